@@ -2,15 +2,14 @@
 
 Dagster's own class makes a new engine for every event and commits each event up to four times: 6 ms an event. This one
 keeps its engines and stores a batch of events in one transaction for each database file, in a tenth of the time. It
-stores the same rows. It depends on private methods of Dagster: if they are not as expected, it does everything as
-Dagster's own class does, slower and right.
+stores the same rows. It depends on private methods of Dagster: if they are not as expected, Dagster's own class is used
+instead, slower and right.
 
 The `dagster.yaml` that `dcc_dagster.instance` writes selects it.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import sqlite3
@@ -28,7 +27,7 @@ from dagster._core.storage.event_log import SqlEventLogStorageTable, SqliteEvent
 from sqlalchemy.pool import NullPool, StaticPool
 
 from dcc_dagster.partition_removal import remove_rows
-from dcc_dagster.stored_asset_events import store_about_assets
+from dcc_dagster.stored_asset_events import has_methods, store_about_assets
 
 if TYPE_CHECKING:
     from dagster._config import UserConfigSchema
@@ -44,7 +43,7 @@ _INDEX = "index"
 _BUSY_SECONDS = 30
 _RUN_ENGINES_KEPT = 8
 
-_LEANED_ON = {
+LEANED_ON: Final = {
     "_connect": ("self", "shard"),
     "_initdb": ("self", "engine", "for_index_shard"),
     "conn_string_for_shard": ("self", "shard_name"),
@@ -58,15 +57,7 @@ _LEANED_ON = {
     "_store_asset_event_tags": ("self", "conn", "events", "event_ids"),
     "store_asset_check_event": ("self", "event", "event_id"),
 }
-
-
-def dagster_fits() -> bool:
-    """Whether the installed Dagster has the private methods, with the arguments, that the batches need."""
-    for name, expected in _LEANED_ON.items():
-        method = getattr(SqliteEventLogStorage, name, None)
-        if method is None or tuple(inspect.signature(method).parameters) != expected:
-            return False
-    return True
+"""The methods of Dagster's class that the batches need, with their parameters."""
 
 
 class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
@@ -77,7 +68,6 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
     """
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
-        self._fits = dagster_fits()
         self._engines: OrderedDict[str, Engine] = OrderedDict()
         self._engines_lock = threading.RLock()
         self._held: dict[str, Connection] = {}
@@ -93,19 +83,16 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         return {"base_dir": Field(StringSource, is_required=False)}
 
     @classmethod
-    def from_config_value(
+    def from_config_value(  # type: ignore[override]
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
-    ) -> BatchingSqliteEventLogStorage:
-        """Make the storage from its entry in `dagster.yaml`."""
+    ) -> SqliteEventLogStorage:
+        """Make the storage from its entry in `dagster.yaml`; Dagster's own one if Dagster is not as expected."""
         base_dir = config_value.get("base_dir") or str(Path(os.environ["DAGSTER_HOME"], *EVENTS_BELOW_HOME))
-        return cls(base_dir, inst_data)
+        kind = cls if has_methods(SqliteEventLogStorage, LEANED_ON) else SqliteEventLogStorage
+        return kind(base_dir, inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
-        if not self._fits:
-            with super()._connect(shard) as connection:
-                yield connection
-            return
         with self._engines_lock:
             if shard in self._held:
                 yield self._held[shard]
@@ -171,16 +158,10 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
 
     def store_event(self, event: EventLogEntry) -> None:
         """Store one event."""
-        if self._fits:
-            self.store_event_batch([event])
-        else:
-            super().store_event(event)
+        self.store_event_batch([event])
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of any kinds and runs, in order, in one transaction for each database file."""
-        if not self._fits:
-            super().store_event_batch(events)
-            return
         rows_of_runs: dict[str, list[dict[str, Any]]] = {}
         mirrored: list[tuple[EventLogEntry, dict[str, Any]]] = []
         for event in events:
@@ -212,15 +193,11 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
 
     def has_table(self, table_name: str) -> bool:
         """Whether the index database has a table; a table that was found once is not searched for again."""
-        if not self._fits:
-            return super().has_table(table_name)
         if table_name not in self._known_tables and super().has_table(table_name):
             self._known_tables.add(table_name)
         return table_name in self._known_tables
 
     def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
-        if not self._fits:
-            return super()._has_asset_key_col_on_connection(conn, column_name)
         if column_name not in self._known_columns and super()._has_asset_key_col_on_connection(conn, column_name):
             self._known_columns.add(column_name)
         return column_name in self._known_columns

@@ -2,12 +2,11 @@
 
 Dagster's own class stores each event in up to four transactions, each on a connection of its own. This one stores a
 batch in one transaction, on connections that are kept. The rows are the same. It depends on private methods of Dagster:
-if they are not as expected, it does everything as Dagster's own class does, slower and right.
+if they are not as expected, Dagster's own class is used instead, slower and right.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -23,16 +22,16 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.engines import lacks_right
 from dcc.errors import DagsterUnreachableError
-from dcc_dagster.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
+from dcc_dagster.mysql_connections import Connections, PatientStorage, borrow_connections, patient, url_for_dagster
 from dcc_dagster.partition_removal import remove_rows
-from dcc_dagster.stored_asset_events import store_about_assets
+from dcc_dagster.stored_asset_events import has_methods, store_about_assets
 
 if TYPE_CHECKING:
     from dagster._core.storage.partition_status_cache import AssetStatusCacheValue
 
 log = logging.getLogger(__name__)
 
-_LEANED_ON = {
+LEANED_ON: Final = {
     "_connect": ("self",),
     "run_connection": ("self", "run_id"),
     "index_connection": ("self",),
@@ -42,19 +41,11 @@ _LEANED_ON = {
     "_store_asset_event_tags": ("self", "conn", "events", "event_ids"),
     "store_asset_check_event": ("self", "event", "event_id"),
 }
+"""The methods of Dagster's class that the batches need, with their parameters."""
 _BYTES_AT_ONCE: Final = 1024 * 1024
 _ROW: Final = SqlEventLogStorageTable.c
 _INSERT: Final = sa.insert(SqlEventLogStorageTable)
 _INSERT_RETURNING: Final = _INSERT.returning(_ROW.id, sort_by_parameter_order=True)
-
-
-def dagster_fits() -> bool:
-    """Whether the installed Dagster has the private methods, with the arguments, that the batches need."""
-    for name, expected in _LEANED_ON.items():
-        method = getattr(MySQLEventLogStorage, name, None)
-        if method is None or tuple(inspect.signature(method).parameters) != expected:
-            return False
-    return True
 
 
 @patient(EventLogStorage)
@@ -67,7 +58,6 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
 
     def __init__(self, connections: Connections, url: str) -> None:
         self._connections = connections
-        self._fits = dagster_fits()
         self._known_tables: set[str] = set()
         super().__init__(url_for_dagster(url))
 
@@ -76,16 +66,10 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
 
     def store_event(self, event: EventLogEntry) -> None:
         """Store one event."""
-        if self._fits:
-            self.store_event_batch([event])
-        else:
-            super().store_event(event)
+        self.store_event_batch([event])
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of any kinds and runs, in order, in one transaction."""
-        if not self._fits:
-            super().store_event_batch(events)
-            return
         if not events:
             return
         rows = [self._event_to_row(event) for event in events]
@@ -134,6 +118,13 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
             super().add_dynamic_partitions(partitions_def_name, partition_keys)
         except IntegrityError:
             super().add_dynamic_partitions(partitions_def_name, partition_keys)
+
+
+def event_storage_of(url: str, patience_seconds: float) -> MySQLEventLogStorage:
+    """The event log in a database; Dagster's own one if Dagster is not as expected."""
+    if not has_methods(MySQLEventLogStorage, LEANED_ON):
+        return MySQLEventLogStorage(url_for_dagster(url))
+    return BatchingMysqlEventLogStorage(borrow_connections(url, patience_seconds), url)
 
 
 def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[int]:

@@ -31,7 +31,7 @@ from dcc_dagster.mysql_connections import (
     patient,
     url_for_dagster,
 )
-from dcc_dagster.mysql_event_storage import BatchingMysqlEventLogStorage
+from dcc_dagster.mysql_event_storage import event_storage_of
 
 if TYPE_CHECKING:
     from dagster._config import UserConfigSchema
@@ -91,7 +91,7 @@ class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
         try:
             connections.patiently(lambda: require_current(connections.engine))
             self._runs = PatientMysqlRunStorage(borrow_connections(mysql_url, patience), mysql_url)
-            self._events = BatchingMysqlEventLogStorage(borrow_connections(mysql_url, patience), mysql_url)
+            self._events = event_storage_of(mysql_url, patience)
             self._schedules = PatientMysqlScheduleStorage(borrow_connections(mysql_url, patience), mysql_url)
         finally:
             give_back_connections(connections)

@@ -1,8 +1,9 @@
-"""Dagster's tables about assets and checks, updated for a batch of events at once."""
+"""What both batching storages share: Dagster's tables about assets and checks, updated for a batch of events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Mapping
 
 from dagster import EventLogEntry
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
@@ -10,12 +11,18 @@ from dagster._core.storage.event_log import SqlEventLogStorage
 from sqlalchemy.engine import Connection
 
 
+def has_methods(kind: type, methods: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a class of the installed Dagster has these methods, with these parameters."""
+    found = ((getattr(kind, name, None), expected) for name, expected in methods.items())
+    return all(method and tuple(inspect.signature(method).parameters) == expected for method, expected in found)
+
+
 def store_about_assets(
     storage: SqlEventLogStorage, connection: Connection, events: Iterable[tuple[EventLogEntry, int]]
 ) -> None:
     """Store what events, each with its id, mean for assets and checks, in the transaction of `connection`.
 
-    Depends on private methods of Dagster's class, whose arguments the batching storages check.
+    Depends on private methods of Dagster's class, which the batching storages check.
     """
     about_assets: list[tuple[EventLogEntry, int]] = []
     newest: dict[tuple[str, str], tuple[EventLogEntry, int]] = {}

@@ -6,13 +6,14 @@ database is away or has not been made, 400 for an unknown language or format; th
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -47,7 +48,7 @@ from dcc.settings import Settings, load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker, require_current, run_reading
 from dcc.tracker.queries.zip_action_lists import require_centre
-from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.register.centres import list_centres
 from dcc_assets.metadata.links import (
     BOARD,
     REPORTS,
@@ -59,6 +60,7 @@ from dcc_assets.metadata.links import (
 )
 from dcc_assets.partitions import keys_of_partitions
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,6 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _SHEET_NAME: Final = "findings.xlsx"
 _PATIENCE_SECONDS: Final = 2.0
-_NO_PICTURE: Final = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ class Answer:
     file_name: str | None = None
 
 
+_NO_PICTURE: Final = Answer(200, _SVG, b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
+
+
 @dataclass(frozen=True, slots=True)
 class _Databases:
     """Open connections for an answer, and why there is none to the QC database."""
@@ -95,115 +99,117 @@ class _Databases:
     qc_missing: str | None
 
 
+def _answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
+    """Decorates what makes a page: an error becomes a page that says what is wrong."""
+
+    @functools.wraps(page)
+    def answer(*arguments: P.args, **named: P.kwargs) -> Answer:
+        try:
+            return page(*arguments, **named)
+        except DccError as error:
+            status = next((status for kinds, status in _STATUSES if isinstance(error, kinds)), 500)
+            return _problem(status, str(error))
+        except Exception as error:
+            log.exception("A report met a fault")
+            return _problem(
+                500,
+                f"This cannot be shown: {type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if "
+                "any; else it is a fault of the platform: report it with the log of the web server.",
+            )
+
+    return answer
+
+
+@_answered
 def zip_page(partition: str, language: str | None = None, form: str = "html") -> Answer:
     """The report of a submission by its partition key, `<action>/<file name>`."""
 
-    def collect(asked: _Databases, catalogue: Catalogue) -> Report:
-        return collect_submission(
-            asked.tracker,
-            asked.qc,
-            _known(asked.tracker, partition),
-            asked.settings,
-            catalogue=catalogue,
-            qc_missing=asked.qc_missing,
+    def collect(asked: _Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
+        key = _known(asked.tracker, partition)
+        report = collect_submission(
+            asked.tracker, asked.qc, key, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
         )
+        return report, Scope(zips=[key])
 
-    def scope(asked: _Databases) -> Scope:
-        return Scope(zips=[_known(asked.tracker, partition)])
-
-    return _answered(lambda: _page(collect, scope, language, form))
+    return _page(collect, language, form)
 
 
+@_answered
 def centre_page(centre: str, language: str | None = None, form: str = "html") -> Answer:
     """The report of a centre by its code."""
 
-    def collect(asked: _Databases, catalogue: Catalogue) -> Report:
-        return collect_centre(
+    def collect(asked: _Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
+        report = collect_centre(
             asked.tracker, asked.qc, centre, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
         )
+        return report, Scope(centre=centre)
 
-    return _answered(lambda: _page(collect, lambda _: Scope(centre=centre), language, form))
+    return _page(collect, language, form)
 
 
+@_answered
 def session_page(session_id: int, language: str | None = None, form: str = "html") -> Answer:
     """The report of a crawling session by its number."""
 
-    def collect(asked: _Databases, catalogue: Catalogue) -> Report:
-        _ = catalogue
-        return collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
+    def collect(asked: _Databases, _: Catalogue) -> tuple[Report, Scope]:
+        report = collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
+        return report, scope_of_session(asked.tracker, session_id)
 
-    def scope(asked: _Databases) -> Scope:
-        return scope_of_session(asked.tracker, session_id)
-
-    return _answered(lambda: _page(collect, scope, language, form))
+    return _page(collect, language, form)
 
 
+@_answered
 def board_page(query: Mapping[str, str]) -> Answer:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
-
-    def make() -> Answer:
-        settings, language, form = load_settings(), query.get("language"), query.get("form", "html")
-        if form not in {"html", "json"}:
-            return _problem(400, "The board has the forms html and json: ?form=json.")
-        try:
-            catalogue = load_catalogue(language, settings)
-            wanted, page = asked_for(query)
-        except ConfigurationError as error:
-            return _problem(400, str(error))
-        board = _reading(lambda asked: collect_board(asked.tracker, wanted, page))
-        if form == "json":
-            return Answer(200, _JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
-        text = render_board(
-            board, catalogue, settings, path=BOARD, index=REPORTS, language=language, link_of_zip=report_of_zip
-        )
-        return Answer(200, _HTML, text.encode("utf-8", "replace"))
-
-    return _answered(make)
+    settings, language, form = load_settings(), query.get("language"), query.get("form", "html")
+    if form not in {"html", "json"}:
+        return _problem(400, "The board has the forms html and json: ?form=json.")
+    try:
+        catalogue = load_catalogue(language, settings)
+        wanted, page = asked_for(query)
+    except ConfigurationError as error:
+        return _problem(400, str(error))
+    board = _reading(lambda asked: collect_board(asked.tracker, wanted, page))
+    if form == "json":
+        return Answer(200, _JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
+    text = render_board(
+        board, catalogue, settings, path=BOARD, index=REPORTS, language=language, link_of_zip=report_of_zip
+    )
+    return Answer(200, _HTML, text.encode("utf-8", "replace"))
 
 
+@_answered
 def index_page() -> Answer:
     """The list of pages: the tracking board, and the reports of each centre and of the last sessions."""
 
-    def make() -> Answer:
-        settings = load_settings()
-
-        def read(asked: _Databases) -> bytes:
-            centres = [(report_of_centre(one.short_name), f"{one.short_name}, {one.full_name}") for one in _all(asked)]
-            due = [(expected_of_centre(one.short_name), one.short_name) for one in _all(asked)]
-            sessions = [
+    def read(asked: _Databases) -> dict[str, list[tuple[str, str]]]:
+        known = [one for one in list_centres(asked.tracker) if one.is_active or one.sources]
+        return {
+            "Centres": [(report_of_centre(one.short_name), f"{one.short_name}, {one.full_name}") for one in known],
+            "Procedures that are due": [(expected_of_centre(one.short_name), one.short_name) for one in known],
+            "The last sessions": [
                 (report_of_session(one.id), f"{one.label}, {one.started:%Y-%m-%d %H:%M} UTC: {one.outcome}")
                 for one in list_sessions(asked.tracker, limit=_SESSIONS_LISTED)
-            ]
-            return _plain_page(
-                "index",
-                "Reports",
-                settings,
-                board=BOARD,
-                index=REPORTS,
-                lists={"Centres": centres, "Procedures that are due": due, "The last sessions": sessions},
-            )
+            ],
+        }
 
-        return Answer(200, _HTML, _reading(read))
-
-    return _answered(make)
+    return _plain_page("index", "Reports", load_settings(), board=BOARD, index=REPORTS, lists=_reading(read))
 
 
+@_answered
 def centre_picture(centre: str, number: int) -> Answer:
     """A plot of a centre's data, the first being number 1; an empty image if there are not so many."""
 
-    def make() -> Answer:
-        def draw(asked: _Databases) -> bytes | None:
-            wanted = number if number <= MOST_PICTURES else 0
-            said = load_catalogue(None, asked.settings)
-            drawn = draw_centre_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
-            return drawn[number - 1].png if 0 < number <= len(drawn) else None
+    def draw(asked: _Databases) -> Answer:
+        wanted = number if number <= MOST_PICTURES else 0
+        said = load_catalogue(None, asked.settings)
+        drawn = draw_centre_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
+        return Answer(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
 
-        made = _reading(draw)
-        return Answer(200, _SVG, _NO_PICTURE) if made is None else Answer(200, _PNG, made)
-
-    return _answered(make)
+    return _reading(draw)
 
 
+@_answered
 def expected_page(centre: str) -> Answer:
     """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
 
@@ -213,32 +219,24 @@ def expected_page(centre: str) -> Answer:
             return None
         return count_deliveries(asked.qc, Expected(utc_now().date(), centre)), overview_coverage(asked.qc, centre)
 
-    def make() -> Answer:
-        settings, found = load_settings(), _reading(find)
-        if found is None:
-            return _problem(503, "The QC database cannot be used. `dcc doctor` says why.")
-        deliveries, covered = found
-        counted = deliveries.by_procedure()
-        return Answer(
-            200,
-            _HTML,
-            _plain_page(
-                "expected",
-                f"Procedures due at centre {centre}",
-                settings,
-                centre=centre,
-                covered=covered,
-                uncovered=deliveries.uncovered.total(),
-                counted=counted,
-                picture=draw_expected(counted, load_catalogue(None, settings), font_directory(settings))
-                if counted
-                else None,
-            ),
-        )
-
-    return _answered(make)
+    settings, found = load_settings(), _reading(find)
+    if found is None:
+        return _problem(503, "The QC database cannot be used. `dcc doctor` says why.")
+    deliveries, covered = found
+    counted, said = deliveries.by_procedure(), load_catalogue(None, settings)
+    return _plain_page(
+        "expected",
+        f"Procedures due at centre {centre}",
+        settings,
+        centre=centre,
+        covered=covered,
+        uncovered=deliveries.uncovered.total(),
+        counted=counted,
+        picture=draw_expected(counted, said, font_directory(settings)) if counted else None,
+    )
 
 
+@_answered
 def document_xml(partition: str, file_name: str) -> Answer:
     """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
 
@@ -249,13 +247,10 @@ def document_xml(partition: str, file_name: str) -> Answer:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
         return asked.settings, found
 
-    def make() -> Answer:
-        settings, found = _reading(find)
-        with fetched_document(settings, found) as path:
-            # The open file outlives its name, and is gone when the answer is, however that ends.
-            return Answer(200, _TEXT, path.open("rb"), found.file_name)
-
-    return _answered(make)
+    settings, found = _reading(find)
+    with fetched_document(settings, found) as path:
+        # The open file outlives its name, and is gone when the answer is, however that ends.
+        return Answer(200, _TEXT, path.open("rb"), found.file_name)
 
 
 def not_there(path: str) -> Answer:
@@ -263,12 +258,8 @@ def not_there(path: str) -> Answer:
     return _problem(404, f"There is no page {path}. The reports that there are: {REPORTS}.")
 
 
-def _page(
-    collect: Callable[[_Databases, Catalogue], Report],
-    scope: Callable[[_Databases], Scope],
-    language: str | None,
-    form: str,
-) -> Answer:
+def _page(collect: Callable[[_Databases, Catalogue], tuple[Report, Scope]], language: str | None, form: str) -> Answer:
+    """A report in one of its forms; `collect` also tells what its findings are about."""
     if form not in {"html", "json", "spreadsheet"}:
         return _problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
     settings = load_settings()
@@ -277,26 +268,21 @@ def _page(
     except ConfigurationError as error:
         return _problem(400, str(error))
     if form == "spreadsheet":
-        return Answer(200, _XLSX, _reading(lambda asked: _spreadsheet(asked, collect, scope, catalogue)), _SHEET_NAME)
-    report = _reading(lambda asked: collect(asked, catalogue))
+        body = _reading(lambda asked: _spreadsheet(asked, *collect(asked, catalogue), catalogue))
+        return Answer(200, _XLSX, body, _SHEET_NAME)
+    report, _ = _reading(lambda asked: collect(asked, catalogue))
     if form == "json":
         return Answer(200, _JSON, json_text(report, catalogue).encode("utf-8", "replace"))
     text = render_html(report, catalogue, settings, link_of_zip=report_of_zip, link_of_document=xml_of_document)
     return Answer(200, _HTML, text.encode("utf-8", "replace"))
 
 
-def _spreadsheet(
-    asked: _Databases,
-    collect: Callable[[_Databases, Catalogue], Report],
-    scope: Callable[[_Databases], Scope],
-    catalogue: Catalogue,
-) -> bytes:
+def _spreadsheet(asked: _Databases, report: Report, scope: Scope, catalogue: Catalogue) -> bytes:
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
-    causes = collect(asked, catalogue).causes
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
-        write_findings_spreadsheet(path, asked.tracker, asked.qc, scope(asked), causes, catalogue)
+        write_findings_spreadsheet(path, asked.tracker, asked.qc, scope, report.causes, catalogue)
         return path.read_bytes()
 
 
@@ -310,33 +296,24 @@ def _known(connection: Connection, partition: str) -> ZipKey:
     return keys[0]
 
 
-def _all(asked: _Databases) -> list[CentreEntry]:
-    return [one for one in list_centres(asked.tracker) if one.is_active or one.sources]
-
-
 def _reading(work: Callable[[_Databases], T]) -> T:
     """Call `work` with both databases, without the QC database if it cannot be used."""
     settings = load_settings()
     with _opened(open_tracker(settings)) as tracker, _opened(open_qc_database(settings)) as qc:
         require_current(tracker, patience_seconds=_PATIENCE_SECONDS)
+
+        def read(of_qc: Connection | None, missing: str | None = None) -> T:
+            return run_reading(
+                tracker,
+                lambda connection: work(_Databases(settings, connection, of_qc, missing)),
+                patience_seconds=_PATIENCE_SECONDS,
+            )
+
         try:
             require_current_qc(qc, patience_seconds=_PATIENCE_SECONDS)
         except (DatabaseOutdatedError, DatabaseUnreachableError) as error:
-            missing = str(error)
-            return run_reading(
-                tracker,
-                lambda connection: work(_Databases(settings, connection, None, missing)),
-                patience_seconds=_PATIENCE_SECONDS,
-            )
-
-        def both(of_qc: Connection) -> T:
-            return run_reading(
-                tracker,
-                lambda connection: work(_Databases(settings, connection, of_qc, None)),
-                patience_seconds=_PATIENCE_SECONDS,
-            )
-
-        return run_reading(qc, both, patience_seconds=_PATIENCE_SECONDS)
+            return read(None, str(error))
+        return run_reading(qc, read, patience_seconds=_PATIENCE_SECONDS)
 
 
 @contextmanager
@@ -347,36 +324,21 @@ def _opened(engine: Engine) -> Iterator[Engine]:
         engine.dispose()
 
 
-def _answered(make: Callable[[], Answer]) -> Answer:
-    try:
-        return make()
-    except NotFoundError as error:
-        return _problem(404, str(error))
-    except StoreUnreachableError as error:
-        return _problem(503, str(error))
-    except (DatabaseOutdatedError, DatabaseUnreachableError) as error:
-        return _problem(503, str(error))
-    except DccError as error:
-        return _problem(500, str(error))
-    except Exception as error:
-        log.exception("A report met a fault")
-        return _problem(
-            500,
-            f"This cannot be shown: {type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if any; "
-            "else it is a fault of the platform: report it with the log of the web server.",
-        )
-
-
+_STATUSES: Final = (
+    (NotFoundError, 404),
+    ((StoreUnreachableError, DatabaseOutdatedError, DatabaseUnreachableError), 503),
+)
 _TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database or store is away"}
 
 
 def _problem(status: int, message: str) -> Answer:
     title = _TITLES.get(status, "Something went wrong")
     # Templates of the installation may be what is wrong.
-    return Answer(status, _HTML, _plain_page("problem", title, None, message=message, index=REPORTS))
+    return _plain_page("problem", title, None, status, message=message, index=REPORTS)
 
 
-def _plain_page(template: str, title: str, settings: Settings | None, **values: object) -> bytes:
+def _plain_page(template: str, title: str, settings: Settings | None, status: int = 200, **values: object) -> Answer:
     own = None if settings is None else settings.templates_directory
     title = title if settings is None else settings.labelled(title)
-    return render(f"reports/{template}.html", {"title": title, **values}, own=own).encode("utf-8", "replace")
+    text = render(f"reports/{template}.html", {"title": title, **values}, own=own)
+    return Answer(status, _HTML, text.encode("utf-8", "replace"))

@@ -137,13 +137,13 @@ LEANED_ON = [
     Leaned("event_storage", _SQLITE_LOG, "base_dir inst_data", "wipe dispose"),
     *(
         Leaned("event_storage", f"{_SQLITE_LOG}.{name}", " ".join(parameters))
-        for name, parameters in event_storage._LEANED_ON.items()
+        for name, parameters in event_storage.LEANED_ON.items()
     ),
     # The storages on MySQL, and their migrations.
     Leaned("dagster_database mysql_event_storage", _MYSQL_LOG, "mysql_url inst_data", "upgrade reindex_assets"),
     *(
         Leaned("mysql_event_storage", f"{_MYSQL_LOG}.{name}", " ".join(parameters))
-        for name, parameters in mysql_event_storage._LEANED_ON.items()
+        for name, parameters in mysql_event_storage.LEANED_ON.items()
     ),
     Leaned("dagster_database mysql_storage", "dagster_mysql:MySQLRunStorage", "mysql_url inst_data", "upgrade migrate"),
     Leaned("mysql_storage", "dagster_mysql:MySQLRunStorage.connect", "self run_id"),

@@ -55,6 +55,12 @@ def test_what_has_moved_is_exchanged_and_all_else_stays_byte_for_byte(tmp_path: 
     assert changed(tmp_path / "dagster.yaml", after) == after
 
 
+def test_a_logger_on_a_line_of_its_own_is_exchanged_too(tmp_path: Path) -> None:
+    before = "python_logs:\n  managed_python_loggers:\n    - dcc_resources\n    - dcc_assets\n    - ours\n  other: 1\n"
+    after = before.replace("dcc_resources", "dcc").replace("dcc_assets", "dcc_assets\n    - dcc_dagster")
+    assert changed(tmp_path / "dagster.yaml", before) == after
+
+
 @pytest.mark.parametrize("text", ["nonsense: {", "", "- a", "\x00", "telemetry:\n  enabled: false\n"])
 def test_what_names_nothing_that_moved_is_left_as_it_is(tmp_path: Path, text: str) -> None:
     path = tmp_path / "dagster.yaml"

@@ -128,21 +128,13 @@ def test_batches_of_any_size_give_the_same_answers_as_dagsters_own_class(
     assert answers(storage) == default_answers
 
 
-def test_where_dagster_does_not_fit_it_stores_the_same_in_dagsters_own_way(
-    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(event_storage._LEANED_ON, "_store_asset_event", ("self", "something", "else"))
-    storage = make(BatchingSqliteEventLogStorage, tmp_path / "batching", instance)
-    monkeypatch.setattr(storage, "_engine", None)
-    events = some_events()
-    storage.store_event_batch(events[:10])
-    for event in events[10:]:
-        storage.store_event(event)
-    assert answers(storage) == default_answers
+def test_where_dagster_does_not_fit_its_own_class_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind() -> type:
+        return type(BatchingSqliteEventLogStorage.from_config_value(None, {"base_dir": str(tmp_path)}))
 
-
-def test_the_installed_dagster_fits() -> None:
-    assert event_storage.dagster_fits()
+    assert kind() is BatchingSqliteEventLogStorage
+    monkeypatch.setitem(event_storage.LEANED_ON, "_store_asset_event", ("self", "something", "else"))
+    assert kind() is SqliteEventLogStorage
 
 
 def test_dagsters_own_class_reads_what_was_stored_and_stores_on(

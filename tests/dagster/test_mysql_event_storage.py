@@ -52,11 +52,6 @@ def dagsters_own(url: str, instance: DagsterInstance) -> MySQLEventLogStorage:
     return made
 
 
-def told(storage: object) -> dict[str, object]:
-    """What a storage answers, with ids counted from the first: InnoDB gives none twice."""
-    return answers(storage)  # type: ignore[arg-type]
-
-
 def empty(connections: Connections) -> None:
     """Remove every event, and begin with the first id again."""
     with connections.connect() as connection:
@@ -67,35 +62,30 @@ def empty(connections: Connections) -> None:
 def test_batches_and_single_events_give_the_same_answers_as_dagsters_own_class(
     storage: BatchingMysqlEventLogStorage, dagsters_own: MySQLEventLogStorage, connections: Connections
 ) -> None:
-    assert mysql_event_storage.dagster_fits()
     events = some_events()
     for event in events:
         dagsters_own.store_event(event)
-    expected = told(dagsters_own)
+    expected = answers(dagsters_own)
     for size in (1, 5, 1000):
         empty(connections)
         for start in range(0, len(events), size):
             storage.store_event_batch(events[start : start + size])
-        assert told(storage) == expected
+        assert answers(storage) == expected
     empty(connections)
     for event in events:
         storage.store_event(event)
-    assert told(dagsters_own) == expected
+    assert answers(dagsters_own) == expected
 
 
-def test_where_dagster_does_not_fit_it_stores_the_same_in_dagsters_own_way(
-    storage: BatchingMysqlEventLogStorage, connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events = some_events()
-    storage.store_event_batch(events)
-    expected = told(storage)
-    empty(connections)
-    monkeypatch.setitem(mysql_event_storage._LEANED_ON, "_store_asset_event", ("self", "something", "else"))
-    monkeypatch.setattr(storage, "_fits", mysql_event_storage.dagster_fits())
-    storage.store_event_batch(events[:10])
-    for event in events[10:]:
-        storage.store_event(event)
-    assert told(storage) == expected
+def test_where_dagster_does_not_fit_its_own_class_is_taken(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind() -> type:
+        storage = mysql_event_storage.event_storage_of(url, 20.0)
+        storage.dispose()
+        return type(storage)
+
+    assert kind() is BatchingMysqlEventLogStorage
+    monkeypatch.setitem(mysql_event_storage.LEANED_ON, "_store_asset_event", ("self", "something", "else"))
+    assert kind() is MySQLEventLogStorage
 
 
 def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(

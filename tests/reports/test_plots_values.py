@@ -12,9 +12,9 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.contexts.building import build_contexts
 from dcc.reports.languages import load_catalogue
-from dcc.reports.plots.distributions import draw_distribution, groups_of
+from dcc.reports.plots.distributions import groups_of
 from dcc.reports.plots.picture import PictureKind
-from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
+from dcc.reports.plots.selection import picture_of_parameter, pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.series import in_panels
 from dcc.reports.plots.values import (
     Parameter,
@@ -22,9 +22,10 @@ from dcc.reports.plots.values import (
     Value,
     Values,
     box_of,
+    load_values,
     numbers_of,
+    parameter_named,
     require_documents,
-    require_values,
 )
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.pictures import draw_centre_pictures, draw_zip_pictures
@@ -47,7 +48,11 @@ from tests.support.qc_contexts import submit
 
 def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> ParameterValues:
     given = {"key": NEW, "with_others": True, "most": 1_000, "centre": "H", **options}
-    return require_values(connection, parameter_id, **given)  # type: ignore[arg-type]
+    parameter = parameter_named(connection, parameter_id)
+    assert parameter is not None
+    taken = load_values(connection, parameter, **given)  # type: ignore[arg-type]
+    assert taken is not None
+    return taken
 
 
 def drawn(taken: ParameterValues) -> tuple[list[float], list[float]]:
@@ -115,7 +120,7 @@ def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings:
     catalogue = load_catalogue("en", settings)
     with qc_database.connect() as connection:
         with pytest.raises(NotFoundError, match="no current, valid number of parameter"):
-            draw_distribution(connection, catalogue, centre="H", parameter_id=WEIGHT)
+            picture_of_parameter(connection, catalogue, centre="H", parameter_id=WEIGHT)
         with pytest.raises(NotFoundError, match="no current, valid experiment"):
             draw_weeks(connection, catalogue, centre="H")
         with pytest.raises(NotFoundError, match=r"Nothing of add/H\."):

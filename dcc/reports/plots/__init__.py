@@ -4,20 +4,16 @@ Only values that are current and that the integrity rules found no error with ar
 time and memory, whatever the number of measurements: of many, a sample is drawn, always the same one.
 """
 
-from dcc.reports.plots.distributions import draw_distribution
 from dcc.reports.plots.expected_procedures import draw_expected
 from dcc.reports.plots.picture import Picture, PictureKind, font_directory
 from dcc.reports.plots.selection import MOST_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
-from dcc.reports.plots.series import draw_series
 from dcc.reports.plots.weekly_experiments import draw_weeks
 
 __all__ = [
     "MOST_PICTURES",
     "Picture",
     "PictureKind",
-    "draw_distribution",
     "draw_expected",
-    "draw_series",
     "draw_weeks",
     "font_directory",
     "picture_of_parameter",

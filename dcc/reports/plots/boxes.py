@@ -106,36 +106,17 @@ class _Look(NamedTuple):
     number: Callable[[float], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """The texts of the legend, and how numbers are written."""
-
-    earlier: str
-    new: str
-    outlier: str
-    middle: str
-    number: Callable[[float], str]
-
-
-def words_in(catalogue: Catalogue, with_new: bool) -> Words:
-    """The texts of the legend in a language; `with_new`: some values are new."""
-    return Words(
-        catalogue.say("earlier value") if with_new else catalogue.say("value"),
-        catalogue.say("new value"),
-        catalogue.say("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES),
-        catalogue.say("median"),
-        partial(format_number, catalogue),
-    )
-
-
 def height_of(rows: Sequence[Row]) -> float:
     """Inches that these rows take."""
     return HEADING + BOTTOM + ROW * (len(rows) + len({row.heading for row in rows}))
 
 
-def draw_rows(figure: Figure, rows: Sequence[Row], *, title: str, subtitle: str, unit: str, words: Words) -> None:
+def draw_rows(
+    figure: Figure, rows: Sequence[Row], catalogue: Catalogue, *, title: str, subtitle: str, unit: str
+) -> None:
     """Draw the rows, with what is new and what is an outlier marked."""
-    longest = max(max(len(_counted(row, words)), 1.15 * len(row.heading)) for row in rows)
+    number = partial(format_number, catalogue)
+    longest = max(max(len(_counted(row, number)), 1.15 * len(row.heading)) for row in rows)
     (axes,) = lay_out(figure, title, subtitle, left=0.35 + 0.068 * longest, bottom=BOTTOM)
     low, high = _limits(rows)
     axes.set_xlim(low, high)
@@ -145,10 +126,10 @@ def draw_rows(figure: Figure, rows: Sequence[Row], *, title: str, subtitle: str,
     axes.locator_params(axis="x", nbins=6)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     ticks, labels, bold = [], [], []
-    look = _Look(_named(rows), MOST_DOTS // len(rows), words.number)
+    look = _Look(_named(rows), MOST_DOTS // len(rows), number)
     for line, row in _placed(rows):
         ticks.append(line)
-        labels.append(row if isinstance(row, str) else _counted(row, words))
+        labels.append(row if isinstance(row, str) else _counted(row, number))
         bold.append(isinstance(row, str))
         if isinstance(row, Row):
             _draw_row(axes, line, row, (low, high), look)
@@ -156,8 +137,8 @@ def draw_rows(figure: Figure, rows: Sequence[Row], *, title: str, subtitle: str,
     axes.tick_params(axis="y", length=0)
     for label, is_bold in zip(axes.get_yticklabels(), bold, strict=True):
         label.set_fontweight("bold" if is_bold else "normal")
-    axes.xaxis.set_major_formatter(lambda value, _: words.number(value))
-    _add_legend(figure, rows, words)
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    _add_legend(figure, rows, catalogue)
 
 
 def _placed(rows: Sequence[Row]) -> Iterator[tuple[int, str | Row]]:
@@ -171,8 +152,8 @@ def _placed(rows: Sequence[Row]) -> Iterator[tuple[int, str | Row]]:
         line += 1
 
 
-def _counted(row: Row, words: Words) -> str:
-    before, new = words.number(int(row.earlier.size)), words.number(int(row.new.size))
+def _counted(row: Row, number: Callable[[float], str]) -> str:
+    before, new = number(row.earlier.size), number(row.new.size)
     return f"{row.label}  ({before} + {new})" if row.new.size else f"{row.label}  ({before})"
 
 
@@ -262,9 +243,11 @@ def _write_values(
         name_point(axes, text, x, y, zorder=5)
 
 
-def _add_legend(figure: Figure, rows: Sequence[Row], words: Words) -> None:
-    entries = [(_DOT, words.earlier)] if any(row.earlier.size for row in rows) else []
-    if any(row.new.size for row in rows):
-        entries.append((DIAMOND, words.new))
-    entries += [(_MEDIAN, words.middle), (RING, words.outlier)]
-    add_legend(figure, entries)
+def _add_legend(figure: Figure, rows: Sequence[Row], catalogue: Catalogue) -> None:
+    with_new = any(row.new.size for row in rows)
+    earlier = catalogue.say("earlier value") if with_new else catalogue.say("value")
+    outlier = catalogue.say("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES)
+    entries = [(_DOT, earlier)] if any(row.earlier.size for row in rows) else []
+    if with_new:
+        entries.append((DIAMOND, catalogue.say("new value")))
+    add_legend(figure, [*entries, (_MEDIAN, catalogue.say("median")), (RING, outlier)])

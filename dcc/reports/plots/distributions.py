@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection
 
-from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import boxes
 from dcc.reports.plots.captions import caption_of, counts_of, description_of, heading_of, rule_of
 from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown_text, word_for
 from dcc.reports.plots.values import (
-    MOST_VALUES,
     Box,
     Numbers,
     ParameterValues,
@@ -25,7 +22,6 @@ from dcc.reports.plots.values import (
     Values,
     box_of,
     judging_box,
-    require_values,
 )
 
 if TYPE_CHECKING:
@@ -67,25 +63,6 @@ class Distribution:
         return sum(int(group.judged_by.outside(group.new if new else group.earlier).sum()) for group in own)
 
 
-def draw_distribution(
-    qc: Connection,
-    catalogue: Catalogue,
-    *,
-    centre: str,
-    parameter_id: str,
-    key: ZipKey | None = None,
-    fonts: Path | None = None,
-    most: int = MOST_VALUES,
-) -> Picture:
-    """The distribution of a parameter at a centre, beside other centres; what the zip action `key` brought picked out.
-
-    Raises NotFoundError where there is no number to draw at this centre.
-    """
-    return picture_of(
-        groups_of(require_values(qc, parameter_id, centre, key, with_others=True, most=most)), catalogue, fonts
-    )
-
-
 def groups_of(taken: ParameterValues) -> Distribution:
     """The values by centre, sex and zygosity; those of other centres by sex alone, or together, where they are many."""
     everything = np.concatenate([values.numbers for values in (taken.own, *taken.others.values())])
@@ -119,10 +96,10 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
         for group in found.groups
     ]
     # The picture keeps what it is drawn from, but not the values themselves.
-    words, unit = boxes.words_in(catalogue, bool(taken.own.new)), shown_text(taken.unit)
+    unit = shown_text(taken.unit)
 
     def draw(figure: Figure) -> None:
-        boxes.draw_rows(figure, rows, title=title, subtitle=subtitle, unit=unit, words=words)
+        boxes.draw_rows(figure, rows, catalogue, title=title, subtitle=subtitle, unit=unit)
 
     return Picture(
         name=file_name_of(PictureKind.DISTRIBUTION, taken.centre, taken.parameter.parameter_id),

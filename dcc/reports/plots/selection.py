@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
+from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.models import CONTEXT, MEASUREMENT, RUN
 from dcc.reports.languages import Catalogue
@@ -112,12 +113,21 @@ def picture_of_parameter(
     key: ZipKey | None = None,
     fonts: Path | None = None,
 ) -> Picture:
-    """The picture of a parameter: a series as one, all else as a distribution. Raises NotFoundError as these do."""
+    """The picture of a parameter at a centre, with what the zip action `key` brought picked out.
+
+    A series has the animals of the submission as lines; all else is a distribution beside other centres. Raises
+    NotFoundError where there is no number to draw at this centre.
+    """
     parameter = parameter_named(qc, parameter_id)
-    draw: Callable[..., Picture] = distributions.draw_distribution
-    if parameter is not None and is_series(parameter):
-        draw = series.draw_series
-    return draw(qc, catalogue, centre=centre, parameter_id=parameter_id, key=key, fonts=fonts)
+    taken = parameter and load_values(
+        qc, parameter, centre, key, with_others=not is_series(parameter), most=MOST_VALUES
+    )
+    if taken is None:
+        raise NotFoundError(
+            f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
+            f"See `dcc qc contexts --centre {centre}` for what there is."
+        )
+    return _picture(taken, catalogue, fonts)
 
 
 def _pictures(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection
 
-from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots.boxes import DIAMOND, RING, axis_limits
 from dcc.reports.plots.captions import caption_of, heading_of
@@ -35,7 +32,6 @@ from dcc.reports.plots.picture import (
 )
 from dcc.reports.plots.values import (
     LEAST_VALUES,
-    MOST_VALUES,
     RANGES,
     Box,
     Numbers,
@@ -45,7 +41,6 @@ from dcc.reports.plots.values import (
     judging_box,
     numbers_of,
     pseudo_random,
-    require_values,
 )
 
 if TYPE_CHECKING:
@@ -106,25 +101,6 @@ class Series:
         return sum(panel.outliers for panel in self.panels)
 
 
-def draw_series(
-    qc: Connection,
-    catalogue: Catalogue,
-    *,
-    centre: str,
-    parameter_id: str,
-    key: ZipKey | None = None,
-    fonts: Path | None = None,
-    most: int = MOST_VALUES,
-) -> Picture:
-    """A series parameter at a centre: quartiles of what was there, and the animals of the zip action `key` as lines.
-
-    Raises NotFoundError where there is no number to draw at this centre.
-    """
-    return picture_of(
-        in_panels(require_values(qc, parameter_id, centre, key, with_others=False, most=most)), catalogue, fonts
-    )
-
-
 def in_panels(taken: ParameterValues) -> Series:
     """The series of a centre by sex."""
     both = [*taken.own.earlier, *taken.own.new]
@@ -152,11 +128,13 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
         for panel in found.panels
     ]
     headings = [f"{name}  {_counted(catalogue, panel)}" for name, panel in zip(names, found.panels, strict=True)]
-    words = words_in(catalogue, found.is_place, bool(taken.own.new))
+    unit = shown_text(taken.unit)
 
     def draw(figure: Figure) -> None:
-        unit = shown_text(taken.unit)
-        draw_panels(figure, found.panels, headings, title=title, subtitle=subtitle, unit=unit, words=words)
+        axes = lay_out(figure, title, subtitle, left=0.75, bottom=0.5, panels=len(headings), gap=0.12)
+        axes[0].set_ylabel(unit)
+        _draw_panels(axes, found, headings, catalogue)
+        _add_legend(figure, found.panels, catalogue)
 
     return Picture(
         name=file_name_of(PictureKind.SERIES, taken.centre, taken.parameter.parameter_id),
@@ -164,7 +142,7 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
         title=title,
         caption=caption_of(catalogue, taken, drawn_of_series(catalogue)),
         rule=rule_of_series(catalogue),
-        alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), shown_text(taken.unit)),
+        alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), unit),
         size=(WIDTH, HEIGHT),
         draw=draw,
         parameter_id=taken.parameter.parameter_id,
@@ -328,57 +306,20 @@ _LINE: Final[dict[str, Any]] = {"color": NEW, "linewidth": 0.9}
 _DASHED: Final[dict[str, Any]] = {**_LINE, "linestyle": (0, (4, 2))}
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """The texts of the legend and the axis, and how numbers are written."""
-
-    band: str
-    median: str
-    new: str
-    new_wild_type: str
-    outlier: str
-    increment: str
-    number: Callable[[float], str]
-
-
-def words_in(catalogue: Catalogue, is_place: bool, with_new: bool) -> Words:
-    """The texts in a language; `is_place`: the axis is the place in the series; `with_new`: some values are new."""
-    return Words(
-        catalogue.say("earlier: middle half") if with_new else catalogue.say("middle half"),
-        catalogue.say("median"),
-        catalogue.say("new"),
-        catalogue.say("new, wild type"),
-        catalogue.say("outlier"),
-        catalogue.say("place in the series") if is_place else catalogue.say("increment"),
-        partial(format_number, catalogue),
-    )
-
-
-def draw_panels(
-    figure: Figure,
-    panels: Sequence[Panel],
-    names: Sequence[str],
-    *,
-    title: str,
-    subtitle: str,
-    unit: str,
-    words: Words,
-) -> None:
+def _draw_panels(axes: Sequence[Axes], found: Series, headings: Sequence[str], catalogue: Catalogue) -> None:
     """Draw the panels, which have one scale."""
-    low, high = _limits(panels)
-    axes = lay_out(figure, title, subtitle, left=0.75, bottom=0.5, panels=len(panels), gap=0.12)
+    low, high = _limits(found.panels)
     axes[0].set_ylim(low, high)
-    axes[0].set_ylabel(unit)
-    axes[0].yaxis.set_major_formatter(lambda value, _: words.number(value))
-    for each, panel, name in zip(axes, panels, names, strict=True):
-        each.set_title(name, loc="left", fontsize=8.5, color=INK, pad=3)
-        each.set_xlabel(words.increment)
-        each.xaxis.set_major_formatter(lambda value, _: words.number(value))
+    axes[0].yaxis.set_major_formatter(lambda value, _: format_number(catalogue, value))
+    increment = catalogue.say("place in the series") if found.is_place else catalogue.say("increment")
+    for each, panel, heading in zip(axes, found.panels, headings, strict=True):
+        each.set_title(heading, loc="left", fontsize=8.5, color=INK, pad=3)
+        each.set_xlabel(increment)
+        each.xaxis.set_major_formatter(lambda value, _: format_number(catalogue, value))
         each.grid(axis="y", color=GRID, linewidth=0.6)
         if len(panel.steps) <= _MOST_TICKS:
             each.set_xticks([step.x for step in panel.steps])
         _draw_panel(each, panel, (low, high))
-    _add_legend(figure, panels, words)
 
 
 def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
@@ -420,15 +361,17 @@ def _name(axes: Axes, line: Line, y: Numbers) -> None:
     name_point(axes, line.specimen_id, float(line.x[place]), float(y[place]), zorder=6)
 
 
-def _add_legend(figure: Figure, panels: Sequence[Panel], words: Words) -> None:
+def _add_legend(figure: Figure, panels: Sequence[Panel], catalogue: Catalogue) -> None:
     lines = [line for panel in panels for line in panel.lines]
     entries: list[tuple[dict[str, Any], str]] = []
     if any(step.earlier and step.earlier.count >= LEAST_BAND for panel in panels for step in panel.steps):
-        entries += [({**_BAND, "linewidth": 7, "solid_capstyle": "butt"}, words.band), (_MEDIAN, words.median)]
+        with_new = any(panel.new for panel in panels)
+        band = catalogue.say("earlier: middle half") if with_new else catalogue.say("middle half")
+        entries += [({**_BAND, "linewidth": 7, "solid_capstyle": "butt"}, band), (_MEDIAN, catalogue.say("median"))]
     if any(not line.is_wild_type for line in lines):
-        entries.append((_LINE, words.new))
+        entries.append((_LINE, catalogue.say("new")))
     if any(line.is_wild_type for line in lines):
-        entries.append((_DASHED, words.new_wild_type))
+        entries.append((_DASHED, catalogue.say("new, wild type")))
     if any(line.is_outlier.any() for line in lines):
-        entries.append((RING, words.outlier))
+        entries.append((RING, catalogue.say("outlier")))
     add_legend(figure, entries)

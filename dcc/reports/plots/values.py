@@ -341,20 +341,6 @@ def load_values(
     )
 
 
-def require_values(
-    qc: Connection, parameter_id: str, centre: str, key: ZipKey | None, *, with_others: bool, most: int
-) -> ParameterValues:
-    """As `load_values`, of a parameter by its key. Raises NotFoundError where there is no number to draw."""
-    parameter = parameter_named(qc, parameter_id)
-    taken = None if parameter is None else load_values(qc, parameter, centre, key, with_others=with_others, most=most)
-    if taken is None:
-        raise NotFoundError(
-            f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
-            f"See `dcc qc contexts --centre {centre}` for what there is."
-        )
-    return taken
-
-
 def _usual_unit(values: Sequence[Value]) -> str | None:
     """The unit that most values have; of several, the first by the alphabet; None where there are no values."""
     numbers = Counter(value.unit for value in values)
