@@ -68,18 +68,14 @@ def kinds_of(converter: Converter, name: str) -> tuple[DocumentKind, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
-    """A document made of a file, and the problems: with any, it is incomplete."""
-
-    document: ExtractedDocument
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Conversion:
-    """The results of files: `made` documents, and files without a free name, as (path, size, reason)."""
+    """The results of files: the documents, and the problems of those that are incomplete, by their names.
 
-    made: list[Converted] = field(default_factory=list)
+    `refused` are files without a free name, as (path, size, reason).
+    """
+
+    documents: list[ExtractedDocument] = field(default_factory=list)
+    problems: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
     refused: list[tuple[str, int, Problem]] = field(default_factory=list)
 
 
@@ -119,7 +115,9 @@ def convert_files(
             size, md5, problems = convert_file(converter, submitted, kind, target / named, left, max_problems)
             left -= size
             document = ExtractedDocument(parsed, target / named, size, md5, file.place, file.archives)
-            conversion.made.append(Converted(document, problems))
+            conversion.documents.append(document)
+            if problems:
+                conversion.problems[named] = problems
     return conversion
 
 

@@ -8,7 +8,7 @@ nearest to the action directory counts, of those of one level the first by path.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -235,27 +235,22 @@ class _Found:
     def listing(self) -> ActionListing:
         """The listing."""
         folder_of, checksums, manifests = self._folder_of, self._checksums, self._manifests
-        paths: Set[bytes] = self._zips.keys()
-        if folder_of:
-            paths = {_below(folder_of.get(name, b""), name) for name in self._zips}
-        for path in checksums - paths:
+        archives = {_below(folder_of.get(name, b""), name): entry for name, entry in self._zips.items()}
+        for path in checksums - archives.keys():
             self._ignore(path + _MD5, "no archive beside this checksum")
-        for path in manifests.keys() - paths:
+        for path in manifests.keys() - archives.keys():
             self._ignore(path + manifest_beside("", manifests[path][0]).encode(), "no archive beside this manifest")
-        if folder_of:
-            files = [
-                ListedFile(
-                    printable(name), size, modified, path in checksums, printable(folder), *manifests.get(path, ())
-                )
-                for name, _, size, modified in self._zips.values()
-                for folder in [folder_of.get(name, b"")]
-                for path in [_below(folder, name)]
-            ]
-        else:
-            files = [
-                ListedFile(printable(name), size, modified, name in checksums, "", *manifests.get(name, ()))
-                for name, _, size, modified in self._zips.values()
-            ]
+        files = [
+            ListedFile(
+                printable(name),
+                size,
+                modified,
+                path in checksums,
+                printable(folder_of.get(name, b"")),
+                *manifests.get(path, ()),
+            )
+            for path, (name, _, size, modified) in archives.items()
+        ]
         files.sort(key=attrgetter("name"))
         return ActionListing(
             self._action,

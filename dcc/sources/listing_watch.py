@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from dcc.errors import SourceTimeoutError
-from dcc.messages import mark
+from dcc.messages import mark, message
 from dcc.runtime.log_context import progress_log
 from dcc.settings import Settings
 from dcc.sources.sockets import time_limit
@@ -132,36 +132,26 @@ class ListingWatch:
     def require_time(self, shown: str) -> None:
         """Raise SourceTimeoutError for the next directory if the time is up already."""
         if self.is_over:
-            raise self._outstayed(shown, 0)
+            raise self.outstayed(shown, 0)
 
-    def outstayed(self, shown: str) -> SourceTimeoutError:
-        """The error for the present directory, whose listing takes too long; messages name it `shown`."""
-        return self._outstayed(shown, self.entries)
+    def outstayed(self, shown: str, entries: int | None = None) -> SourceTimeoutError:
+        """The error for a directory whose listing takes too long; messages name it `shown`.
 
-    def _outstayed(self, shown: str, entries: int) -> SourceTimeoutError:
+        `entries`: how many had come, by default those of the present directory.
+        """
+        limit = mark("DCC_LIST_TIMEOUT sets the limit for all directories of a file source together.")
         if self.crawl_seconds is not None:
-            return SourceTimeoutError(
-                mark(
-                    "listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
-                    "then. This was only a trial: a crawl waits {crawl_seconds} seconds, as DCC_LIST_TIMEOUT says. Ask "
-                    "whoever runs the server why it is slow."
-                ),
-                source=self.label,
-                shown=shown,
-                seconds=self.seconds,
-                entries=entries,
-                crawl_seconds=self.crawl_seconds,
-            )
+            limit = mark("This was only a trial: a crawl waits {crawl_seconds} seconds, as DCC_LIST_TIMEOUT says.")
         return SourceTimeoutError(
             mark(
-                "listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
-                "then. Ask whoever runs the server why it is slow. DCC_LIST_TIMEOUT sets the limit for all "
-                "directories of a file source together."
+                "listing {shown} was not done within {seconds} seconds; {entries} entries had come by then. Ask "
+                "whoever runs the server why it is slow. {limit}"
             ),
             source=self.label,
             shown=shown,
             seconds=self.seconds,
-            entries=entries,
+            entries=self.entries if entries is None else entries,
+            limit=message(limit, crawl_seconds=self.crawl_seconds),
         )
 
 

@@ -20,8 +20,7 @@ from pathlib import Path
 CORPUS = Path(__file__).parent / "corpus"
 FINDINGS = Path(__file__).parents[2] / ".fuzz"
 INSTRUMENTED = (
-    "dcc.archives.central_directory",
-    "dcc.archives.zip_content",
+    "dcc.archives.zip_archives",
     "dcc.archives.extraction",
     "dcc.documents",
     "dcc.sources",

@@ -16,7 +16,7 @@ import pytest
 
 from dcc.archives.extraction import extract_archive
 from dcc.archives.limits import ArchiveLimits
-from dcc.archives.zip_content import LARGEST_DICTIONARY
+from dcc.archives.zip_archives import LARGEST_DICTIONARY
 from dcc.errors import ArchiveError, BadFileNameError
 from dcc.naming import NamingConvention
 from tests.hostile.archives import Member, accepted_archives, archive, bz2_bomb, document, refused_archives

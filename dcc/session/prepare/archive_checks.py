@@ -137,7 +137,7 @@ class ArchiveChecker:
 
     def _converted(
         self, found: ExtractedArchive, archive: str, target: Path
-    ) -> tuple[ExtractedArchive, dict[str, Problems]]:
+    ) -> tuple[ExtractedArchive, Mapping[str, Problems]]:
         """An archive with the documents made by converters, and the problems of files that could not be converted."""
         if not found.files:
             return found, {}
@@ -158,11 +158,10 @@ class ArchiveChecker:
                 max_problems=setup.max_document_errors,
             )
         documents = sorted(
-            (*found.documents, *(one.document for one in conversion.made)),
-            key=lambda document: document.name.processing_order,
+            (*found.documents, *conversion.documents), key=lambda document: document.name.processing_order
         )
-        problems = {one.document.name.file_name: one.problems for one in conversion.made if one.problems}
-        return replace(found, documents=tuple(documents), refused=(*found.refused, *conversion.refused)), problems
+        taken = replace(found, documents=tuple(documents), refused=(*found.refused, *conversion.refused))
+        return taken, conversion.problems
 
     def validate(self, document: Path, kind: DocumentKind | None) -> list[Problem]:
         """The problems of a document, of the kind of its root element unless one is given; raises OSError."""
