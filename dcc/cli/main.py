@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from dcc.cli.shell.group import EXIT_CODES, INTERRUPTED, RootGroup
+from dcc.cli.shell.group import INTERRUPTED, RootGroup
 from dcc.runtime.processes import forbid_core_dumps, keep_files_private, keep_freed_memory_together, open_closed_streams
 
 _SECTIONS = {
@@ -81,7 +81,6 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     sections=_SECTIONS,
     light=_LIGHT,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=EXIT_CODES,
 )
 @click.option("--debug", is_flag=True, help="Print the Python traceback of an error too.")
 @click.option(

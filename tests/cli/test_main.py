@@ -60,7 +60,10 @@ def test_every_command_says_what_it_does_and_how_it_ends() -> None:
         result = CliRunner().invoke(command, [*path, "--help"], prog_name="dcc")
         assert result.exit_code == 0, path
         assert result.stdout.startswith(f"Usage: dcc {' '.join(path)}")
-        assert "Exit codes:" in result.stdout, path
+        assert "Exit codes:\n    0  " in result.stdout, path
+        if any(parameter.required for parameter in ALL[path].params):
+            assert f"\n  dcc {' '.join(path)} " in result.stdout.partition("\nExample")[2], path
+        assert f"dcc {' '.join(path)}" in result.stdout.partition("\nExample")[2], path
         assert not ALL[path].get_short_help_str(70).endswith("..."), path
         assert max(map(len, result.stdout.splitlines())) <= 102, path
 

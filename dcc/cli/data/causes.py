@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable
 from dcc.cli.shell.parameter_types import COUNT, ID
@@ -34,7 +35,13 @@ spreadsheet_option = click.option(
 """The option of both commands that write the spreadsheet."""
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc data causes --centre H",
+        "dcc data causes --zip add/H.2013-10-31.1.impc.zip",
+        "dcc data causes --centre H --spreadsheet H.xlsx",
+    ]
+)
 @click.option("--centre", metavar="CODE", help="Of this centre's submissions and file sources only.")
 @click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of this submission only.")
 @click.option("--session", "session_id", metavar="ID", type=ID, help="Of what this session had to do with only.")
@@ -59,12 +66,6 @@ def causes(
     come first.
 
     \b
-    Examples:
-      dcc data causes --centre H
-      dcc data causes --zip add/H.2013-10-31.1.impc.zip
-      dcc data causes --centre H --spreadsheet H.xlsx
-
-    \b
     JSON: a list of {"key" (names the cause for good), "kind" (rule or error), "subject", "centre",
       "contact" (the centre's e-mail addresses, or null),
       "acts" ("centre", "DCC", "registry", "nobody"), "severity", "title", "remedy", "findings",
@@ -72,9 +73,6 @@ def causes(
       them), "clears": {"findings", "documents", "zips"},
       "example": {"zip", "document", "line", "column", "element", "value", "message", "expected",
         "permitted", "nearest"}}
-
-    Exit codes: 0, whatever is wrong; 2 an unknown centre, submission or session, or a database is not initialised; 4 a
-    database cannot be reached.
     """
     from dcc.reports.causes.cause import as_json as cause_as_json
     from dcc.reports.languages import load_catalogue

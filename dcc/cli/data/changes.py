@@ -15,6 +15,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
     user_name,
 )
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, printable
 from dcc.cli.submissions.show import state_text
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _CHANGES_SHOWN = 20
 
 
-@click.command()
+@command(examples=["dcc data plan edit/H.2013-11-05.4.impc.zip"], exits={2: "no document of it waits for its upload"})
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @click.option("--all-changes", is_flag=True, help=f"Print all values that would change, not only {_CHANGES_SHOWN}.")
 @json_option
@@ -41,18 +42,12 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     For documents that wait for their upload, such as held ones: each is applied by itself and taken back at once.
 
     \b
-    Example:
-      dcc data plan edit/H.2013-11-05.4.impc.zip
-
-    \b
     JSON: a list, an object for each document: {"file_name", "state" (applied, refused),
       "held" (whether it waits to be confirmed), "repeated", "late", "said", "opened", "ended",
       "refused", "changed", "changes": [{"entity", "what", "old", "new"}], "contexts": [{"centre",
       "pipeline", "colony_id", "strain_id", "procedure_id", "parameter_id"}], "findings":
       [{"rule", "severity", "message", "line"}]}; `changed` counts the values, `changes` are the
       first 1,000 of them
-
-    Exit codes: 0; 2 no document of it waits for its upload; 4 a database cannot be reached.
     """
     from dcc.session.data.plans import plan_submission
 
@@ -117,7 +112,10 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(parts) or "nothing"
 
 
-@click.command()
+@command(
+    examples=['dcc data confirm delete/H.2013-11-06.5.impc.zip --reason "agreed with Harwell on 5 November"'],
+    exits={1: "a document was refused", 2: "none is held"},
+)
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @reason_option
 @json_option
@@ -130,14 +128,8 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     data is refused all the same, unless that centre delegates: see `dcc centre delegate`.
 
     \b
-    Example:
-      dcc data confirm delete/H.2013-11-06.5.impc.zip --reason "agreed with Harwell on 5 November"
-
-    \b
     JSON: a list, an object for each document: {"file_name", "phase", "status", "document_id", "said",
       "opened", "ended", "refused", "findings", "reason", ...}
-
-    Exit codes: 0; 1 a document was refused; 2 none is held; 4 a database cannot be reached.
     """
     from dcc.session.data.corrections import confirm_submission
 
@@ -172,7 +164,13 @@ def _print_confirmed(documents: Iterable[DocumentData]) -> None:
     click.echo("The next session checks what they say: dcc crawl.")
 
 
-@click.command()
+@command(
+    examples=['dcc data undo add/H.2013-10-31.1.impc.zip --reason "wrong animals, says Harwell"'],
+    exits={
+        1: "a later document builds on it, or it has data of a centre that has not delegated, and nothing was changed",
+        2: "nothing of it is applied or held",
+    },
+)
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @reason_option
 @json_option
@@ -185,17 +183,10 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     archive's are withdrawn only if that centre delegates: see `dcc centre delegate`.
 
     \b
-    Example:
-      dcc data undo add/H.2013-10-31.1.impc.zip --reason "wrong animals, says Harwell"
-
-    \b
     JSON: {"withdrawn": [ids of documents], "undone_by": [ids], "builders": [{"document_id",
       "zip_action", "zip_file", "file_name", "why"}], "others": [codes], "declined": [{"centre",
       "file_name"}]}; others are centres other than the archive's whose data came or went with it,
       declined what was held for such a centre's data
-
-    Exit codes: 0; 1 a later document builds on it, or it has data of a centre that has not delegated, and nothing was
-    changed; 2 nothing of it is applied or held; 4 a database cannot be reached.
     """
     from dcc.session.data.corrections import withdraw_submission
 
@@ -223,7 +214,13 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     )
 
 
-@click.command()
+@command(
+    examples=[
+        'dcc data recheck --rule S4 --reason "colonies brought up to date"',
+        'dcc data recheck --zip add/H.2013-10-31.1.impc.zip --reason "P10 is waived"',
+    ],
+    exits={2: "no documents were selected"},
+)
 @click.option("--centre", metavar="CODE", help="Documents of this centre only.")
 @click.option("--rule", metavar="ID", help="Documents with findings of this rule only.")
 @click.option("--zip", "zip_actions", metavar="ACTION/ZIP", multiple=True, help="Of this submission; may be repeated.")
@@ -243,14 +240,7 @@ def recheck(
     After a change of reference data or waivers. Documents whose errors no longer hold go on; nobody submits them again.
     Documents that wait for animals need no recheck: they are judged again when the animals arrive.
 
-    \b
-    Examples:
-      dcc data recheck --rule S4 --reason "colonies brought up to date"
-      dcc data recheck --zip add/H.2013-10-31.1.impc.zip --reason "P10 is waived"
-
     JSON: {"documents", "keys"}: how many, and the submissions that they are of
-
-    Exit codes: 0; 2 no documents were selected; 4 a database cannot be reached.
     """
     from dcc.session.data.corrections import recheck as set_back
 
@@ -267,7 +257,7 @@ def recheck(
     click.echo(f"{count_of(found.documents, 'document')} of {of} will be checked again by the next session: dcc crawl.")
 
 
-@click.command()
+@command(examples=["dcc data history --centre H --specimen H-M000001"], exits={2: "no document ever named it"})
 @click.option("--centre", metavar="CODE", required=True, help="The centre that submitted the specimen.")
 @click.option("--specimen", metavar="ID", required=True, help="The specimen's id, as the centre writes it.")
 @json_option
@@ -277,16 +267,10 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     What each document did to it and to its experiments, in the order of application.
 
     \b
-    Example:
-      dcc data history --centre H --specimen H-M000001
-
-    \b
     JSON: a list of {"document_id", "applied_at", "action", "zip_action", "zip_file", "file_name",
       "happening" (added, edited, deleted, withdrawn, restored, refused), "entity_kind",
       "entity_key", "entity_id", "line", "created", "late", "undoes", "author", "reason",
       "findings": [{"rule", "severity", "message", "line", "is_active", "closed_by"}]}
-
-    Exit codes: 0; 2 no document ever named it; 4 the QC database cannot be reached.
     """
     from dcc.errors import NotFoundError
     from dcc.qc.history import specimen_history

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, printable
 from dcc.errors import NotFoundError
 
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
 _DIFFERENT = 1
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc data document 12 > document.xml",
+        "dcc data document H.2013-10-31.1.specimen.impc.xml --rebuilt",
+        "dcc data document 12 --diff",
+    ],
+    exits={
+        1: "with --diff, they differ, or its archive is broken",
+        4: "a database or the archive store cannot be reached",
+    },
+)
 @click.argument("document", metavar="ID")
 @click.option("--rebuilt", is_flag=True, help="Build it from the rows of the QC database.")
 @click.option("--diff", "differ", is_flag=True, help="Compare the submitted one with the rebuilt one.")
@@ -28,15 +39,6 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     ID is a document_id of the QC database, or the name of a document: then its last one. The XML is that which the
     centre submitted, from the archive store or from staging. --diff compares what both say, and not white space,
     comments, or the order of attributes.
-
-    \b
-    Examples:
-      dcc data document 12 > document.xml
-      dcc data document H.2013-10-31.1.specimen.impc.xml --rebuilt
-      dcc data document 12 --diff
-
-    Exit codes: 0; 1 with --diff, they differ, or its archive is broken; 2 there is no such document, or its XML is not
-    kept; 4 a database or the archive store cannot be reached.
     """
     from dcc.cli.submissions.archive_files import echo_file
     from dcc.documents.comparison import differences
@@ -70,7 +72,9 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
         raise click.exceptions.Exit(_DIFFERENT)
 
 
-@click.command()
+@command(
+    examples=["dcc data record specimen H-M000001 --centre H", "dcc data record experiment E-0001 --centre H --all"]
+)
 @click.argument("kind", type=click.Choice(["specimen", "experiment"]))
 @click.argument("record", metavar="ID")
 @click.option("--centre", metavar="CODE", required=True, help="The centre that submitted it.")
@@ -83,16 +87,9 @@ def record(kind: str, record: str, centre: str, everything: bool, as_json: bool)
     each.
 
     \b
-    Examples:
-      dcc data record specimen H-M000001 --centre H
-      dcc data record experiment E-0001 --centre H --all
-
-    \b
     JSON: a list of {"kind", "centre", "id", "is_current", "zip_action", "place" (path in the
       archive), "document" (its name), "document_id", "line", "sha256" (of the archive, or null),
       "xml"}, oldest first
-
-    Exit codes: 0; 2 there is none; 4 a database cannot be reached.
     """
     from dcc.qc.stored_records import stored_records
 

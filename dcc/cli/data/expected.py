@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
 from dcc.errors import ConfigurationError
@@ -27,7 +28,12 @@ _CSV = (
 _NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc qc expected --centre H --plot expected.svg",
+        "dcc qc expected --pipeline IMPC_001 --day 2026-11-21 --csv expected.csv",
+    ]
+)
 @click.option("--centre", help="Only of this centre (ILAR code).")
 @click.option("--pipeline", help="Only of this pipeline, such as IMPC_001.")
 @click.option(
@@ -66,18 +72,10 @@ def expected(
       missing    nothing is there
 
     \b
-    Examples:
-      dcc qc expected --centre H --plot expected.svg
-      dcc qc expected --pipeline IMPC_001 --day 2026-11-21 --csv expected.csv
-
-    \b
     JSON: {"day", "procedures": a list of {"centre", "pipeline", "procedure", "name", "level"
       (experiment or line), "due" (16 weeks, E15.5), "expected", "delivered", "invalid",
       "explained", "missing"}, "not_covered": a list of {"centre", "pipeline", "specimens"}, of which
       IMPReSS says nothing}
-
-    Exit codes: 0, also when something is missing; 2 an unknown centre, a file cannot be written, nothing to draw, or
-    the QC database is not initialised; 4 a database cannot be reached.
     """
     from dcc.qc.expected_procedures import Deliveries, Expected, lacking_procedures
     from dcc.tracker.queries.zip_action_lists import require_centre

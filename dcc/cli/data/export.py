@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.errors import ConfigurationError
 
@@ -46,7 +47,17 @@ def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc data export weights.csv --parameter IMPC_BWT_001_001 --as-of 2026-10-31",
+        "dcc data export - --procedure IMPC_BWT_001 --centre H --centre J | gzip > weights.csv.gz",
+        "dcc data export measurements --partitioned",
+    ],
+    exits={
+        2: "the directory holds something else, the place cannot be written, or a filter is wrong",
+        3: "another export writes to the directory",
+    },
+)
 @click.argument("place", metavar="FILE|-|DIRECTORY", type=click.Path(path_type=Path))
 @click.option("--partitioned", is_flag=True, help="Write a directory: a file for each centre and procedure.")
 @click.option(
@@ -80,12 +91,6 @@ def export(
     valid are exported. Filters may be repeated, and mean any of what they name. docs/analysts.md lists the columns.
 
     \b
-    Examples:
-      dcc data export weights.csv --parameter IMPC_BWT_001_001 --as-of 2026-10-31
-      dcc data export - --procedure IMPC_BWT_001 --centre H --centre J | gzip > weights.csv.gz
-      dcc data export measurements --partitioned
-
-    \b
     JSON: of a file {"file", "format", "rows", "seconds"}; of a directory an object with
       directory, format
       rows, files     what the export holds
@@ -93,9 +98,6 @@ def export(
       rows_written    measurements in them
       unchanged, removed  numbers of files
       seconds
-
-    Exit codes: 0, also when there is nothing to export; 2 the directory holds something else, the place cannot be
-    written, or a filter is wrong; 3 another export writes to the directory; 4 the QC database cannot be reached.
     """
     from dcc.analysis.export import ExportFormat, MeasurementFilter
     from dcc.analysis.known_values import require_known

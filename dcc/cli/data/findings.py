@@ -9,6 +9,7 @@ import click
 
 from dcc.cli.data.causes import collect, spreadsheet_option, write_spreadsheet
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, printable
 from dcc.cli.shell.parameter_types import COUNT
@@ -25,7 +26,14 @@ _SHOWN = 100
 _LONGEST_EXAMPLE = 100
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc data findings",
+        "dcc data findings --centre H --rule E4 --each",
+        "dcc data findings --zip add/H.2013-10-31.1.impc.zip --each",
+        "dcc data findings --centre H --spreadsheet H.xlsx",
+    ]
+)
 @click.option("--centre", metavar="CODE", help="Of documents of this centre only.")
 @click.option("--rule", metavar="ID", help="Of this rule only; see `dcc rules list`.")
 @click.option("--severity", type=click.Choice([severity.value for severity in Severity]), help="Of this severity only.")
@@ -58,19 +66,9 @@ def findings(
     them.
 
     \b
-    Examples:
-      dcc data findings
-      dcc data findings --centre H --rule E4 --each
-      dcc data findings --zip add/H.2013-10-31.1.impc.zip --each
-      dcc data findings --centre H --spreadsheet H.xlsx
-
-    \b
     JSON: a list of {"centre", "rule", "severity", "findings", "documents", "example"}; with --each of
       {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
        "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
-
-    Exit codes: 0, whatever was found; 2 an unknown centre, or a database is not initialised; 4 a database cannot be
-    reached.
     """
     from dcc.qc.judging.finding_reports import (
         FindingFilter,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 
 
-@click.command()
+@command(examples=["dcc data parameters weight", "dcc data parameters body weight IMPC_BWT"])
 @click.argument("words", nargs=-1, metavar="[TEXT]")
 @json_option
 def parameters(words: tuple[str, ...], as_json: bool) -> None:
@@ -19,15 +20,8 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
     ones, as the last session counted them.
 
     \b
-    Examples:
-      dcc data parameters weight
-      dcc data parameters body weight IMPC_BWT
-
-    \b
     JSON: a list of {"key", "name", "procedure" (its key), "procedure_name", "unit", "type",
       "measurements"}; null where IMPReSS does not say it
-
-    Exit codes: 0, also when there are none; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.analysis.parameters import list_parameters
 

@@ -31,7 +31,11 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 _STATES = ("open", "accepted", "turned_down", "came_back")
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    examples=["dcc data proposals", "dcc data proposals --source 3 --state all"],
+)
 @click.option("--source", "source_id", metavar="ID", type=ID, help="Only of this file source.")
 @click.option("--centre", metavar="CODE", help="Only of archives of this centre.")
 @click.option("--state", type=click.Choice((*_STATES, "all")), default="open", show_default=True, help="Only of these.")
@@ -45,16 +49,9 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     is closed.
 
     \b
-    Examples:
-      dcc data proposals
-      dcc data proposals --source 3 --state all
-
-    \b
     JSON: a list of {"zip", "centre", "source", "since" (not listed since then), "documents" (names of
       those that stood), "state" (open, accepted, turned_down, came_back), "created", "decided",
       "decided_by", "reason"}
-
-    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -93,7 +90,13 @@ def _choice(command: _Command) -> _Command:
     return command
 
 
-@proposals.command()
+@proposals.command(
+    examples=[
+        'dcc data proposals accept add/H.2013-10-31.1.impc.zip --reason "taken back, says Harwell"',
+        'dcc data proposals accept --source 3 --reason "taken back, says Harwell"',
+    ],
+    exits={1: "one of them stays open", 2: "no such proposal is open"},
+)
 @_choice
 def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool) -> None:
     """Withdraw the data of missing archives.
@@ -102,14 +105,7 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     they belong to a centre that has not delegated.
 
     \b
-    Examples:
-      dcc data proposals accept add/H.2013-10-31.1.impc.zip --reason "taken back, says Harwell"
-      dcc data proposals accept --source 3 --reason "taken back, says Harwell"
-
-    \b
     JSON: a list of {"zip", "withdrawn" (how many documents), "problem" (why it stays open, or null)}
-
-    Exit codes: 0; 1 one of them stays open; 2 no such proposal is open; 4 a database cannot be reached.
     """
     from dcc.session.data.proposed_withdrawals import accept_proposals
 
@@ -137,7 +133,11 @@ def _decided_json(one: DecidedProposal) -> dict[str, object]:
     return {"zip": str(one.proposal.key), "withdrawn": one.withdrawn, "problem": one.problem}
 
 
-@proposals.command("turn-down")
+@proposals.command(
+    "turn-down",
+    examples=['dcc data proposals turn-down --all --reason "Harwell cleared its server up"'],
+    exits={2: "no such proposal is open"},
+)
 @_choice
 def turn_down(
     zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool
@@ -146,13 +146,7 @@ def turn_down(
 
     The withdrawal is not proposed again, unless the archive comes back and disappears once more.
 
-    \b
-    Example:
-      dcc data proposals turn-down --all --reason "Harwell cleared its server up"
-
     JSON: a list of the submissions
-
-    Exit codes: 0; 2 no such proposal is open; 4 the tracker cannot be reached.
     """
     from dcc.session.data.proposed_withdrawals import settle_proposals
     from dcc.tracker.hostings.proposed_withdrawals import ProposalState

@@ -68,23 +68,18 @@ def qc() -> None:
     """
 
 
-@qc.command()
+@qc.command(
+    examples=["dcc qc contexts --waiting", "dcc qc contexts --centre H --state datachanged --state dataremoved"]
+)
 @_filtered
 @json_option
 def contexts(as_json: bool, **given: Any) -> None:
     """List data contexts.
 
     \b
-    Examples:
-      dcc qc contexts --waiting
-      dcc qc contexts --centre H --state datachanged --state dataremoved
-
-    \b
     JSON: a list of {"centre", "pipeline", "genotype", "strain", "procedure", "parameter",
       "measurements", "checksum", "state", "issues" (open ones), "changed"}; what is not known
       of genotype and strain is ""
-
-    Exit codes: 0, even without any; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.qc.contexts.listings import list_contexts
 
@@ -98,7 +93,10 @@ def contexts(as_json: bool, **given: Any) -> None:
     click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
-@qc.command()
+@qc.command(
+    examples=['dcc qc done --centre H --procedure IMPC_CBC_001 --reason "looked at all charts"'],
+    exits={2: "no context was selected, an unknown centre, or the reason is empty"},
+)
 @_deciding
 def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
     """Mark contexts as done.
@@ -106,13 +104,7 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
     They are qcdone then, or nodata without any data, until a document changes something again. Contexts with open
     issues stay as they are. Documents whose contexts are all done become done in the tracker.
 
-    \b
-    Example:
-      dcc qc done --centre H --procedure IMPC_CBC_001 --reason "looked at all charts"
-
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
-
-    Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
     decided = _decide(ContextEvent.DONE, given, every, reason)
     if as_json:
@@ -123,7 +115,11 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
         click.echo(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
 
 
-@qc.command("reopen")
+@qc.command(
+    "reopen",
+    examples=['dcc qc reopen --centre H --reason "submitted again"'],
+    exits={2: "no context was selected, an unknown centre, or the reason is empty"},
+)
 @_deciding
 def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> None:
     """Reopen contexts that were marked as done.
@@ -131,8 +127,6 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> No
     They are dataadded then, or dataremoved without any data. The tracker follows.
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
-
-    Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
     decided = _decide(ContextEvent.REOPENED, given, every, reason)
     if as_json:
@@ -141,7 +135,13 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> No
     click.echo(f"{count_of(decided.changed, 'data context')} reopened.")
 
 
-@qc.command()
+@qc.command(
+    examples=[
+        'dcc qc issue --centre H --parameter IMPC_CBC_001_001 --reason "unit is mg, not g"',
+        'dcc qc issue --centre H --parameter IMPC_CBC_001_001 --resolve --reason "submitted again"',
+    ],
+    exits={2: "no context was selected, an unknown centre, or the reason is empty"},
+)
 @_deciding
 @click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
 def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) -> None:
@@ -150,14 +150,7 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
     They have issues then, whatever documents change, until all issues are resolved; the history shows the documents'
     changes meanwhile. Afterwards their state is that of their data. The tracker follows.
 
-    \b
-    Examples:
-      dcc qc issue --centre H --parameter IMPC_CBC_001_001 --reason "unit is mg, not g"
-      dcc qc issue --centre H --parameter IMPC_CBC_001_001 --resolve --reason "submitted again"
-
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
-
-    Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
     decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, given, every, reason)
     if as_json:
@@ -178,8 +171,6 @@ def history(as_json: bool, **given: Any) -> None:
       "event" (dataadded, datachanged, dataremoved, done, reopened, issueraised, issueresolved),
       "state" (the one it led to), "measurements", "zip_action" (of the document that did it, or
       undo/<zip>; null), "document" (its file name, or null), "author", "reason", "created"}
-
-    Exit codes: 0, even without any; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.qc.contexts.listings import list_history
 
@@ -192,7 +183,7 @@ def history(as_json: bool, **given: Any) -> None:
     echo_table(headers, [_cells(entry, headers) for entry in entries], prose=["reason"])
 
 
-@qc.command()
+@qc.command(examples=["dcc qc overview genotypes --centre H"])
 @click.argument("name", type=click.Choice(_OVERVIEWS))
 @click.option("--centre", help="Only of this centre (ILAR code).")
 @json_option
@@ -211,8 +202,6 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
                        "procedure_id", "specimen_id", "genotype", "strain_id", "is_baseline",
                        "gender", "zygosity", "date", "measurements", "metadata_group"}
       metadata-groups  {"checksum", "content"}; content is the text of a JSON object
-
-    Exit codes: 0, even if it is empty; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.qc.contexts.listings import list_overview, overview_coverage
 
@@ -235,7 +224,10 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
     click.echo(f"{said} What is missing: dcc qc expected.", err=True)
 
 
-@qc.command()
+@qc.command(
+    examples=['dcc qc recount --reason "dcc doctor --deep found contexts that differ"'],
+    exits={2: "the reason is empty or too long"},
+)
 @click.option("--reason", required=True, help="Why; kept in the history of what is corrected.")
 @json_option
 def recount(reason: str, as_json: bool) -> None:
@@ -245,13 +237,7 @@ def recount(reason: str, as_json: bool) -> None:
     differ are corrected, which is in their history; the tracker follows. It takes as long as reading all measurements,
     and uploads wait meanwhile.
 
-    
-    Example:
-      dcc qc recount --reason "dcc doctor --deep found contexts that differ"
-
     JSON: {"contexts", "corrected", "seconds"}: how many contexts there are, and how many were wrong
-
-    Exit codes: 0; 2 the reason is empty or too long, or a database is not initialised; 4 one cannot be reached.
     """
     from dcc.qc.contexts.recounting import recount_contexts
     from dcc.session.data.quality_control import settle_qc
@@ -308,7 +294,13 @@ def _cells(entry: object, names: tuple[str, ...]) -> tuple[object, ...]:
     return tuple(getattr(entry, name) for name in names)
 
 
-@qc.command()
+@qc.command(
+    examples=[
+        "dcc qc plot --centre H --parameter IMPC_CBC_001_001 --output chloride.svg",
+        "dcc qc plot --centre H --zip add/H.2013-10-31.1.impc.zip --output weeks.png",
+    ],
+    exits={2: "no such data, centre or language, or the file cannot be written"},
+)
 @click.option("--centre", required=True, help="Data of this centre (ILAR code).")
 @click.option("--parameter", help="Of this parameter, such as IMPC_CBC_001_001; without it, experiments per week.")
 @click.option("--zip", "zip_name", help="Pick out what this submission brought: <action>/<file name>.")
@@ -328,15 +320,8 @@ def plot(
 
     With --zip, the values of that archive are highlighted, and compared with the values before it.
 
-    \b
-    Examples:
-      dcc qc plot --centre H --parameter IMPC_CBC_001_001 --output chloride.svg
-      dcc qc plot --centre H --zip add/H.2013-10-31.1.impc.zip --output weeks.png
-
     JSON: {"file", "title", "caption", "rule", "description", "outliers"}: outliers is how many of the new
     values the rule marks
-
-    Exit codes: 0; 2 no such data, centre or language, or the file cannot be written; 4 a database cannot be reached.
     """
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter

@@ -27,7 +27,7 @@ def reference() -> None:
     """
 
 
-@reference.command("list")
+@reference.command("list", exits={1: "a set is missing, stale, other or troubled"})
 @json_option
 def list_sets(as_json: bool) -> None:
     """List the sets of reference data and their age.
@@ -41,9 +41,6 @@ def list_sets(as_json: bool) -> None:
       "is_missing", "is_stale", "is_shipped", "is_other", "message"}; retrieved is when this
       state of it was retrieved first, checked when last; message says what to do about one that
       is missing, stale, of another source than the setting names, refused, or not to be read
-
-    Exit codes: 0; 1 a set is missing, stale, other or troubled; 2 the QC database is not initialised; 4 it cannot be
-    reached.
     """
     from dcc.databases.columns import utc_now
     from dcc.qc.reference.freshness import freshness
@@ -65,7 +62,14 @@ def list_sets(as_json: bool) -> None:
         raise click.exceptions.Exit(_PROBLEMS)
 
 
-@reference.command()
+@reference.command(
+    examples=["dcc reference refresh", "dcc reference refresh colonies --force"],
+    exits={
+        0: "all were read",
+        1: "one was refused because of its content",
+        4: "a source or the QC database could not be reached",
+    },
+)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--force", is_flag=True, help="Take over a set that has shrunk to less than half, too.")
 @json_option
@@ -77,17 +81,9 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     `dcc data recheck` adds others.
 
     \b
-    Examples:
-      dcc reference refresh
-      dcc reference refresh colonies --force
-
-    \b
     JSON: a list of {"name", "outcome" (new, unchanged, failed), "rows", "added", "removed",
       "changed", "message", "source", "snapshot_id", "is_unreachable"}; rows, source and
       snapshot_id are those of what is in use afterwards
-
-    Exit codes: 0 all were read; 1 one was refused because of its content; 2 an unknown set, or the QC database is not
-    initialised; 4 a source or the QC database could not be reached.
     """
     from dcc.qc.reference.refresh import refresh as refresh_sets
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, printable, warn
 from dcc.errors import ConfigurationError
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc replay --xsd schemas-2.0",
+        "dcc replay --reference impress=https://api.mousephenotype.org/impress --centre H",
+        "dcc replay --rules proposed_rules.py --since 2026-01-01 --page replay.html",
+    ],
+    exits={
+        2: "the proposal cannot be used",
+        4: "a source of reference data, the archive store or a database cannot be reached",
+    },
+)
 @click.option("--xsd", type=click.Path(path_type=Path), metavar="DIR", help="Folder with the proposed schemas.")
 @click.option(
     "--reference",
@@ -56,21 +67,12 @@ def replay(
     this machine: use only modules that you trust.
 
     \b
-    Examples:
-      dcc replay --xsd schemas-2.0
-      dcc replay --reference impress=https://api.mousephenotype.org/impress --centre H
-      dcc replay --rules proposed_rules.py --since 2026-01-01 --page replay.html
-
-    \b
     JSON: {"proposal", "archives", "documents", "unjudged" (documents without a present verdict),
       "missing" (archives that are not kept),
       "centres": [{"centre", "documents", "gained", "lost", "otherwise"}],
       "causes": [{"code", "severity", "cause", "appears", "goes", "verdicts"}],
       "changes": [{"archive", "document", "centre", "before", "after",
         "appeared": [{"code", "severity", "line", "message"}], "gone": [the same]}]}
-
-    Exit codes: 0, whatever changes; 2 the proposal cannot be used, or a database is not initialised; 4 a source of
-    reference data, the archive store or a database cannot be reached.
     """
     from dcc.runtime.processes import interrupted_by_sigterm
     from dcc.session.replay.replaying import Proposal

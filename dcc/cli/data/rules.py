@@ -37,7 +37,7 @@ def rules() -> None:
     """
 
 
-@rules.command("list")
+@rules.command("list", offline=True)
 @json_option
 def list_rules(as_json: bool) -> None:
     """List the rules that data must satisfy.
@@ -48,8 +48,6 @@ def list_rules(as_json: bool) -> None:
     JSON: a list of {"id", "severity" (unchecked, warning, error, fatal), "demand", "known_as",
       "needs", "at_upload"}; known_as are the ids of the existing validator, needs the names
       of the reference data without which the rule is skipped
-
-    Exit codes: 0.
     """
     from dcc.rules.catalogue import CATALOGUE
 
@@ -64,7 +62,7 @@ def list_rules(as_json: bool) -> None:
     )
 
 
-@rules.command()
+@rules.command(examples=['dcc rules waive P10 --centre H --until 2027-03-31 --reason "new options are on their way"'])
 @click.argument("rule")
 @reason_option
 @click.option("--centre", help="For the data of one centre only, by its ILAR code.")
@@ -87,14 +85,7 @@ def waive(
 
     It holds for documents that are judged from then on. The next session after its beginning judges earlier ones again.
 
-    \b
-    Example:
-      dcc rules waive P10 --centre H --until 2027-03-31 --reason "new options are on their way"
-
     JSON: the waiver, as one of `dcc rules waivers --json`.
-
-    Exit codes: 0; 2 an unknown rule or centre, a rule that cannot be waived, or wrong days; 4 a database cannot be
-    reached.
     """
     from dcc.databases.columns import utc_now
     from dcc.qc.database import writing
@@ -133,8 +124,6 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
       "valid_until", "state" (in force, to come, expired, revoked), "reason", "author",
       "created", "revoked", "revoked_by", "revoked_reason", "findings"}; null centre and
       procedure mean all; findings counts those it decided when documents were last judged
-
-    Exit codes: 0; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.databases.columns import utc_now
     from dcc.qc.judging.waiver_store import list_waivers
@@ -168,7 +157,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
     )
 
 
-@rules.command()
+@rules.command(examples=['dcc rules revoke 3 --reason "the options are there"'])
 @click.argument("waiver_id", metavar="ID", type=ID)
 @reason_option
 @json_option
@@ -178,8 +167,6 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
     It stays on record. The next session judges the documents that it affected again.
 
     JSON: the waiver, as one of `dcc rules waivers --json`.
-
-    Exit codes: 0; 2 an unknown waiver, or it was revoked before.
     """
     from dcc.databases.columns import utc_now
     from dcc.qc.database import writing

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dcc.cli.shell.context import json_option
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, echo_table, printable
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.nearest_names import nearest_sentence
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 _TITLES: Final = {"tracker": "The tracker", "qc": "The QC database"}
 
 
-@click.command()
+@command(
+    examples=["dcc data schema", "dcc data schema measurement specimen", "dcc data schema --html schema.html"],
+    offline=True,
+)
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page of all tables to FILE.")
 @json_option
@@ -29,16 +33,8 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     comments of tables and columns. It connects to no database.
 
     \b
-    Examples:
-      dcc data schema
-      dcc data schema measurement specimen
-      dcc data schema --html schema.html
-
-    \b
     JSON: a list of {"database" (tracker, qc), "table", "description", "columns"}; columns are
       {"name", "type", "null", "refers_to" (table.column, or null), "description"}
-
-    Exit codes: 0; 2 an unknown table, or the page cannot be written.
     """
     from dcc.databases.descriptions import described
     from dcc.qc.models import QcBase

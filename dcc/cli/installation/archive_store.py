@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable, warn
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from dcc.operations.archive_overview import Lost
 
 
-@click.command()
+@command(
+    examples=["dcc archive audit", "dcc archive audit --all --replica s3://archives/dcc"],
+    exits={1: "a copy is bad or missing, or an archive is lost", 4: "a replica or the tracker cannot be reached"},
+)
 @click.option("--replica", metavar="URL", help="Only this one, as in DCC_ARCHIVE_REPLICAS.")
 @click.option("--all", "everything", is_flag=True, help="All copies, not only those whose turn it is.")
 @json_option
@@ -28,19 +32,11 @@ def audit(replica: str | None, everything: bool, as_json: bool) -> None:
     the old bytes are put aside, below `bad` in the replica.
 
     \b
-    Examples:
-      dcc archive audit
-      dcc archive audit --all --replica s3://archives/dcc
-
-    \b
     JSON: {"audits": a list of {"replica", "started", "finished", "requested_by", "copies" (read),
       "bad", "missing", "repaired", "message" (why it ended early)}, "kept" (archives from
       staging), "copied" (pending copies made), "removed" (archives older than
       DCC_ARCHIVE_KEEP_DAYS), "lacking": by replica, why it lacks copies,
       "lost": a list of {"sha256", "size_bytes", "archives"}}
-
-    Exit codes: 0; 1 a copy is bad or missing, or an archive is lost; 2 an unknown replica, or the tracker is not
-    initialised; 4 a replica or the tracker cannot be reached.
     """
     from dcc.operations.archive_audits import audit_archives
 
@@ -50,7 +46,7 @@ def audit(replica: str | None, everything: bool, as_json: bool) -> None:
     _show(done, as_json=as_json)
 
 
-@click.command()
+@command(exits={1: "a copy is bad or missing, or an archive is lost", 4: "a replica or the tracker cannot be reached"})
 @json_option
 def repair(as_json: bool) -> None:
     """Make pending copies, and repair bad and missing ones.
@@ -58,8 +54,6 @@ def repair(as_json: bool) -> None:
     Archives that are only in staging are kept, too. It repairs what audits found: `dcc archive audit` finds more.
 
     JSON: as `dcc archive audit`
-
-    Exit codes: as `dcc archive audit`.
     """
     from dcc.operations.archive_audits import repair_archives
 
@@ -69,7 +63,7 @@ def repair(as_json: bool) -> None:
     _show(done, as_json=as_json)
 
 
-@click.command()
+@command(exits={1: "an archive has no good copy"})
 @json_option
 def status(as_json: bool) -> None:
     """Show what the archive store holds, and which copies are bad.
@@ -79,8 +73,6 @@ def status(as_json: bool) -> None:
       a list of {"replica", "required", "copies": by state (good, pending, bad, missing)
       {"archives", "size_bytes"}, "oldest_check", "last_audit": null or as of
       `dcc archive audit`}, "lost": as of `dcc archive audit`}
-
-    Exit codes: 0; 1 an archive has no good copy; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.operations.archive_overview import store_overview
 

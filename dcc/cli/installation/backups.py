@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, printable, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
@@ -25,7 +26,18 @@ if TYPE_CHECKING:
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc backup /var/backups/dcc --keep 14",
+        "dcc backup /mnt/elsewhere --with-staging",
+        "dcc backup --verify /var/backups/dcc",
+    ],
+    exits={
+        1: "a row or an archive cannot be backed up or is missing, or an older backup could not be removed",
+        2: "the directory cannot be written, or a backup is damaged (--verify)",
+        3: "another backup is written there",
+    },
+)
 @click.argument("directory", type=_DIRECTORY)
 @click.option("--with-staging", is_flag=True, help="Copy the archives and documents in staging too.")
 @click.option("--with-archives", is_flag=True, help="Copy the archive store too, to DIRECTORY/archives.")
@@ -55,22 +67,12 @@ def backup(
     to use these copies, name that directory in DCC_ARCHIVE_REPLICAS, then `dcc archive repair`.
 
     \b
-    Examples:
-      dcc backup /var/backups/dcc --keep 14
-      dcc backup /mnt/elsewhere --with-staging
-      dcc backup --verify /var/backups/dcc
-
-    \b
     JSON: {"directory", "created", "platform_version", "seconds", "with_secrets", "sessions" (the
       ids of those that were active), "tracker", "qc", "staging": {"files", "bytes", "copied"},
       "archives", "removed", "not_removed"}; "archives" is null, or with --with-archives {"copied",
       "present", "missing", "reasons"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists
       the older backups removed, "not_removed" those of which something is still there, as
       {"directory", "reason"}; with --verify both are missing, and "archives" is {"good", "missing"}
-
-    Exit codes: 0; 1 a row or an archive cannot be backed up or is missing, or an older backup could not be removed; 2
-    the directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
-    cannot be reached.
     """
     from dcc.operations.backups.archive_copies import verify_archives
     from dcc.operations.backups.backup import BackupRequest, make_backup
@@ -156,7 +158,10 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
     }
 
 
-@click.command()
+@command(
+    examples=["dcc restore /var/backups/dcc", "dcc restore /var/backups/dcc/dcc-20261121T143000Z --replace --yes"],
+    exits={2: "the backup is damaged or of a later version, or the databases have data", 3: ""},
+)
 @click.argument("directory", type=_DIRECTORY)
 @click.option("--replace", is_flag=True, help="Replace what the databases hold.")
 @click.option("--yes", is_flag=True, help="With --replace: do not ask.")
@@ -172,17 +177,9 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     them.
 
     \b
-    Examples:
-      dcc restore /var/backups/dcc
-      dcc restore /var/backups/dcc/dcc-20261121T143000Z --replace --yes
-
-    \b
     JSON: {"directory", "created", "rows", "ended_sessions", "sources_without_key",
       "staging": {"same", "put_back", "different", "missing", "archives_missing"}}; all but the
       last are numbers of archives and documents
-
-    Exit codes: 0; 2 the backup is damaged or of a later version, or the databases have data; 3 a session is active; 4 a
-    database cannot be reached.
     """
     from dcc.operations.backups.restoration import restore_backup
 
@@ -229,7 +226,15 @@ def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
         warn(f"The access key of file source {source} is not in the backup: dcc source change {source} --accesskey -")
 
 
-@click.command("migrate-storage")
+@command(
+    "migrate-storage",
+    examples=[
+        "export DCC_TARGET_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker",
+        "export DCC_TARGET_QC_URL=mysql://dcc:secret@db.example.org/phenodcc_raw",
+        "dcc migrate-storage",
+    ],
+    exits={1: "the copy differs from its source", 2: "a target has data or is not named", 3: ""},
+)
 @json_option
 def migrate_storage(as_json: bool) -> None:
     """Copy both databases to others, on SQLite or MariaDB.
@@ -240,16 +245,7 @@ def migrate_storage(as_json: bool) -> None:
     command again: it starts from the beginning.
 
     \b
-    Example:
-      export DCC_TARGET_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker
-      export DCC_TARGET_QC_URL=mysql://dcc:secret@db.example.org/phenodcc_raw
-      dcc migrate-storage
-
-    \b
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
-
-    Exit codes: 0; 1 the copy differs from its source; 2 a target has data or is not named; 3 a session is active; 4 a
-    database cannot be reached.
     """
     from dcc.cli.installation.setup import shown_url
     from dcc.databases.engines import open_database

@@ -8,6 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable
 
@@ -23,7 +24,10 @@ _FAILURES = 4
 _DEEP_SECONDS = 24 * 3600.0
 
 
-@click.command()
+@command(
+    examples=["dcc doctor", "dcc doctor --quiet --no-sources", "dcc doctor --deep"],
+    exits={1: "there are warnings", 4: "something has failed"},
+)
 @click.option("--sources/--no-sources", default=True, help="Whether to log in to all file sources.", show_default=True)
 @click.option("--deep", is_flag=True, help="Also read everything and see that it fits together; takes its time.")
 @click.option(
@@ -44,16 +48,8 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     checked, with what to do. Nothing is changed, and nothing hangs: a check that takes too long has failed.
 
     \b
-    Examples:
-      dcc doctor
-      dcc doctor --quiet --no-sources
-      dcc doctor --deep
-
-    \b
     JSON: {"verdict" (the worst), "seconds", "findings"}; a list of {"check", "subject",
       "verdict" (ok, not checked, warning, failed), "message", "advice" (empty if all is well)}
-
-    Exit codes: 0 all well; 1 there are warnings; 2 a setting is wrong; 4 something has failed.
     """
     from dcc.operations.doctor.verdicts import Verdict, worst
 

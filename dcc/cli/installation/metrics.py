@@ -9,6 +9,7 @@ import click
 
 from dcc.cli.installation.dagster_processes import stop_signals
 from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json
 from dcc.errors import ConfigurationError
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
 
 
-@click.command()
+@command(
+    examples=["dcc metrics", "dcc metrics --serve 127.0.0.1:9377"],
+    exits={0: "with --serve after Ctrl-C or SIGTERM", 2: "a setting is wrong, or the address cannot be served"},
+)
 @click.option("--serve", metavar="HOST:PORT", help="Serve them until Ctrl-C, as /metrics, with /healthz for probes.")
 @json_option
 def metrics(serve: str | None, as_json: bool) -> None:
@@ -27,15 +31,7 @@ def metrics(serve: str | None, as_json: bool) -> None:
     scraping. With DCC_METRICS_FILE each session writes them at its end, for the node exporter. If a database is away,
     the other figures are printed, and dcc_metrics_part_up is 0.
 
-    \b
-    Examples:
-      dcc metrics
-      dcc metrics --serve 127.0.0.1:9377
-
     JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
-
-    Exit codes: 0, with --serve after Ctrl-C or SIGTERM; 2 a setting is wrong, or the address cannot be served; 4 the
-    tracker could not be read.
     """
     settings = settings_from_environment()
     if serve is not None:

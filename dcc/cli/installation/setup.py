@@ -9,7 +9,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
-from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable
 from dcc.errors import ConfigurationError
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from dcc.settings import GivenSettings, Settings
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc init",
+        "export DCC_TRACKER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_tracker",
+        "export DCC_QC_URL=mysql://dcc_init:secret@db.example.org/phenodcc_raw",
+        "dcc init",
+        "export DCC_DAGSTER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_dagster",
+        "dcc init --production --grants > accounts.sql",
+        "dcc init --production",
+    ],
+    exits={2: "a database is of a newer version, its server is too old"},
+)
 @click.option(
     "--production", is_flag=True, help="Have Dagster's storage on the server too, and print the grants of each account."
 )
@@ -40,24 +51,11 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     only the rights that it needs; --grants prints only that, for the server's administrator, and connects to nothing.
     Last it says what is left to do.
 
-    \b
-    Examples:
-      dcc init
-      export DCC_TRACKER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_tracker
-      export DCC_QC_URL=mysql://dcc_init:secret@db.example.org/phenodcc_raw
-      dcc init
-      export DCC_DAGSTER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_dagster
-      dcc init --production --grants > accounts.sql
-      dcc init --production
-
     JSON: {"tracker", "created", "from", "to", "qc_database"}: the tracker's URL without the password, whether there was
     none before, the schema before (null if there was none) and at present; and an object with the same of the QC
     database: {"url", "created", "from", "to"}. With --production also "dagster": {"url", "created", "from", "to"},
     "dagster_yaml": {"path", "written", "kept"}, "grants", a list of lines of SQL; with --grants these alone; and
     "left", a list of sentences with what is left to do.
-
-    Exit codes: 0; 2 a database is of a newer version, its server is too old, or a setting is wrong; 4 a database cannot
-    be reached.
     """
     if not production and (only_grants or force or from_host != "%"):
         raise click.UsageError("--grants, --from-host and --force go with --production.")
@@ -181,7 +179,15 @@ def shown_url(database_url: str) -> str:
     return url.set(query=hidden).render_as_string(hide_password=True)
 
 
-@click.command()
+@command(
+    examples=[
+        "DCC_DOWNLOADERS=12 dcc settings",
+        "DCC_DOWNLOADERS=12 dcc settings --write",
+        "dcc settings --write /etc/dcc/dcc.toml",
+    ],
+    exits={2: "a setting is wrong, or the file cannot be written"},
+    offline=True,
+)
 @click.option(
     "--write",
     "target",
@@ -200,16 +206,8 @@ def show_settings(target: str | None, as_json: bool) -> None:
     With --write, the file is written with the values that are set now, secrets too, and with all other settings in
     comments. Only this user can read it. A file that is there is kept beside it, as FILE.before.
 
-    \b
-    Examples:
-      DCC_DOWNLOADERS=12 dcc settings
-      DCC_DOWNLOADERS=12 dcc settings --write
-      dcc settings --write /etc/dcc/dcc.toml
-
     JSON: a list of {"name", "variable", "value", "from" (environment, file, default), "description"}; with --write
     {"path", "written" (the names of the settings that are set in it), "kept" (the path of the earlier file, or null)}
-
-    Exit codes: 0; 2 a setting is wrong, or the file cannot be written.
     """
     settings = settings_from_environment()
     if target is not None:
@@ -302,7 +300,9 @@ def instance() -> None:
     """Maintain the Dagster instance, which shows the tracker."""
 
 
-@instance.command()
+@instance.command(
+    examples=["rm -rf ~/.dcc/dagster && dcc instance rebuild"], exits={4: "it, or Dagster's storage, cannot be reached"}
+)
 @json_option
 def rebuild(as_json: bool) -> None:
     """Rebuild the Dagster instance from the tracker.
@@ -310,13 +310,7 @@ def rebuild(as_json: bool) -> None:
     For a lost instance. The tracker is the truth: this writes partitions, materialisations and failed checks for
     everything in it. Stop `dcc ui` meanwhile.
 
-    \b
-    Example:
-      rm -rf ~/.dcc/dagster && dcc instance rebuild
-
     JSON: {"file_sources", "zip_actions", "failed", "run_id"}
-
-    Exit codes: 0; 2 the tracker is not initialised; 4 it, or Dagster's storage, cannot be reached.
     """
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
@@ -329,14 +323,12 @@ def _say(message: object) -> None:
     click.echo(printable(message), err=True)
 
 
-@click.command()
+@command(exits={0: "the outcome was the expected one", 1: "it was not"}, offline=True)
 @click.pass_context
 def demo(ctx: click.Context) -> None:
     """Show a crawling session on demonstration servers.
 
     Everything is in .demo of the working directory.
-
-    Exit codes: 0 the outcome was the expected one; 1 it was not.
     """
     from dcc.cli.demo import run_demo
 

@@ -63,7 +63,11 @@ def _settings(
     )
 
 
-@staging.command("list")
+@staging.command(
+    "list",
+    examples=["dcc staging list", "dcc staging list --files --keep-days 30"],
+    exits={2: "staging cannot be read"},
+)
 @click.option("--files", is_flag=True, help="Each archive, part and other entry, with what becomes of it and why.")
 @_policy_options
 @json_option
@@ -71,17 +75,10 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
     """Say what staging holds and what can go, by centre and phase.
 
     \b
-    Examples:
-      dcc staging list
-      dcc staging list --files --keep-days 30
-
-    \b
     JSON: {"staging", "bytes", "removable_bytes", "groups", "unknown"}; a group is {"centre",
       "phase", "status", "zip_actions", "bytes", "removable_bytes"}; what is unknown, and with
       --files everything ("files"), are lists of {"place", "kinds", "bytes", "age_days",
       "verdict" (keep, remove, unknown), "reason", "centre", "phase", "status"}
-
-    Exit codes: 0; 2 staging cannot be read, or the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.operations.retention.cleanup import review_staging
     from dcc.operations.retention.policy import Policy, Verdict
@@ -119,7 +116,10 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
         _warn_of_unknown(unknown)
 
 
-@staging.command()
+@staging.command(
+    examples=["dcc staging clean", "dcc staging clean --keep-days 30 --yes"],
+    exits={1: "something could not be removed", 2: "staging cannot be read", 3: ""},
+)
 @click.option("--yes", is_flag=True, help="Do remove it; without, only what would be removed is said.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed, as without --yes.")
 @click.option("--unknown", is_flag=True, help="What the platform has not put there goes too, whatever its age.")
@@ -132,16 +132,8 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     is followed. `dcc show` says when an archive was removed.
 
     \b
-    Examples:
-      dcc staging clean
-      dcc staging clean --keep-days 30 --yes
-
-    \b
     JSON: {"dry_run", "removed", "bytes", "changed" (places left alone, for they had changed
       meanwhile), "unknown"}; removed and unknown as of `dcc staging list`
-
-    Exit codes: 0; 1 something could not be removed; 2 wrong use, staging cannot be read, or the tracker is not
-    initialised; 3 a session is active; 4 the tracker cannot be reached.
     """
     from dcc.operations.retention.cleanup import Cleaned, review_staging
     from dcc.operations.retention.cleanup import clean as remove

@@ -25,6 +25,7 @@ from dcc.cli.installation.dagster_processes import (
 )
 from dcc.cli.shell.context import open_tracker, settings_from_environment
 from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER, dagster_side
+from dcc.cli.shell.group import command
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,7 +37,15 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS = 2.0
 
 
-@click.command()
+@command(
+    examples=["dcc ui", "dcc ui --port 3001", "dcc ui --without-daemon", "dcc ui --read-only --host 0.0.0.0"],
+    exits={
+        0: "stopped by Ctrl-C or SIGTERM",
+        2: "a database is not initialised, or the port is in use",
+        3: "a daemon is running already on this machine",
+        70: "Dagster could not be started",
+    },
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on. The UI has no login.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=3000, show_default=True, help="Port to serve on.")
 @click.option("--without-daemon", is_flag=True, help="Only the pages: the daemon runs elsewhere, as dcc daemon.")
@@ -53,16 +62,6 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
 
     With --read-only it uses no database but Dagster's, for which an account with SELECT alone is enough (see dcc init
     --production).
-
-    \b
-    Examples:
-      dcc ui
-      dcc ui --port 3001
-      dcc ui --without-daemon
-      dcc ui --read-only --host 0.0.0.0
-
-    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised, or the port is in use; 3 a daemon is
-    running already on this machine; 4 a database cannot be reached; 70 Dagster could not be started.
     """
     from dcc.settings.hosts import is_loopback
 
@@ -90,20 +89,20 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     click.echo("Stopped.", err=True)
 
 
-@click.command()
+@command(
+    examples=["dcc daemon"],
+    exits={
+        0: "stopped by Ctrl-C or SIGTERM",
+        3: "a daemon is running already on this machine",
+        70: "Dagster could not be started, or ended by itself",
+    },
+)
 def daemon() -> None:
     """Crawl by the schedule and process new archives, without a UI.
 
     It stays in the foreground, as service managers want it, and prints one line when it works. SIGTERM or Ctrl-C stops
     it with its sessions, which the next one continues. Run one on a machine, and one for an installation. For the
     pages: dcc ui --without-daemon, or --read-only.
-
-    \b
-    Example:
-      dcc daemon
-
-    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised; 3 a daemon is running already on this
-    machine; 4 a database cannot be reached; 70 Dagster could not be started, or ended by itself.
     """
     settings = settings_from_environment()
     home = _prepare(settings, needs_tracker=True)

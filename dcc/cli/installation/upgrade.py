@@ -10,6 +10,7 @@ import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable
 
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-@click.command()
+@command(
+    examples=["dcc upgrade --check"],
+    exits={
+        0: "nothing is to do",
+        1: "something is",
+        2: "a setting is wrong or was removed, or a database is of a newer version",
+    },
+)
 @click.option("--check", is_flag=True, help="Say what is to do, and change nothing.")
 @json_option
 @click.pass_context
@@ -31,17 +39,10 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
     that were renamed. Nothing is changed: back up, then run `dcc init`.
 
     \b
-    Example:
-      dcc upgrade --check
-
-    \b
     JSON: {"version", "dagster", "to_do" (whether anything is), "databases", "dagster_changes",
       "settings"}; databases are {"name", "present" (schema, null without a database), "wanted",
       "revisions", "makes" (tables, and columns as table.column), "converts" (rows)}, the last two
       of the object lists of sentences
-
-    Exit codes: 0 nothing is to do; 1 something is; 2 a setting is wrong or was removed, or a database is of a newer
-    version; 4 a database cannot be reached.
     """
     if not check:
         raise click.UsageError("dcc init upgrades the databases. See first what it would do: dcc upgrade --check")

@@ -22,6 +22,7 @@ from dcc.cli.sessions.work import (
     still_urgent,
 )
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, expected_text, printable, warn
 from dcc.cli.shell.parameter_types import ID
@@ -68,7 +69,22 @@ def _session_options(command: F) -> F:
     return command
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc crawl",
+        "dcc crawl --urgent add/H.2013-10-31.1.impc.zip",
+        "dcc crawl --source 3 --downloaders 8",
+        "dcc crawl --until xsd",
+    ],
+    exits={
+        0: "the session finished (see `dcc session list`) and all is well",
+        1: "it finished; a submission failed, stays failed or waits for confirmation, a name was refused, an archive "
+        "changed, or a set of reference data was refused",
+        3: "",
+        4: "it ended by faults (a source, database or server of reference data is away), by a full disk or by its time "
+        "limit: the next session continues",
+    },
+)
 @click.option(
     "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
 )
@@ -105,13 +121,6 @@ def crawl(
     still waits for older ones of its centre before its data are loaded.
 
     \b
-    Examples:
-      dcc crawl
-      dcc crawl --urgent add/H.2013-10-31.1.impc.zip
-      dcc crawl --source 3 --downloaders 8
-      dcc crawl --until xsd
-
-    \b
     JSON: an object with
       session      the session's id
       outcome      why it ended: see `dcc session list`
@@ -134,12 +143,6 @@ def crawl(
                    `errors` says how many there are; of kind `held` what waits to be confirmed,
                    of kind `unmended` a submission of which documents were judged again while
                    others, told of by an earlier session, keep it failed
-
-    Exit codes: 0 the session finished (see `dcc session list`) and all is well; 1 it finished, and a submission failed,
-    stays failed or waits for confirmation, the crawl has findings (a refused name, a changed archive), or a set of
-    reference data was refused; 2 wrong use, or a database is not initialised; 3 another session is active; 4 it ended
-    by faults (such as a source, a database or a server of reference data that is away, while all else was done), by a
-    full disk or by its time limit: the next session continues; 130 a person stopped it: the next session continues.
     """
     if (group is not None) + bool(source_ids) + everything > 1:
         raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
@@ -182,7 +185,16 @@ def crawl(
     ctx.exit(exit_code)
 
 
-@click.command()
+@command(
+    examples=["dcc retry add/H.2013-10-31.1.impc.zip", "dcc retry --centre H --code schema-violation --dry-run"],
+    exits={
+        1: "it failed again",
+        2: "its name is refused, it has changed since its data were uploaded (`dcc data undo` withdraws these), or no "
+        "available source hosts a copy that is not known to be bad",
+        3: "",
+        4: "the session did not finish: see `dcc crawl`",
+    },
+)
 @bulk_options
 @_session_options
 @click.pass_context
@@ -207,16 +219,7 @@ def retry(
     Filters select submissions that failed, were cancelled or are in quarantine. With these, and with --file, those that
     cannot be processed again are left out.
 
-    \b
-    Examples:
-      dcc retry add/H.2013-10-31.1.impc.zip
-      dcc retry --centre H --code schema-violation --dry-run
-
     JSON: as of `dcc crawl`; with --dry-run as of `dcc hold`.
-
-    Exit codes: 0 all well; 1 it failed again; 2 an unknown submission, its name is refused, it has changed since its
-    data were uploaded (`dcc data undo` withdraws these), or no available source hosts a copy that is not known to be
-    bad; 3 another session is active; 4 the session did not finish: see `dcc crawl`; 130 interrupted.
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:

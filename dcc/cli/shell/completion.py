@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import click
 
+from dcc.cli.shell.group import command
+
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command()
+@command(
+    examples=[
+        "echo 'eval \"$(dcc completion bash)\"' >> ~/.bashrc",
+        "echo 'eval \"$(dcc completion zsh)\"' >> ~/.zshrc",
+        "dcc completion fish > ~/.config/fish/completions/dcc.fish",
+    ],
+    offline=True,
+)
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
     It completes commands, options and their choices, and from the tracker submissions, centres and sources; rules too.
-
-    \b
-    Examples:
-      echo 'eval "$(dcc completion bash)"' >> ~/.bashrc
-      echo 'eval "$(dcc completion zsh)"' >> ~/.zshrc
-      dcc completion fish > ~/.config/fish/completions/dcc.fish
-
-    Exit codes: 0; 2 an unknown shell.
     """
     from click.shell_completion import get_completion_class
 

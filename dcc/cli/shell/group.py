@@ -10,11 +10,11 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -41,16 +41,21 @@ _NO_TEXT = "dcc.no_text"
 _OF_PLATFORM = "dagster"
 """A package that only the complete platform has."""
 
-EXIT_CODES = """\b
-Exit codes:
-  0  all well
-  1  data problems were found
-  2  wrong use or configuration
-  3  another session is active
-  4  a file source or database could not be reached
- 70  the platform itself is at fault
-130  interrupted
-"""
+_ENDS: Final = {
+    0: "all well",
+    1: "data problems were found",
+    2: "wrong use or configuration, or an unknown name",
+    3: "another session is active",
+    4: "a file source or database could not be reached",
+    INTERNAL_FAULT: "the platform itself is at fault",
+    INTERRUPTED: "interrupted",
+}
+
+
+def _write_exit_codes(formatter: click.HelpFormatter, codes: Mapping[int, str] = _ENDS) -> None:
+    """Write exit codes with their meanings into a help."""
+    with formatter.section("Exit codes"):
+        formatter.write_dl([(f"{code:>3}", meaning) for code, meaning in sorted(codes.items())])
 
 
 class CommandFailedError(click.ClickException):
@@ -68,15 +73,61 @@ class CommandFailedError(click.ClickException):
             click.echo(f"Error ({self.error_id}): {printable(self.message)}", file=file, err=file is None)
 
 
-class CommandGroup(click.Group):
+class Command(click.Command):
+    """A command whose help ends with examples and exit codes.
+
+    Without `examples` the example is the command alone. `exits` are its own exit codes and meanings; an empty meaning
+    is the usual one. 0, 2 and, unless it is `offline` (it opens neither a database nor a file source), 4 are always
+    among them.
+    """
+
+    context_class = CommandContext
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[str] = (),
+        exits: Mapping[int, str] | None = None,
+        offline: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, **options)
+        self._examples, self._exits = examples, dict.fromkeys([0, 2] if offline else [0, 2, 4], "") | dict(exits or {})
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples and exit codes."""
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Examples" if len(self._examples) > 1 else "Example"):
+            for line in self._examples or [ctx.command_path]:
+                formatter.write(f"  {line}\n")
+        _write_exit_codes(formatter, {code: self._meaning(code) for code in self._exits})
+
+    def _meaning(self, code: int) -> str:
+        own = self._exits[code]
+        return f"{own}; {_ENDS[code]}" if own and code == ConfigurationError.exit_code else own or _ENDS[code]
+
+
+def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Make a function a command; see `Command`."""
+    return click.command(name, cls=Command, **attributes)
+
+
+class CommandGroup(Command, click.Group):
     """A group whose commands are imported on first use.
 
     `places` maps a command's name to `module:attribute`; `--help` shows them in this order.
     """
 
+    command_class = Command
+
     def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         self._places = dict(places or {})
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples and exit codes of a group that does something by itself."""
+        if self.invoke_without_command:
+            super().format_epilog(ctx, formatter)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All command names, in the order given."""
@@ -103,13 +154,11 @@ class CommandGroup(click.Group):
         if place is not None:
             module, attribute = place.split(":")
             command = getattr(importlib.import_module(module), attribute)
-        if command is not None and not isinstance(command, click.Group):
-            command.context_class = CommandContext
-            if ctx.resilient_parsing:
-                # Only a shell that completes parses in this way.
-                from dcc.cli.shell.parameter_types import complete_values
+        if command is not None and ctx.resilient_parsing:
+            # Only a shell that completes parses in this way.
+            from dcc.cli.shell.parameter_types import complete_values
 
-                complete_values(command)
+            complete_values(command)
         return command
 
 
@@ -144,6 +193,11 @@ class RootGroup(CommandGroup):
         if found[0] not in self._light and find_spec(_OF_PLATFORM) is None:
             raise _platform_missing(_OF_PLATFORM)
         return found
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes."""
+        super().format_epilog(ctx, formatter)
+        _write_exit_codes(formatter)
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Read the arguments; --help is printed here."""

@@ -25,7 +25,10 @@ def centre() -> None:
     """
 
 
-@centre.command()
+@centre.command(
+    examples=['dcc centre add H --name "MRC Harwell" --email wrangler@example.org'],
+    exits={2: "the code is invalid or registered already, the e-mail address is invalid, or an unknown language"},
+)
 @click.argument("code")
 @click.option("--name", default="", help="Full name; not needed for a centre that the platform knows.")
 @click.option("--email", default="", help="Whom to write to about the centre's data.")
@@ -48,14 +51,7 @@ def add(
 
     The next crawl accepts names that were refused because the centre was not registered.
 
-    \b
-    Example:
-      dcc centre add H --name "MRC Harwell" --email wrangler@example.org
-
     JSON: the centre, as one of `dcc centre list --json`.
-
-    Exit codes: 0 registered; 2 the code is invalid or registered already, the e-mail address is invalid, or an unknown
-    language.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import centres
@@ -81,8 +77,6 @@ def list_centres(as_json: bool) -> None:
     JSON: a list of {"short_name", "imits_name", "full_name", "email", "phone", "address",
       "is_active", "created", "sources", "language"}; sources counts those that are not
       removed, language is null for that of DCC_LANGUAGE
-
-    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.tracker.register import centres
 
@@ -102,7 +96,7 @@ def list_centres(as_json: bool) -> None:
         click.echo("No centre is registered. Add one: dcc centre add H")
 
 
-@centre.command()
+@centre.command(examples=["dcc centre change H --email data@example.org --language de"])
 @click.argument("code")
 @click.option("--name", help="Full name.")
 @click.option("--email", help="Whom to write to about the centre's data; several addresses between commas.")
@@ -126,13 +120,7 @@ def change(
     Missing options leave a value. An empty text ("") removes it: with --language "" the centre gets the language of
     DCC_LANGUAGE.
 
-    \b
-    Example:
-      dcc centre change H --email data@example.org --language de
-
     JSON: the centre, as one of `dcc centre list --json`.
-
-    Exit codes: 0 changed; 2 an unknown centre, no change was given, or a text is invalid.
     """
     from dcc.errors import ConfigurationError
     from dcc.tracker.database import writing
@@ -160,29 +148,24 @@ def change(
         click.echo(f"Changed centre {entry.short_name}, {entry.full_name}.")
 
 
-@centre.command()
+@centre.command(examples=["dcc centre activate H"])
 @click.argument("code")
 def activate(code: str) -> None:
-    """Crawl the sources of centre CODE (again).
-
-    Exit codes: 0; 2 an unknown centre.
-    """
+    """Crawl the sources of centre CODE (again)."""
     _set_active(code, active=True)
 
 
-@centre.command()
+@centre.command(examples=["dcc centre deactivate H"])
 @click.argument("code")
 def deactivate(code: str) -> None:
     """Stop crawling the sources of centre CODE.
 
     Nothing is deleted.
-
-    Exit codes: 0; 2 an unknown centre.
     """
     _set_active(code, active=False)
 
 
-@centre.command()
+@centre.command(examples=["dcc centre delegate H --to J --until 2027-06-30", "dcc centre delegate H --to J --revoke"])
 @click.argument("code")
 @click.option("--to", "delegate_code", required=True, metavar="CODE", help="The centre that speaks for it from now on.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="The last day, in UTC [no end]")
@@ -195,15 +178,8 @@ def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool
     owner is notified of each use. Ask the owner before; your name is recorded. An upload that is running keeps the
     delegations from its beginning.
 
-    
-    Examples:
-      dcc centre delegate H --to J --until 2027-06-30
-      dcc centre delegate H --to J --revoke
-
-    
+    \b
     JSON: {"owner", "delegate", "recorded_by", "created", "until", "revoked", "revoked_by", "in_force"}
-
-    Exit codes: 0; 2 an unknown centre, a past day, or nothing to revoke.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import delegations
@@ -231,11 +207,9 @@ def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool
 def list_delegations(everything: bool, as_json: bool) -> None:
     """List which centre may submit whose data.
 
-    
+    \b
     JSON: a list of {"owner", "delegate", "recorded_by", "created", "until", "revoked",
       "revoked_by", "in_force"}
-
-    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.tracker.register import delegations
 

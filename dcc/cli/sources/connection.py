@@ -15,6 +15,7 @@ from dcc.cli.shell.context import (
     read_accesskey,
     settings_from_environment,
 )
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
@@ -44,7 +45,20 @@ _accept_option = click.option(
 )
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc source add",
+        "dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 \\",
+        "  --username dcc --accesskey env:HARWELL_PASSWORD --base-path /impc",
+        "dcc source add --centre J --protocol file --base-path /data/jax",
+        "dcc source add --centre Tcp --protocol ftps --hostname ftp.example.org --username dcc \\",
+        "  --accesskey file:/etc/dcc/tcp --base-path / --tls-ca /etc/dcc/tcp-ca.pem",
+    ],
+    exits={
+        2: "a host key that nobody accepted",
+        4: "the sftp server could not be reached, so that its host key is unknown",
+    },
+)
 @click.option("--centre", default="", help="ILAR code of the centre that hosts it.")
 @click.option("--protocol", type=click.Choice((*PROTOCOLS, *added_names(SOURCES))), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
@@ -101,19 +115,7 @@ def add(
       -              with --plain: a password, read from standard input, where nobody sees it
       VALUE          with --plain: a password
 
-    \b
-    Examples:
-      dcc source add
-      dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 \\
-        --username dcc --accesskey env:HARWELL_PASSWORD --base-path /impc
-      dcc source add --centre J --protocol file --base-path /data/jax
-      dcc source add --centre Tcp --protocol ftps --hostname ftp.example.org --username dcc \\
-        --accesskey file:/etc/dcc/tcp --base-path / --tls-ca /etc/dcc/tcp-ca.pem
-
     JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
-
-    Exit codes: 0 registered; 2 wrong use, or a host key that nobody accepted; 4 the sftp server could not be reached,
-    so that its host key is unknown.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import column_texts, file_sources
@@ -244,7 +246,7 @@ def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
     return found[0]
 
 
-@click.command()
+@command(examples=["dcc source test 3"], exits={4: "it could not be reached, or refused a request"})
 @click.argument("source_id", metavar="ID", type=ID)
 @_accept_option
 @json_option
@@ -260,9 +262,6 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     JSON: {"id", "label", "ok", "seconds", "error": null or {"kind", "message"},
       "accepted_host_key": null or {"old": [fingerprints], "new": fingerprint},
       "directories": [{"action", "missing", "zips", "ignored"}]}
-
-    Exit codes: 0 all well; 2 an unknown source, or its access key refers to nothing; 4 it could not be reached, or
-    refused a request.
     """
     from dcc.session.crawling import list_source
     from dcc.sources.listing_watch import PAUSE_OF_LINES, ListingWatch

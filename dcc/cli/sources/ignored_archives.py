@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, echo_table, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 _WHY = "why it was not taken"
 
 
-@click.command()
+@command(
+    examples=["dcc source why", "dcc source why 3", "dcc source why 3 --look", "dcc source why --centre H"],
+    exits={4: "--look could not reach one of them, all others are shown"},
+)
 @click.argument("source_id", metavar="[ID]", type=ID, required=False)
 @click.option("--centre", metavar="CODE", help="Of all sources of this centre.")
 @click.option("--look", is_flag=True, help="List the source now, to name entries that are ignored.")
@@ -41,17 +45,7 @@ def why(
     they were fetched, or were fetched before, entries are no archives; and who must act.
 
     \b
-    Examples:
-      dcc source why
-      dcc source why 3
-      dcc source why 3 --look
-      dcc source why --centre H
-
-    \b
     JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
-
-    Exit codes: 0, whatever is shown; 2 an unknown source or centre; 4 --look could not reach one of them, all others
-    are shown.
     """
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue

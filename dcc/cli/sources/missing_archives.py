@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, echo_table
 from dcc.cli.shell.parameter_types import ID
 
 
-@click.command()
+@command(examples=["dcc source missing", "dcc source missing 3"])
 @click.argument("source_id", metavar="[ID]", type=ID, required=False)
 @json_option
 def missing(source_id: int | None, as_json: bool) -> None:
@@ -18,16 +19,9 @@ def missing(source_id: int | None, as_json: bool) -> None:
     Without ID, of all sources. A listing that lost many archives at once counts only after the next one confirms it.
 
     \b
-    Examples:
-      dcc source missing
-      dcc source missing 3
-
-    \b
     JSON: a list of {"source", "zip", "since", "believed" (false: the next listing decides), "loaded"
       (documents of it stand), "elsewhere" (another source hosts it), "proposal" (state of the
       proposal to withdraw it, or null)}
-
-    Exit codes: 0; 2 an unknown source; 4 the tracker cannot be reached.
     """
     from dcc.tracker.queries.missing_archives import missing_archives
     from dcc.tracker.register import file_sources

@@ -7,11 +7,12 @@ from datetime import datetime
 import click
 
 from dcc.cli.shell.context import open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.group import command
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 
 
-@click.command()
+@command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--reason", required=True, help="Why, for whoever wonders.")
 @click.option(
@@ -23,12 +24,6 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     """Leave source ID alone for a time.
 
     No session lists it or downloads from it, not even one that names it. Your user name and the reason are recorded.
-
-    \b
-    Example:
-      dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01
-
-    Exit codes: 0; 2 an unknown source, or a time that is over; 4 the tracker cannot be reached.
     """
     from dcc.sources.due import Pause
     from dcc.tracker.database import writing
@@ -45,18 +40,12 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     click.echo(f"File source {source_id} is paused {ends}.")
 
 
-@click.command()
+@command(examples=["dcc source resume 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 def resume(source_id: int) -> None:
     """End the pause of source ID, and forget its failures.
 
     The next session crawls it, if its schedule allows that.
-
-    \b
-    Example:
-      dcc source resume 3
-
-    Exit codes: 0; 2 an unknown source; 4 the tracker cannot be reached.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register.source_pace import set_pause

@@ -15,7 +15,7 @@ from dcc.cli.shell.context import (
     read_accesskey,
     settings_from_environment,
 )
-from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object
 from dcc.cli.shell.parameter_types import ID
@@ -53,7 +53,7 @@ def source() -> None:
     """
 
 
-@click.command("list")
+@command("list")
 @json_option
 def list_sources(as_json: bool) -> None:
     """List the registered sources.
@@ -68,8 +68,6 @@ def list_sources(as_json: bool) -> None:
       (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}, "every",
       "schedule" and "windows" (empty for none), "pause": null or {"reason", "by", "since", "until"},
       "due": null or {"why" (due, recent, closed, failing, paused), "until", "failures"}}
-
-    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_pace import load_dues
@@ -138,19 +136,13 @@ def _listed(extent: Extent) -> str:
     return " ".join([*depth, *extent.include, *(f"not {pattern}" for pattern in extent.exclude)])
 
 
-@click.command("set-state")
+@command("set-state", examples=["dcc source set-state 3 maintenance"])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.argument("state", type=click.Choice(_STATES))
 def set_state(source_id: int, state: str) -> None:
     """Set the state of source ID.
 
     Only available sources are crawled and downloaded from.
-
-    \b
-    Example:
-      dcc source set-state 3 maintenance
-
-    Exit codes: 0; 2 an unknown source or state.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources
@@ -161,7 +153,16 @@ def set_state(source_id: int, state: str) -> None:
     click.echo(f"File source {source_id} is in the state {state}.")
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc source change 3 --accesskey env:HARWELL_PASSWORD",
+        "dcc source change 3 --tls-ca harwell-ca.pem",
+        "dcc source change 3 --delta full",
+        'dcc source change 3 --depth 2 --include "2026/*" --exclude "*/old/*"',
+        'dcc source change 3 --schedule "Mon-Fri 06:00, Sun 18:30 Europe/London"',
+        'dcc source change 3 --every 6h --window "Mon-Fri 20:00-06:00, Sat-Sun 00:00-24:00 Asia/Tokyo"',
+    ]
+)
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--hostname", help="HOST, HOST:PORT or [IPV6]:PORT.")
 @click.option("--username", help="Whom to log in as.")
@@ -200,17 +201,6 @@ def change(
     comes first. Outside the times of --window no session lists it or
     begins a download from it. Times are in UTC unless a time zone follows; there may be several, each with days or
     without.
-
-    \b
-    Examples:
-      dcc source change 3 --accesskey env:HARWELL_PASSWORD
-      dcc source change 3 --tls-ca harwell-ca.pem
-      dcc source change 3 --delta full
-      dcc source change 3 --depth 2 --include "2026/*" --exclude "*/old/*"
-      dcc source change 3 --schedule "Mon-Fri 06:00, Sun 18:30 Europe/London"
-      dcc source change 3 --every 6h --window "Mon-Fri 20:00-06:00, Sat-Sun 00:00-24:00 Asia/Tokyo"
-
-    Exit codes: 0; 2 an unknown source, or a value is wrong.
     """
     from pydantic import SecretStr
 
@@ -243,7 +233,7 @@ def change(
     click.echo(f"Changed file source {source_id}.")
 
 
-@click.command()
+@command(examples=["dcc source remove 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
 @click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
@@ -251,12 +241,6 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     """Remove source ID; its history stays.
 
     It is never used again, and its archives stay in the tracker.
-
-    \b
-    Example:
-      dcc source remove 3
-
-    Exit codes: 0; 2 an unknown source, or --purge was not confirmed.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
@@ -29,7 +30,14 @@ attempt_option = click.option(
 )
 
 
-@click.command("list")
+@command(
+    "list",
+    examples=["dcc archive list add/H.2013-10-31.1.impc.zip", "dcc archive list H.2013-10-31.1.impc.zip --attempt 12"],
+    exits={
+        1: "its bytes are not kept, or it is broken or over a limit",
+        4: "the tracker or the archive store cannot be reached",
+    },
+)
 @click.argument("archive")
 @attempt_option
 @json_option
@@ -40,17 +48,9 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
     centre may put another archive in the place of one. The files are also those of archives inside it.
 
     \b
-    Examples:
-      dcc archive list add/H.2013-10-31.1.impc.zip
-      dcc archive list H.2013-10-31.1.impc.zip --attempt 12
-
-    \b
     JSON: {"attempts": a list of {"id", "key": {"action", "file_name"}, "source", "requested",
       "size_bytes", "md5", "sha256", "outcome"}, oldest first; what is not known is null,
       "attempt" (whose files follow), "files": a list of {"path", "size_bytes"}}
-
-    Exit codes: 0; 1 its bytes are not kept, or it is broken or over a limit; 2 there is no such archive; 4 the tracker
-    or the archive store cannot be reached.
     """
     from dcc.archives.limits import ArchiveLimits
     from dcc.archives.members import archive_members
@@ -73,7 +73,16 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
     echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc archive get add/H.2013-10-31.1.impc.zip",
+        "dcc archive get add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml --output mice.xml",
+    ],
+    exits={
+        1: "its bytes are not kept, or it is broken or over a limit",
+        4: "the tracker or the archive store cannot be reached",
+    },
+)
 @click.argument("archive")
 @click.argument("document", required=False)
 @attempt_option
@@ -86,14 +95,6 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
     """Write ARCHIVE, or one DOCUMENT of it, to a file.
 
     DOCUMENT is a file's path in the archive, or its name. A file that is there already is left as it is.
-
-    \b
-    Examples:
-      dcc archive get add/H.2013-10-31.1.impc.zip
-      dcc archive get add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml --output mice.xml
-
-    Exit codes: 0; 1 its bytes are not kept, or it is broken or over a limit; 2 there is no such archive or file, or the
-    file cannot be written; 4 the tracker or the archive store cannot be reached.
     """
     settings = settings_from_environment()
     _, chosen = _attempts(settings, archive, attempt)
@@ -109,21 +110,21 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
     click.echo(f"{place} written.")
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc archive cat add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml",
+        "dcc archive cat add/H.2013-10-31.1.impc.zip > archive.zip",
+    ],
+    exits={
+        1: "its bytes are not kept, or it is broken or over a limit",
+        4: "the tracker or the archive store cannot be reached",
+    },
+)
 @click.argument("archive")
 @click.argument("document", required=False)
 @attempt_option
 def cat(archive: str, document: str | None, attempt: int | None) -> None:
-    """Print ARCHIVE, or one DOCUMENT of it, on standard output.
-
-    \b
-    Examples:
-      dcc archive cat add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml
-      dcc archive cat add/H.2013-10-31.1.impc.zip > archive.zip
-
-    Exit codes: 0; 1 its bytes are not kept, or it is broken or over a limit; 2 there is no such archive or file; 4 the
-    tracker or the archive store cannot be reached.
-    """
+    """Print ARCHIVE, or one DOCUMENT of it, on standard output."""
     if document is None and sys.stdout.isatty():
         raise click.UsageError("An archive is nothing for a terminal: write it to a file, or name one DOCUMENT of it.")
     settings = settings_from_environment()

@@ -35,7 +35,13 @@ def archive() -> None:
     """
 
 
-@archive.command()
+@archive.command(
+    examples=[
+        'dcc archive decline add/J.2013-11-01.1.impc.zip --reason "made by mistake, says Harwell"',
+        "dcc archive decline add/J.2013-11-01.1.impc.zip --revoke",
+    ],
+    exits={2: "it is not held, is declined already, or is not declined"},
+)
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @click.option("--reason", help="Why; both centres are told.")
 @click.option("--revoke", is_flag=True, help="Take that back: the archive is held again.")
@@ -47,14 +53,7 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     copy is fetched all the same. Turn held documents down with `dcc data undo`.
 
     \b
-    Examples:
-      dcc archive decline add/J.2013-11-01.1.impc.zip --reason "made by mistake, says Harwell"
-      dcc archive decline add/J.2013-11-01.1.impc.zip --revoke
-
-    \b
     JSON: as one of `dcc archive declined --json`
-
-    Exit codes: 0; 2 it is not held, is declined already, or is not declined; 4 the tracker cannot be reached.
     """
     from dcc.tracker import declines
     from dcc.tracker.database import writing
@@ -84,8 +83,6 @@ def declined(everything: bool, as_json: bool) -> None:
     \b
     JSON: a list of {"zip", "owner" (the centre of its name), "declined_by", "reason", "created",
       "revoked", "revoked_by"}
-
-    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.tracker.hostings.declined_archives import list_declines
 

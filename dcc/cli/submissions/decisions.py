@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 from dcc.cli.submissions.selection import Selection, bulk_options
@@ -25,7 +26,12 @@ Refusal = Callable[["SelectedZip"], str]
 _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it.")
 
 
-@click.command()
+@command(
+    examples=[
+        'dcc hold add/H.2013-10-31.1.impc.zip --reason "Harwell asks to wait"',
+        'dcc hold --centre H --name "H.2013-11-*" --reason "a wrong export" --dry-run',
+    ]
+)
 @bulk_options
 @_REASON
 @json_option
@@ -36,14 +42,7 @@ def hold(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     process them.
 
     \b
-    Examples:
-      dcc hold add/H.2013-10-31.1.impc.zip --reason "Harwell asks to wait"
-      dcc hold --centre H --name "H.2013-11-*" --reason "a wrong export" --dry-run
-
-    \b
     JSON: {"zips": [...], "left_out": [{"zip", "why"}], "dry_run"}
-
-    Exit codes: 0; 2 an unknown archive, centre or code; 4 the tracker cannot be reached.
     """
     from dcc.tracker.decisions import DecisionKind, decide
 
@@ -58,7 +57,7 @@ def hold(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     _do(("put on hold", "release"), given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
 
 
-@click.command()
+@command(examples=["dcc release add/H.2013-10-31.1.impc.zip", "dcc release --centre H"])
 @bulk_options
 @json_option
 def release(dry_run: bool, as_json: bool, **given: Any) -> None:
@@ -67,14 +66,7 @@ def release(dry_run: bool, as_json: bool, **given: Any) -> None:
     The next session processes them.
 
     \b
-    Examples:
-      dcc release add/H.2013-10-31.1.impc.zip
-      dcc release --centre H
-
-    \b
     JSON: as of `dcc hold`
-
-    Exit codes: as of `dcc hold`.
     """
     from dcc.tracker.decisions import DecisionKind, revoke
 
@@ -85,7 +77,13 @@ def release(dry_run: bool, as_json: bool, **given: Any) -> None:
     _do(("released", "crawl"), given, refusal, work, dry_run=dry_run, as_json=as_json)
 
 
-@click.command()
+@command(
+    examples=[
+        'dcc cancel --centre H --status pending --reason "Harwell submits all of it again"',
+        'dcc cancel --file list.txt --reason "test archives"',
+    ],
+    exits={3: ""},
+)
 @bulk_options
 @_REASON
 @json_option
@@ -95,14 +93,7 @@ def cancel(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     No session processes them. `dcc retry` takes that back. `dcc data undo` withdraws uploaded data.
 
     \b
-    Examples:
-      dcc cancel --centre H --status pending --reason "Harwell submits all of it again"
-      dcc cancel --file list.txt --reason "test archives"
-
-    \b
     JSON: as of `dcc hold`
-
-    Exit codes: 0; 2 an unknown archive, centre or code; 3 a session is active; 4 the tracker cannot be reached.
     """
     from dcc.session.leases import refuse_beside_session
     from dcc.tracker import progress
@@ -121,7 +112,12 @@ def cancel(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     _do(("cancelled", "retry"), given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
 
 
-@click.command()
+@command(
+    examples=[
+        'dcc acknowledge --centre H --code corrupt-archive --reason "the server of 2013 is gone"',
+        "dcc acknowledge --centre H --revoke",
+    ]
+)
 @bulk_options
 @click.option("--reason", help="Why nobody has to act; `dcc show` tells it.")
 @click.option("--revoke", "revoked", is_flag=True, help="Take that back.")
@@ -133,14 +129,7 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, as_json: bool,
     status` counts them apart. That ends when you revoke it, retry them, or the centre replaces the archive.
 
     \b
-    Examples:
-      dcc acknowledge --centre H --code corrupt-archive --reason "the server of 2013 is gone"
-      dcc acknowledge --centre H --revoke
-
-    \b
     JSON: as of `dcc hold`
-
-    Exit codes: as of `dcc hold`.
     """
     from dcc.tracker.decisions import DecisionKind, decide, revoke
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dcc.cli.shell.context import json_option
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, printable
 from dcc.errors import ConfigurationError
 
@@ -14,7 +15,11 @@ _CENTRES = ("H", "J", "Tcp", "Wtsi")
 _KINDS = ("valid", "schema-errors", "data-errors", "corrected")
 
 
-@click.command()
+@command(
+    examples=["dcc example centre", "dcc example centre --kind data-errors", "dcc example centre --format csv"],
+    exits={2: "it cannot be written, or exists already"},
+    offline=True,
+)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--kind", type=click.Choice(_KINDS), default="valid", show_default=True, help="What is to become of the submission."
@@ -42,15 +47,7 @@ def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool)
       data-errors    animals of a colony that is not registered, and a weight that is no number
       corrected      what data-errors holds, corrected: an archive of edit
 
-    \b
-    Examples:
-      dcc example centre
-      dcc example centre --kind data-errors
-      dcc example centre --format csv
-
     JSON: {"path", "kind", "centre"}
-
-    Exit codes: 0; 2 it cannot be written, or exists already.
     """
     from dcc.cli.demo.examples import example_submission
 

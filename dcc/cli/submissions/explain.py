@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_table
 from dcc.errors import NotFoundError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
-@click.command()
+@command(examples=["dcc explain host-key-changed", "dcc explain S4", "dcc explain xsd"], offline=True)
 @click.argument("error_or_rule", metavar="[ID]", required=False)
 @json_option
 def explain(error_or_rule: str | None, as_json: bool) -> None:
@@ -34,16 +35,8 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
     Without ID, all errors are listed; `dcc rules list` has the rules.
 
     \b
-    Examples:
-      dcc explain host-key-changed
-      dcc explain S4
-      dcc explain xsd
-
-    \b
     JSON: {"id", "name" (in the tracker, empty if it has none), "meaning", "advice", "who" (acts)};
       without ID a list of them
-
-    Exit codes: 0; 2 an unknown id.
     """
     from dcc.cli.shell import error_advice
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import count_of, echo_json, printable
 from dcc.errors import ConfigurationError
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from dcc.documents.schema_set import SchemaSet
 
 
-@click.command()
+@command(
+    examples=["dcc manifest export/", "dcc manifest H.2013-10-31.1.impc.zip"],
+    exits={1: "a document or archive cannot be read", 2: "there is no document, or the manifest cannot be written"},
+    offline=True,
+)
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--format", "suffix", type=click.Choice(("json", "csv")), default="json", show_default=True)
 @json_option
@@ -31,14 +36,7 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
     numbers of specimens and experiments; beside an archive also the archive's own. A session and dcc validate compare
     the archive with it.
 
-    \b
-    Examples:
-      dcc manifest export/
-      dcc manifest H.2013-10-31.1.impc.zip
-
     JSON: {"path", "files": [{"file", "size", "checksum", "specimens", "experiments"}]}
-
-    Exit codes: 0; 1 a document or archive cannot be read; 2 there is no document, or the manifest cannot be written.
     """
     from dcc.archives.manifest import write_manifest
     from dcc.naming import manifest_beside

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, echo_table, printable, warn
 from dcc.cli.shell.parameter_types import ID
 
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
 _NOT_SENT = 4
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc notify --dry-run",
+        "dcc notify --session 3 --centre H --dry-run",
+        "dcc notify --test me@example.org",
+    ],
+    exits={
+        0: "all was sent, or nothing was due",
+        4: "something could not be sent (the next session tries again), or the tracker could not be reached",
+    },
+)
 @click.option("--session", "session_id", type=ID, metavar="N", help="Of this session; by default all that is due.")
 @click.option("--centre", metavar="CODE", help="For this centre only; with --session.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent and to whom; send and remember nothing.")
@@ -44,19 +55,10 @@ def notify(
     sent twice. DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG say who is notified.
 
     \b
-    Examples:
-      dcc notify --dry-run
-      dcc notify --session 3 --centre H --dry-run
-      dcc notify --test me@example.org
-
-    \b
     JSON: {"sent": {channel: number}, "failed": number, "sentences"}; with --dry-run
       {"planned", "sentences"}, planned a list of {"channel", "recipient", "kind", "session",
       "centre", "language", "subject", "text", "attachments"}; with --list a list of {"kind",
       "subject", "channel", "recipient", "session", "state", "attempts", "reason", "changed"}
-
-    Exit codes: 0 all was sent, or nothing was due; 2 an unknown session or centre, or a setting is wrong; 4 something
-    could not be sent (the next session tries again), or the tracker could not be reached.
     """
     if sum((dry_run, address is not None, listed)) > 1 or (centre is not None and session_id is None):
         raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, warn
 from dcc.cli.shell.parameter_types import ID
@@ -37,7 +38,13 @@ class _Subject:
     session: int | None
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc report add/H.2013-10-31.1.impc.zip",
+        "dcc report add/H.2013-10-31.1.impc.zip --html report.html --spreadsheet findings.xlsx",
+        "dcc report --centre H --html harwell.html --language de",
+    ]
+)
 @click.argument("zip_action", metavar="[ACTION/ZIP]", required=False)
 @click.option("--centre", metavar="CODE", help="Of all that this centre has submitted.")
 @click.option("--session", type=ID, metavar="N", help="Of this crawling session.")
@@ -63,12 +70,6 @@ def report(
     short; --html writes a self-contained page to read, mail or print, --spreadsheet a sheet with every finding.
 
     \b
-    Examples:
-      dcc report add/H.2013-10-31.1.impc.zip
-      dcc report add/H.2013-10-31.1.impc.zip --html report.html --spreadsheet findings.xlsx
-      dcc report --centre H --html harwell.html --language de
-
-    \b
     JSON: an object with "kind" (submission, centre, session), "language", "made" and, of a submission,
       zip, action, file_name, centre, centre_name, phase, status, size_bytes, md5, created, inc
       outcome, tone, headline, explanation, who_acts, next   what became of it, in words
@@ -83,9 +84,6 @@ def report(
     of a centre or session
       outcomes, states, zips, sources, causes   with what each source's last crawl did not take
     Lists are bounded; beside each is the number of all.
-
-    Exit codes: 0, whatever the result; 2 an unknown submission, centre or session, or a file cannot be written; 4 the
-    tracker cannot be reached.
     """
     subject = _subject(zip_action, centre, session)
     _refuse_both(as_json, html)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, echo_json, echo_table, json_object, printable, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
@@ -26,7 +26,7 @@ def session() -> None:
 _LIMIT = click.option("--limit", type=COUNT, default=20, show_default=True, help="How many, newest first.")
 
 
-@session.command("list")
+@session.command("list", examples=["dcc session list --limit 5"])
 @_LIMIT
 @json_option
 def list_command(limit: int, as_json: bool) -> None:
@@ -47,25 +47,17 @@ def list_command(limit: int, as_json: bool) -> None:
     JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome",
       "failed_phase", "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
-
-    \b
-    Example:
-      dcc session list --limit 5
-
-    Exit codes: 0; 4 the tracker cannot be reached.
     """
     _print_list(limit, as_json)
 
 
-@click.command()
+@command()
 @_LIMIT
 @json_option
 def sessions(limit: int, as_json: bool) -> None:
     """List crawling sessions: the former name of `dcc session list`.
 
     JSON: as of `dcc session list`.
-
-    Exit codes: as of `dcc session list`.
     """
     warn("`dcc sessions` is `dcc session list` now. The next release no longer has the former name.")
     _print_list(limit, as_json)
@@ -101,7 +93,7 @@ def _print_list(limit: int, as_json: bool) -> None:
     )
 
 
-@session.command()
+@session.command(examples=["dcc session show 12"])
 @click.argument("session_id", metavar="ID", type=ID)
 @json_option
 def show(session_id: int, as_json: bool) -> None:
@@ -114,12 +106,6 @@ def show(session_id: int, as_json: bool) -> None:
                   "documents", "findings", "failed", "seconds"}: archives, bytes fetched,
                   documents of these archives, their errors with the crawl's findings, archives
                   that failed, and how long fetching took
-
-    \b
-    Example:
-      dcc session show 12
-
-    Exit codes: 0; 2 there is no such session; 4 the tracker cannot be reached.
     """
     from dcc.tracker.crawls import list_sessions
     from dcc.tracker.session_statistics import MEASURES, seconds_by_phase, statistics_of

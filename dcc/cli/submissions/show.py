@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc.outcomes import HELD
@@ -34,7 +35,7 @@ _FAULTS = {
 }
 
 
-@click.command()
+@command(examples=["dcc show add/H.2013-10-31.1.impc.zip"])
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
 @json_option
@@ -42,10 +43,6 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
     """Show the whole story of the submission ACTION/ZIP.
 
     Its sources, every attempt, every document and error. The name of the archive is enough if it has one submission.
-
-    \b
-    Example:
-      dcc show add/H.2013-10-31.1.impc.zip
 
     \b
     JSON: an object with what `dcc zips` lists of it ("file_name", "action", "centre", "phase",
@@ -70,8 +67,6 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
       decisions   {"kind" (hold, quarantine or acknowledge), "decided_by", "reason", "created",
                   "revoked", "revoked_by"}; the latter two are null while it holds
       removals    when its archive or documents went from staging, as reasons
-
-    Exit codes: 0; 2 an unknown submission; 4 the tracker cannot be reached.
     """
     from dcc.tracker.queries.zip_stories import zip_story
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, expected_text, json_object, printable
 from dcc.cli.sources.source import due_json
@@ -35,7 +36,7 @@ _FINDINGS_SHOWN = 20
 _REASON = 120
 
 
-@click.command()
+@command()
 @json_option
 def status(as_json: bool) -> None:
     """Show the state of everything.
@@ -67,8 +68,6 @@ def status(as_json: bool) -> None:
       expected    what waits to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
       silent      unusually silent centres: a list of {"centre", "since", "within_days"}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
-
-    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.operations.archive_overview import store_overview
     from dcc.reports.overdue import heard_centres
@@ -267,7 +266,13 @@ def _print_list(title: str, messages: Sequence[str]) -> None:
         click.echo(f"  ... and {len(messages) - _FINDINGS_SHOWN:,} more: dcc status --json")
 
 
-@click.command()
+@command(
+    examples=[
+        "dcc zips --status failed",
+        "dcc zips --centre H --phase xsd --status done",
+        "dcc zips --code corrupt-archive --since 2026-11-01",
+    ]
+)
 @filter_options
 @click.option("--acknowledged", is_flag=True, help="Only failed ones that nobody has to act on (`dcc acknowledge`).")
 @click.option("--on-hold", is_flag=True, help="Only those on hold (`dcc hold`).")
@@ -280,17 +285,9 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     DCC_MAX_FAULTS sessions these wait for `dcc retry` or `dcc release`.
 
     \b
-    Examples:
-      dcc zips --status failed
-      dcc zips --centre H --phase xsd --status done
-      dcc zips --code corrupt-archive --since 2026-11-01
-
-    \b
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
       "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (the
       centre's e-mail addresses), "reason" (why it failed), "on_hold"; contact and reason may be null
-
-    Exit codes: 0, even without any; 2 an unknown centre or code; 4 the tracker cannot be reached.
     """
     from dcc.tracker.queries import zip_action_lists
 

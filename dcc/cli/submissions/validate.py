@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json_list, printable
 from dcc.cli.submissions.show import print_errors
@@ -26,7 +27,11 @@ _INVALID = 1
 _ERRORS_SHOWN = 20
 
 
-@click.command()
+@command(
+    examples=["dcc validate H.2013-10-31.1.impc.zip", "dcc validate --json exports/ > verdicts.json"],
+    exits={0: "all valid", 1: "something is invalid", 2: "a path is missing"},
+    offline=True,
+)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--centre", "centres", multiple=True, metavar="CODE", help="A further centre code; may be repeated.")
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
@@ -57,17 +62,10 @@ def validate(
     centre codes are those of the consortium.
 
     \b
-    Examples:
-      dcc validate H.2013-10-31.1.impc.zip
-      dcc validate --json exports/ > verdicts.json
-
-    \b
     JSON: a list of {"path", "valid", "errors": [{"kind", "message", "line", "column"}],
       "warnings": [the same], "missing": [the same: what is in none of the files, and fails or is
       warned of unless it was submitted before]}, one for each archive (its own errors) and one for
       each document (<archive>/<document>)
-
-    Exit codes: 0 all valid; 1 something is invalid; 2 a path is missing, or a setting is wrong.
     """
     from dcc.documents.schema_set import SchemaSet
     from dcc.phases import KNOWN_CENTRES
