@@ -20,14 +20,13 @@ from dcc.archives.members import archive_members
 from dcc.errors import NotFoundError, StagedDocumentLostError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.private_files import scratch_directory
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staged_documents import staged_path
 from dcc.store.staging import Staging
-from dcc.tracker.lineage import has_archive_bytes
+from dcc.tracker.lineage import KEY, has_archive_bytes, is_named, key_of
 from dcc.tracker.models import (
     Centre,
     DocumentPlace,
@@ -74,7 +73,7 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
     if _SHA256.fullmatch(archive):
         condition = ZipDownload.sha256 == archive
     elif slash and action in set(Action):
-        condition = (ZipFile.file_name == name) & (ZipAction.todo_id == ACTION_IDS[Action(action)])
+        condition = is_named(ZipKey(Action(action), name))
     else:
         condition = ZipFile.file_name == archive
     rows = connection.execute(_attempts().where(condition).order_by(ZipDownload.id)).all()
@@ -83,23 +82,11 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
     return [_attempt(row) for row in rows]
 
 
-def submitted_document(connection: Connection, document_id: int) -> SubmittedDocument:
-    """A document by its id in the tracker. Raises NotFoundError."""
-    row = connection.execute(_documents().where(XmlFile.id == document_id)).first()
-    if row is None:
-        raise NotFoundError(
-            f"The tracker knows no document {document_id}. `dcc archive list` shows an archive's files."
-        )
-    return _document(row)
-
-
 def delivered_document(
     connection: Connection, key: ZipKey, file_name: str, md5: str | None
 ) -> SubmittedDocument | None:
     """The document of a submission with these bytes, by its last download; None if the tracker has none."""
-    query = _documents().where(
-        ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action], XmlFile.fname == file_name
-    )
+    query = _documents().where(is_named(key), XmlFile.fname == file_name)
     if md5 is not None:
         query = query.where(XmlFile.content_md5 == md5)
     row = connection.execute(query.order_by(XmlFile.id.desc()).limit(1)).first()
@@ -197,8 +184,7 @@ def _staged_archive(settings: Settings, attempt: Attempt) -> Path:
 
 _COLUMNS: Final[tuple[Any, ...]] = (
     ZipDownload.id,
-    ZipAction.todo_id,
-    ZipFile.file_name,
+    *KEY,
     Centre.short_name,
     FileSource.id.label("source_id"),
     ZipDownload.request,
@@ -233,10 +219,9 @@ def _joined(query: Select[Any]) -> Select[Any]:
 
 
 def _attempt(row: Any) -> Attempt:
-    key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
     source = source_partition(row.short_name, row.source_id)
     stored = (row.content_size_bytes, row.content_md5, row.sha256, row.outcome)
-    return Attempt(row.id, key, source, row.request, *stored)
+    return Attempt(row.id, key_of(row), source, row.request, *stored)
 
 
 def _document(row: Any) -> SubmittedDocument:

@@ -17,6 +17,7 @@ from dcc.messages import Message, message_from_json
 from dcc.outcomes import EndReason, Problem
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
+from dcc.tracker.lineage import object_of
 from dcc.tracker.models import (
     AnException,
     CrawlFinding,
@@ -140,27 +141,17 @@ def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = Non
 
 
 def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[CrawlEntry]:
-    query = (
-        select(SourceCrawlRow.__table__, KIND)
-        .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
-        .where(condition)
-        .order_by(SourceCrawlRow.id)
-    )
+    query = select(SourceCrawlRow.__table__, KIND).outerjoin(AnException).where(condition).order_by(SourceCrawlRow.id)
     return [
-        CrawlEntry(
+        object_of(
+            CrawlEntry,
+            row,
             source=row.file_source_id,
             session=row.session_id,
-            outcome=row.outcome,
             error=None if row.kind is None else problem_of(row),
             started=row.start_time,
             finished=row.finish_time,
-            listed=row.listed,
             new=row.new_zips,
-            known=row.known,
-            changed=row.changed,
-            refused=row.refused,
-            ignored=row.ignored,
-            gone=row.gone,
         )
         for row in connection.execute(query)
     ]
@@ -178,7 +169,7 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
         crawled = crawled.where(SourceCrawlRow.file_source_id.in_(sources))
     latest = crawled.subquery()
     query = (
-        _findings()
+        select(CrawlFinding)
         .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
         .where(or_(CrawlFinding.session_id == latest.c.session_id, still_changed(sources)))
         .order_by(CrawlFinding.id)
@@ -202,8 +193,8 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
         last = last.where(CrawlFinding.file_source_id.in_(sources))
     hosted = exists(
         select(FileSourceHasZip.id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(FileSource)
+        .join(ResourceStateRow)
         .where(
             FileSourceHasZip.za_id == CrawlFinding.za_id,
             FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
@@ -214,7 +205,7 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
     )
     fetches = (
         select(ZipDownload.id)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(FileSourceHasZip)
         .where(FileSourceHasZip.za_id == CrawlFinding.za_id)
         .correlate(CrawlFinding)
     )
@@ -224,42 +215,27 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
 
 def session_findings(connection: Connection, session_id: int) -> list[Finding]:
     """The findings of one session's crawls, oldest first."""
-    query = _findings().where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
+    query = select(CrawlFinding).where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
 
 def zip_findings(connection: Connection, za_id: int) -> list[Finding]:
     """The findings of all crawls about one submission, oldest first."""
-    query = _findings().where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
+    query = select(CrawlFinding).where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
 
 def _read(connection: Connection, query: Select[Any]) -> list[Finding]:
     return [
-        Finding(
-            row.session_id,
-            row.file_source_id,
-            row.file_name,
-            row.kind,
-            message_from_json(row.details, row.message),
-            row.created,
-            row.za_id,
+        object_of(
+            Finding,
+            row,
+            session=row.session_id,
+            source=row.file_source_id,
+            said=message_from_json(row.details, row.message),
         )
         for row in connection.execute(query)
     ]
-
-
-def _findings() -> Select[*tuple[Any, ...]]:
-    return select(
-        CrawlFinding.session_id,
-        CrawlFinding.file_source_id,
-        CrawlFinding.file_name,
-        CrawlFinding.kind,
-        CrawlFinding.message,
-        CrawlFinding.details,
-        CrawlFinding.created,
-        CrawlFinding.za_id,
-    )
 
 
 def list_sessions(

@@ -21,9 +21,9 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, not_, or_,
 from dcc.databases.columns import utc_now
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.tracker.database import exception_id, insert_rows
-from dcc.tracker.lineage import IDS, chunks
+from dcc.tracker.lineage import IDS, KEY, chunks, key_of, object_of
 from dcc.tracker.models import (
     AnException,
     FileSourceHasZip,
@@ -97,10 +97,7 @@ def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind
 def decisions_of(connection: Connection, za_id: int) -> tuple[Decision, ...]:
     """All decisions about a submission, oldest first."""
     query = select(ZipDecision.__table__).where(ZipDecision.za_id == za_id).order_by(ZipDecision.id)
-    return tuple(
-        Decision(DecisionKind(row.kind), row.decided_by, row.reason, row.created, row.revoked, row.revoked_by)
-        for row in connection.execute(query)
-    )
+    return tuple(object_of(Decision, row, kind=DecisionKind(row.kind)) for row in connection.execute(query))
 
 
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:
@@ -164,5 +161,5 @@ def is_unfinished() -> ColumnElement[bool]:
 
 def acknowledged_keys(connection: Connection) -> Sequence[ZipKey]:
     """The submissions that are acknowledged."""
-    query = select(ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    return [ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in connection.execute(query.where(is_acknowledged()))]
+    query = select(*KEY).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    return [key_of(row) for row in connection.execute(query.where(is_acknowledged()))]

@@ -10,9 +10,10 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from dcc.phases import Phase, Status
 from dcc.tracker.hostings.download_plan import at_sources_in_use
+from dcc.tracker.lineage import is_at
 from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction
+from dcc.tracker.states import WAITING
 
 RUNS: Final = 5
 """The number of a source's last sessions that count."""
@@ -62,10 +63,10 @@ def _median(values: Iterable[float]) -> float:
 def expected_work(connection: Connection) -> ExpectedWork:
     """What waits for its download now; an archive of several sources counts for the first one."""
     first = at_sources_in_use(select(func.min(FileSourceHasZip.id)))
-    waiting = first.where(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE))
+    waiting = first.where(is_at(ZipAction, WAITING))
     by_source = (
         select(FileSource.id, func.count(), func.coalesce(func.sum(FileSourceHasZip.size_bytes), 0))
-        .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
+        .join(FileSourceHasZip)
         .where(FileSourceHasZip.id.in_(waiting.group_by(ZipAction.id)))
         .group_by(FileSource.id)
     )

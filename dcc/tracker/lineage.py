@@ -1,4 +1,4 @@
-"""Parents of documents and downloads: the download of a document, the submission of a download, the latest download.
+"""Submissions, downloads and documents in statements: keys, states, and parents; the latest download of a submission.
 
 Parents never change, so they may be looked up before anything is locked. Lists of ids may have any length; the number
 of statements grows by one for every 500 of them.
@@ -7,6 +7,7 @@ of statements grows by one for every 500 of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -25,26 +26,55 @@ from sqlalchemy import (
 )
 
 from dcc.databases.row_texts import rows_of
-from dcc.phases import Phase, Status
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.states import State
 
 _CHUNK: Final = 500
 _Key = TypeVar("_Key", int, str)
+_Object = TypeVar("_Object")
 
 IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
 """A placeholder for the ids of one chunk in a statement."""
 
-_ACTIONS_OF = (
-    select(ZipDownload.id, FileSourceHasZip.za_id)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .where(ZipDownload.id.in_(IDS))
-)
+_ACTIONS_OF = select(ZipDownload.id, FileSourceHasZip.za_id).join(FileSourceHasZip).where(ZipDownload.id.in_(IDS))
 _LINEAGE_OF = (
     select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
     .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .join(FileSourceHasZip)
     .where(XmlFile.id.in_(IDS))
 )
+
+
+KEY: Final = (ZipAction.todo_id, ZipFile.file_name)
+"""The columns of a submission's key."""
+
+
+def key_of(row: Any) -> ZipKey:
+    """The key of the submission in a row with the columns `KEY`."""
+    return ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
+
+
+def is_named(key: ZipKey) -> ColumnElement[bool]:
+    """Condition on a submission and its archive: it has this key."""
+    return and_(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+
+
+def state_of(row: Any) -> State:
+    """The state in a row with a phase and a status."""
+    return State(Phase(row.phase_id), Status(row.status_id))
+
+
+def is_at(model: Any, *states: State) -> ColumnElement[bool]:
+    """Condition on a submission, download or document (`model`): it is in one of these states."""
+    return or_(*(and_(model.phase_id == int(phase), model.status_id == int(status)) for phase, status in states))
+
+
+def object_of(kind: type[_Object], row: Any, /, **given: object) -> _Object:
+    """An object of a dataclass; its fields are the columns with their names, except those that are `given`."""
+    found = row._mapping
+    return kind(**{each.name: found[each.name] for each in fields(kind) if each.name in found} | given)  # type: ignore[arg-type]
 
 
 def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
@@ -65,7 +95,7 @@ def _given_up(download: Any) -> ColumnElement[bool]:
 
 
 _FETCHED_NOTHING: Final = or_(
-    and_(ZipDownload.phase_id == int(Phase.DOWNLOAD), ZipDownload.status_id == int(Status.FAILED)),
+    is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)),
     and_(ZipDownload.status_id == int(Status.CANCELLED), ZipDownload.phase_id <= int(Phase.UNZIP)),
 )
 LATEST: Final = case(
@@ -86,13 +116,13 @@ _LATEST_DOWNLOADS = (
         .correlate(FileSourceHasZip)
         .scalar_subquery(),
     )
-    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .join(ZipDownload)
     .where(FileSourceHasZip.za_id.in_(IDS))
     .group_by(FileSourceHasZip.za_id)
 )
 _LAST_ATTEMPTS = (
     select(FileSourceHasZip.za_id, func.max(ZipDownload.id))
-    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .join(ZipDownload)
     .where(FileSourceHasZip.za_id.in_(IDS))
     .group_by(FileSourceHasZip.za_id)
 )

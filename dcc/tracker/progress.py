@@ -343,7 +343,7 @@ _STATES = {(int(phase), int(status)): State(phase, status) for phase in Phase fo
 
 _UNFINISHED_DOWNLOADS = (
     select(ZipDownload.id)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .join(FileSourceHasZip)
     .where(FileSourceHasZip.za_id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
 )
 _CHILDREN = (
@@ -367,7 +367,7 @@ _FELL_BACK = (
         Reopening.fell_back.is_(None),
         Reopening.last_download_id
         >= select(func.max(ZipDownload.id))
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(FileSourceHasZip)
         .where(FileSourceHasZip.za_id == Reopening.za_id, has_archive_bytes())
         .correlate(Reopening)
         .scalar_subquery(),

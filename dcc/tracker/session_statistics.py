@@ -91,7 +91,7 @@ def record_statistics(connection: Connection, session_id: int) -> None:
                 counts[source][name] += int(number or 0)
     spans = (
         select(FileSourceHasZip.file_source_id, func.min(ZipDownload.request), func.max(ZipDownload.received))
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipDownload)
         .where(ZipDownload.session_id == session.id)
         .group_by(FileSourceHasZip.file_source_id)
     )
@@ -99,8 +99,7 @@ def record_statistics(connection: Connection, session_id: int) -> None:
         counts[source]["seconds"] = max(int((last - first).total_seconds()), 0)
     connection.execute(delete(SessionStatistics).where(SessionStatistics.session_id == session_id))
     rows = [{"session_id": session_id, "file_source_id": source, **found} for source, found in sorted(counts.items())]
-    if rows:
-        insert_rows(connection, SessionStatistics.__table__, rows)
+    insert_rows(connection, SessionStatistics, rows)
 
 
 def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
@@ -108,30 +107,25 @@ def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
     source = FileSourceHasZip.file_source_id
     latest = (
         select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipDownload)
         .where(FileSourceHasZip.za_id.in_(session_zip_ids(connection, session)))
         .group_by(FileSourceHasZip.za_id)
         .subquery()
     )
-    archives = (
-        select(source)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(latest, latest.c.download_id == ZipDownload.id)
-        .group_by(source)
-    )
-    documents = archives.join(XmlFile, XmlFile.zip_id == ZipDownload.id)
+    archives = select(source).join(ZipDownload).join(latest, latest.c.download_id == ZipDownload.id).group_by(source)
+    documents = archives.join(XmlFile)
     errors = or_(XmlLog.severity.is_(None), XmlLog.severity.not_in(NOT_FAILING))
     return [
         select(source, func.count().label("fetched"), func.sum(ZipDownload.downloaded_size_bytes).label("bytes"))
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipDownload)
         .where(ZipDownload.session_id == session.id, ZipDownload.outcome == AttemptOutcome.FINISHED.value)
         .group_by(source),
         archives.join(ZipAction, ZipAction.id == latest.c.za_id)
         .where(ZipAction.status_id == int(Status.FAILED))
         .add_columns(func.count().label("failed")),
         documents.add_columns(func.count().label("documents")),
-        documents.join(XmlLog, XmlLog.xml_id == XmlFile.id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
+        documents.join(XmlLog)
+        .join(AnException)
         .where(XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
         .where(errors, AnException.short_name != HELD)
         .add_columns(func.count().label("findings")),

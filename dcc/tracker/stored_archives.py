@@ -12,10 +12,9 @@ from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.orm import aliased
 
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID
 from dcc.store.copies import Copy, CopyState, Kept
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import IDS, chunks, has_archive_bytes
+from dcc.tracker.lineage import IDS, KEY, chunks, has_archive_bytes, key_of
 from dcc.tracker.models import (
     ArchiveAudit,
     ArchiveCopy,
@@ -45,10 +44,10 @@ _NOTE: Final = update(ZipDownload).where(ZipDownload.id == bindparam("number")).
 _LATER_DOWNLOAD: Final = aliased(ZipDownload)
 _LATER_HOSTING: Final = aliased(FileSourceHasZip)
 _UNKEPT: Final = (
-    select(ZipDownload.id, ZipAction.todo_id, ZipFile.file_name, ZipFile.size_bytes, ZipFile.content_md5)
+    select(ZipDownload.id, *KEY, ZipFile.size_bytes, ZipFile.content_md5)
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .join(ZipFile)
     .where(
         ZipDownload.sha256.is_(None),
         has_archive_bytes(),
@@ -73,29 +72,26 @@ _UNSTORED: Final = (
     )
 )
 _DELIVERED: Final = (
-    select(ZipAction.todo_id, ZipFile.file_name)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    select(*KEY)
+    .join(ZipFile)
+    .join(FileSourceHasZip)
+    .join(ZipDownload)
     .where(ZipDownload.sha256 == bindparam("sha256"))
     .distinct()
 )
 _FAULTY: Final = (CopyState.BAD.value, CopyState.MISSING.value)
-_WANTED: Final = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes).join(
-    ArchiveCopy, ArchiveCopy.archive_id == StoredArchive.id
-)
+_WANTED: Final = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes).join(ArchiveCopy)
 _OFFERS: Final = (
     select(
         FileSourceHasZip.file_source_id,
-        ZipAction.todo_id,
-        ZipFile.file_name,
+        *KEY,
         FileSourceHasZip.folder,
         FileSourceHasZip.size_bytes,
         FileSourceHasZip.modified,
     )
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .join(ZipFile)
+    .join(ZipDownload)
     .where(
         ZipDownload.sha256 == bindparam("sha256"),
         FileSourceHasZip.gone_since.is_(None),
@@ -216,10 +212,7 @@ def note_stored(connection: Connection, archive_ids: Collection[int], required: 
 
 def unkept(connection: Connection) -> list[Unkept]:
     """Archives whose latest attempt with bytes is not in the store, oldest first."""
-    return [
-        Unkept(row.id, ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name), row.size_bytes, row.content_md5)
-        for row in connection.execute(_UNKEPT)
-    ]
+    return [Unkept(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_UNKEPT)]
 
 
 def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
@@ -229,8 +222,7 @@ def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
 
 def delivered_as(connection: Connection, sha256: str) -> list[ZipKey]:
     """The submissions that these bytes are of."""
-    rows = connection.execute(_DELIVERED, {"sha256": sha256})
-    return [ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in rows]
+    return [key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
 
 
 def pending_copies(connection: Connection, replica: str, after: int = 0, most: int = 500) -> list[WantedCopy]:
@@ -289,13 +281,7 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[LostA
 def offers(connection: Connection, sha256: str) -> list[Offer]:
     """The sources that may still have these bytes."""
     return [
-        Offer(
-            row.file_source_id,
-            ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
-            row.folder,
-            row.size_bytes,
-            row.modified,
-        )
+        Offer(row.file_source_id, key_of(row), row.folder, row.size_bytes, row.modified)
         for row in connection.execute(_OFFERS, {"sha256": sha256})
     ]
 
@@ -340,7 +326,7 @@ def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:
     """The archives and bytes of each replica by the state of their copies."""
     query = (
         select(ArchiveCopy.replica, ArchiveCopy.state, func.count(), func.sum(StoredArchive.size_bytes))
-        .join(StoredArchive, StoredArchive.id == ArchiveCopy.archive_id)
+        .join(StoredArchive)
         .group_by(ArchiveCopy.replica, ArchiveCopy.state)
         .order_by(ArchiveCopy.replica, ArchiveCopy.state)
     )

@@ -32,7 +32,7 @@ _ACTIVE: Final = (
 )
 _LOGGED: Final = (
     select(XmlLog.xml_id, AnException.short_name, func.count().label("entries"))
-    .join(AnException, AnException.id == XmlLog.exception_id)
+    .join(AnException)
     .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None), AnException.short_name.not_in(LEFT_OUT.values()))
     .group_by(XmlLog.xml_id, AnException.short_name)
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, or_, select
 
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.operations.consistency.tracker_rows import key_of, state_of
-from dcc.phases import Phase, Status
+from dcc.phases import Status
 from dcc.session.leases import UNFINISHED, Lease
+from dcc.tracker.lineage import KEY, is_at, key_of, state_of
 from dcc.tracker.models import CrawlingSession, SessionTask, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.states import REQUESTED
 
 _TAKEN_UP: Final = "The next session takes it up: dcc crawl"
 
@@ -31,7 +32,7 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
             )
     tasks = (
         select(SessionTask.id, SessionTask.session_id, SessionTask.comment)
-        .join(CrawlingSession, CrawlingSession.id == SessionTask.session_id)
+        .join(CrawlingSession)
         .where(or_(SessionTask.finish_time.is_(None), SessionTask.status == UNFINISHED))
         .where(CrawlingSession.finish_time.is_not(None))
         .order_by(SessionTask.id)
@@ -48,33 +49,28 @@ def nothing_under_way(connection: Connection) -> Iterator[Inconsistency]:
     """C5. Only when no session is active."""
     running = int(Status.RUNNING)
     zips = (
-        select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        select(*KEY, ZipAction.phase_id, ZipAction.status_id)
+        .join(ZipFile)
         .where(ZipAction.status_id == running)
         .order_by(ZipAction.id)
     )
-    for todo, name, phase, status in connection.execute(zips):
-        yield _idle(str(key_of(todo, name)), phase, status)
+    for zip_action in connection.execute(zips):
+        yield _idle(str(key_of(zip_action)), zip_action)
     downloads = (
         select(ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id)
-        .where(
-            or_(
-                ZipDownload.status_id == running,
-                (ZipDownload.status_id == int(Status.PENDING)) & (ZipDownload.phase_id == int(Phase.DOWNLOAD)),
-            )
-        )
+        .where(or_(ZipDownload.status_id == running, is_at(ZipDownload, REQUESTED)))
         .order_by(ZipDownload.id)
     )
-    for download_id, phase, status in connection.execute(downloads):
-        yield _idle(f"download {download_id}", phase, status)
+    for download in connection.execute(downloads):
+        yield _idle(f"download {download.id}", download)
     documents = (
         select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
         .where(XmlFile.status_id == running)
         .order_by(XmlFile.id)
     )
-    for document_id, name, phase, status in connection.execute(documents):
-        yield _idle(f"document {document_id}, {name}", phase, status)
+    for document in connection.execute(documents):
+        yield _idle(f"document {document.id}, {document.fname}", document)
 
 
-def _idle(subject: str, phase: int, status: int) -> Inconsistency:
-    return Inconsistency("C5", subject, f"It is {state_of(phase, status)}, though no session is active. {_TAKEN_UP}")
+def _idle(subject: str, row: Any) -> Inconsistency:
+    return Inconsistency("C5", subject, f"It is {state_of(row)}, though no session is active. {_TAKEN_UP}")

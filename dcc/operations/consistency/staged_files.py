@@ -13,12 +13,12 @@ from sqlalchemy import Connection, select
 from dcc.errors import BadFileNameError
 from dcc.naming import Action
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.operations.consistency.tracker_rows import ZipEntry, key_of, state_of, zip_entries
+from dcc.operations.consistency.tracker_rows import ZipEntry, zip_entries
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staging import Staging
-from dcc.tracker.lineage import IDS
+from dcc.tracker.lineage import IDS, state_of
 from dcc.tracker.models import XmlFile, ZipAction, ZipFile
 from dcc.tracker.states import State
 
@@ -139,14 +139,11 @@ def _unfinished_files(folder: Path) -> Iterator[tuple[str | None, str]]:
 
 def _states(connection: Connection, action: Action, names: Iterable[str]) -> dict[str, State]:
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
+        .join(ZipFile)
         .where(ZipFile.file_name.in_(list(names)), ZipAction.todo_id == ACTION_IDS[action])
     )
-    return {
-        key_of(row.todo_id, row.file_name).file_name: state_of(row.phase_id, row.status_id)
-        for row in connection.execute(query)
-    }
+    return {row.file_name: state_of(row) for row in connection.execute(query)}
 
 
 def _may_have_part(state: State) -> bool:

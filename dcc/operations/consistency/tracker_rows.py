@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Row, Select, func, or_, select, text
 
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.tracker.attempts import archive_size
-from dcc.tracker.lineage import IDS, latest_downloads
+from dcc.tracker.lineage import IDS, KEY, key_of, latest_downloads, state_of
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
 
@@ -58,16 +58,6 @@ class DocumentEntry(NamedTuple):
     state: State
 
 
-def state_of(phase: int, status: int) -> State:
-    """The state for the ids of a phase and a status."""
-    return State(Phase(phase), Status(status))
-
-
-def key_of(todo: int, file_name: str) -> ZipKey:
-    """The submission for the id of an action and the name of an archive."""
-    return ZipKey(ACTIONS_BY_ID[todo], file_name)
-
-
 def pages(
     connection: Connection, query: Select[*tuple[Any, ...]], key: Any, size: int = PAGE
 ) -> Iterator[list[Row[Any]]]:
@@ -85,22 +75,16 @@ def pages(
 def zip_entries(connection: Connection) -> Iterator[list[ZipEntry]]:
     """All submissions, oldest first, a page at a time."""
     query = select(
-        ZipAction.id,
-        ZipAction.todo_id,
-        ZipAction.phase_id,
-        ZipAction.status_id,
-        ZipAction.zip_id,
-        ZipFile.file_name,
-        ZipFile.content_md5,
-    ).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, ZipAction.zip_id, ZipFile.content_md5
+    ).join(ZipFile)
     for page in pages(connection, query, ZipAction.id):
         downloads = current_downloads(connection, [row.id for row in page])
         actions = dict(iter(connection.execute(_ACTIONS_OF_ZIP, {"ids": sorted({row.zip_id for row in page})})))
         yield [
             ZipEntry(
                 row.id,
-                key_of(row.todo_id, row.file_name),
-                state_of(row.phase_id, row.status_id),
+                key_of(row),
+                state_of(row),
                 row.content_md5 if actions.get(row.zip_id) == 1 else None,
                 downloads.get(row.id),
             )
@@ -118,7 +102,7 @@ def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Do
     if not latest:
         return {}
     return {
-        latest[row.id]: Download(row.id, state_of(row.phase_id, row.status_id), row.archive_bytes)
+        latest[row.id]: Download(row.id, state_of(row), row.archive_bytes)
         for row in connection.execute(_DOWNLOAD, {"ids": list(latest)})
     }
 
@@ -137,26 +121,18 @@ def document_entries(connection: Connection, phase: Phase) -> Iterator[list[Docu
             XmlFile.phase_id,
             XmlFile.status_id,
             FileSourceHasZip.za_id,
-            ZipAction.todo_id,
-            ZipFile.file_name,
+            *KEY,
         )
         .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(FileSourceHasZip)
+        .join(ZipAction)
+        .join(ZipFile)
         .where(reached)
     )
     for page in pages(connection, query, XmlFile.id):
         counting = {one.id for one in current_downloads(connection, sorted({row.za_id for row in page})).values()}
         yield [
-            DocumentEntry(
-                row.id,
-                key_of(row.todo_id, row.file_name),
-                row.fname,
-                row.size_bytes or 0,
-                row.content_md5,
-                state_of(row.phase_id, row.status_id),
-            )
+            DocumentEntry(row.id, key_of(row), row.fname, row.size_bytes or 0, row.content_md5, state_of(row))
             for row in page
             if row.zip_id in counting
         ]

@@ -9,11 +9,12 @@ from sqlalchemy import Connection, exists, func, select
 from sqlalchemy.sql.selectable import Subquery
 
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.operations.consistency.tracker_rows import PAGE, key_of, pages, sources_were_purged, state_of, zip_entries
+from dcc.operations.consistency.tracker_rows import PAGE, pages, sources_were_purged, zip_entries
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import OK, PARTIAL
-from dcc.tracker.lineage import IDS
+from dcc.tracker.hostings.listing_changes import REFUSED
+from dcc.tracker.lineage import IDS, KEY, is_at, key_of, state_of
 from dcc.tracker.models import (
     FileSourceHasZip,
     Reopening,
@@ -29,11 +30,10 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.states import SET_ASIDE, WAITING, State, advance, roll_up
 
-REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
 _FETCHED_ANEW: Final = State(Phase.UNZIP, Status.RUNNING)
 _RETRY: Final = "Process it again: dcc retry {key}"
-_NAMED: Final = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+_NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
 
 
 def zip_action_hostings(connection: Connection) -> Iterator[Inconsistency]:
@@ -43,7 +43,7 @@ def zip_action_hostings(connection: Connection) -> Iterator[Inconsistency]:
         for row in connection.execute(_NAMED.where(without).order_by(ZipAction.id)):
             yield Inconsistency(
                 "C1",
-                str(key_of(row.todo_id, row.file_name)),
+                str(key_of(row)),
                 "No file source hosts it, though none was removed. Crawl again: dcc crawl; if it is not found, restore "
                 "the tracker from a backup.",
             )
@@ -115,10 +115,10 @@ def download_states(connection: Connection) -> Iterator[Inconsistency]:
     query = select(ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id)
     for page in pages(connection, query, ZipDownload.id, PAGE):
         of_download: dict[int, set[State]] = {}
-        for zip_id, phase, status in connection.execute(children, {"ids": [row.id for row in page]}):
-            of_download.setdefault(zip_id, set()).add(state_of(phase, status))
+        for child in connection.execute(children, {"ids": [row.id for row in page]}):
+            of_download.setdefault(child.zip_id, set()).add(state_of(child))
         for row in page:
-            state, rolled_up = state_of(row.phase_id, row.status_id), roll_up(of_download.get(row.id, ()))
+            state, rolled_up = state_of(row), roll_up(of_download.get(row.id, ()))
             given_up = state.status is Status.CANCELLED or (state.failed and state.phase <= Phase.UNZIP)
             if rolled_up is None:
                 if state.phase > Phase.UNZIP and not given_up:
@@ -134,12 +134,8 @@ def download_states(connection: Connection) -> Iterator[Inconsistency]:
 
 
 def _which(connection: Connection, download_id: int) -> str:
-    row = connection.execute(
-        _NAMED.join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .where(ZipDownload.id == download_id)
-    ).one()
-    return _RETRY.format(key=key_of(row.todo_id, row.file_name))
+    row = connection.execute(_NAMED.join(FileSourceHasZip).join(ZipDownload).where(ZipDownload.id == download_id)).one()
+    return _RETRY.format(key=key_of(row))
 
 
 def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
@@ -151,21 +147,21 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
         .subquery()
     )
     arrived = (
-        _NAMED.join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        _NAMED.join(FileSourceHasZip)
+        .join(ZipDownload)
         .outerjoin(reopened, reopened.c.za_id == ZipAction.id)
         .where(
             ZipDownload.id > func.coalesce(reopened.c.last, 0),
             ZipDownload.phase_id >= int(Phase.UNZIP),
             # Only a document that was fetched again may have an earlier one that failed in this phase.
-            ~((ZipDownload.phase_id == int(Phase.UNZIP)) & (ZipDownload.status_id == int(Status.FAILED))),
+            ~is_at(ZipDownload, State(Phase.UNZIP, Status.FAILED)),
             ZipDownload.status_id != int(Status.CANCELLED),
         )
-        .group_by(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
+        .group_by(ZipAction.id, *KEY)
         .having(func.count() > 1)
     )
     for row in connection.execute(arrived):
-        key = key_of(row.todo_id, row.file_name)
+        key = key_of(row)
         yield Inconsistency("C7", str(key), f"It arrived twice in one turn. {_RETRY.format(key=key)}")
     # Databases may treat names as equal that differ in trailing blanks.
     same: list[Any] = [XmlFile.zip_id, XmlFile.fname, func.length(XmlFile.fname)]
@@ -176,12 +172,12 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
 def failure_reasons(connection: Connection) -> Iterator[Inconsistency]:
     """C8."""
     unexplained = (
-        _NAMED.where(ZipAction.phase_id == int(REFUSED.phase), ZipAction.status_id == int(REFUSED.status))
+        _NAMED.where(is_at(ZipAction, REFUSED))
         .where(~exists().where(ZipActionLog.za_id == ZipAction.id))
         .order_by(ZipAction.id)
     )
     for row in connection.execute(unexplained):
-        yield _unexplained(str(key_of(row.todo_id, row.file_name)))
+        yield _unexplained(str(key_of(row)))
     downloads = (
         select(ZipDownload.id)
         .where(ZipDownload.status_id == int(Status.FAILED), ZipDownload.phase_id <= int(Phase.UNZIP))

@@ -115,9 +115,7 @@ def _all_crawls(connection: Connection, labels: Mapping[int, Labels]) -> Iterato
     yield counter("source_crawls", "Crawls of the file source, by how they ended.", (*_SOURCE, "outcome"), crawls)
     yield counter("source_new_zip_actions", "Zip actions seen first on the file source.", _SOURCE, new)
     kinds = (
-        select(_CRAWL, AnException.short_name, func.count())
-        .join(AnException, AnException.id == SourceCrawlRow.exception_id)
-        .group_by(_CRAWL, AnException.short_name)
+        select(_CRAWL, AnException.short_name, func.count()).join(AnException).group_by(_CRAWL, AnException.short_name)
     )
     yield counter(
         "source_crawl_errors",
@@ -129,11 +127,7 @@ def _all_crawls(connection: Connection, labels: Mapping[int, Labels]) -> Iterato
 
 def _downloads(connection: Connection, labels: Mapping[int, Labels]) -> Iterator[Metric]:
     attempts, arrived = dict.fromkeys(labels.values(), 0.0), dict.fromkeys(labels.values(), 0.0)
-    downloads = (
-        select(_HAS, func.count(), func.sum(ZipDownload.downloaded_size_bytes))
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .group_by(_HAS)
-    )
+    downloads = select(_HAS, func.count(), func.sum(ZipDownload.downloaded_size_bytes)).join(ZipDownload).group_by(_HAS)
     for source, count, size in connection.execute(downloads):
         if source not in labels:
             continue
@@ -147,9 +141,9 @@ def _downloads(connection: Connection, labels: Mapping[int, Labels]) -> Iterator
     )
     kinds = (
         select(_HAS, AnException.short_name, func.count())
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
-        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(ZipDownload)
+        .join(ZipLog)
+        .join(AnException)
         .group_by(_HAS, AnException.short_name)
     )
     yield counter(

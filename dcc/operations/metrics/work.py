@@ -176,7 +176,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     )
     query = (
         select(AnException.short_name, func.count())
-        .join(XmlLog, XmlLog.exception_id == AnException.id)
+        .join(XmlLog)
         .where(XmlLog.cleared.is_(None))
         .group_by(AnException.short_name)
     )
@@ -192,7 +192,7 @@ def _zip_actions() -> Select[*tuple[Any, ...]]:
     return (
         select(Centre.short_name, ZipAction.phase_id, ZipAction.status_id, func.count())
         .select_from(ZipAction)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .group_by(Centre.short_name, ZipAction.phase_id, ZipAction.status_id)
     )

@@ -25,7 +25,7 @@ from dcc.session.leases import refuse_beside_session
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id, insert_rows, run_reading, run_writing
-from dcc.tracker.lineage import IDS, latest_downloads, rows_by_id
+from dcc.tracker.lineage import IDS, chunks, is_at, key_of, latest_downloads, rows_by_id, state_of
 from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
@@ -36,13 +36,12 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.queries.zip_action_lists import key_of, select_zip_actions
+from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import unstored
 
-_NAMES_AT_ONCE: Final = 500
-_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
+_UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 
 _HOSTED: Final = (
     exists()
@@ -55,9 +54,8 @@ _WANTED_DOCUMENTS: Final = (
     .where(
         XmlFile.zip_id.in_(IDS),
         or_(
-            and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(_UNFINISHED)),
-            and_(XmlFile.phase_id == int(Phase.XSD), XmlFile.status_id == int(Status.DONE)),
-            and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id.in_(_UNFINISHED)),
+            and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_([int(status) for status in _UNFINISHED])),
+            is_at(XmlFile, *(State(Phase.UPLOAD, status) for status in _UNFINISHED), State(Phase.XSD, Status.DONE)),
         ),
     )
     .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
@@ -74,7 +72,7 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
         key_of(row): KnownArchive(
             za_id=row.id,
             centre=row.centre,
-            state=State(Phase(row.phase_id), Status(row.status_id)),
+            state=state_of(row),
             changed=row.last_update,
             hosted=bool(row.hosted),
             validated=row.id not in unvalidated,
@@ -89,11 +87,8 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
 def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
     query = select_zip_actions().add_columns(_HOSTED.label("hosted"))
     # A name that is not UTF-8 cannot be in the tracker.
-    names = sorted(name for name in file_names if name.isprintable())
-    found: list[Any] = []
-    for start in range(0, len(names), _NAMES_AT_ONCE):
-        found.extend(connection.execute(query.where(ZipFile.file_name.in_(names[start : start + _NAMES_AT_ONCE]))))
-    return found
+    names = (name for name in file_names if name.isprintable())
+    return [row for some in chunks(names) for row in connection.execute(query.where(ZipFile.file_name.in_(some)))]
 
 
 def _wanted(connection: Connection, latest: Mapping[int, int]) -> tuple[set[int], set[int], set[int]]:
@@ -261,8 +256,7 @@ def _take(
             done = replace(again, staged=StagedArchive(again.staged.key, tuple(moved)))
             taken.append(done)
             rows += _row(connection, done)
-    if rows:
-        insert_rows(connection, ZipActionLog, rows)
+    insert_rows(connection, ZipActionLog, rows)
     return taken, changed
 
 

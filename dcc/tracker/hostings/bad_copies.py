@@ -30,10 +30,10 @@ _DELETE: Final = {
 }
 _PUBLISHED: Final = (
     select(FileSourceHasZip.za_id, PublishedChecksum.md5)
-    .join(PublishedChecksum, PublishedChecksum.hosting_id == FileSourceHasZip.id)
-    .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .join(PublishedChecksum)
+    .join(FileSource)
+    .join(ZipAction)
+    .join(ZipFile)
     .where(
         FileSourceHasZip.za_id.in_(IDS),
         FileSource.centre_id == ZipFile.centre_id,

@@ -12,7 +12,7 @@ from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CHANGED, still_changed
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.lineage import chunks, latest_downloads
+from dcc.tracker.lineage import IDS, chunks, is_at, last_attempts, latest_downloads, rows_by_id
 from dcc.tracker.models import (
     AnException,
     CrawlFinding,
@@ -24,26 +24,18 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.states import State
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
-    and_(
-        XmlFile.phase_id == int(Phase.UPLOAD),
-        XmlFile.status_id.in_([int(Status.RUNNING), int(Status.DONE)]),
-    ),
+    is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), State(Phase.UPLOAD, Status.DONE)),
 )
 """Condition on a document: the QC database has it."""
 
 
 def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions with a document in the QC database, of any download."""
-    query = (
-        select(FileSourceHasZip.za_id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
-        .where(LOADED)
-        .distinct()
-    )
+    query = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(LOADED).distinct()
     return {
         za_id for ids in chunks(za_ids) for za_id in connection.scalars(query.where(FileSourceHasZip.za_id.in_(ids)))
     }
@@ -57,14 +49,12 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
     archives = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
     left_out = (
         select(XmlLog.id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(AnException)
         .where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
         .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
     )
-    is_withdrawn = and_(
-        XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id == int(Status.CANCELLED), ~exists(left_out)
-    )
-    query = select(XmlFile.zip_id).where(is_withdrawn).distinct()
+    withdrawn = is_at(XmlFile, State(Phase.UPLOAD, Status.CANCELLED)), ~exists(left_out)
+    query = select(XmlFile.zip_id).where(*withdrawn).distinct()
     return {
         archives[download]
         for ids in chunks(archives)
@@ -72,22 +62,13 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
     }
 
 
+_HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_(IDS))
+
+
 def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, int]:
     """The hosting from which each submission was downloaded last; without those never downloaded."""
-    found: dict[int, int] = {}
-    for ids in chunks(za_ids):
-        latest = (
-            select(func.max(ZipDownload.id))
-            .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-            .where(FileSourceHasZip.za_id.in_(ids))
-            .group_by(FileSourceHasZip.za_id)
-        )
-        query = select(FileSourceHasZip.za_id, FileSourceHasZip.id).join(
-            ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id
-        )
-        for za_id, hosting in connection.execute(query.where(ZipDownload.id.in_(latest))):
-            found[za_id] = hosting
-    return found
+    latest = {download: za_id for za_id, download in last_attempts(connection, za_ids).items()}
+    return {latest[download]: hosting for download, hosting in rows_by_id(connection, _HOSTING_OF, latest)}
 
 
 def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datetime]:
@@ -121,7 +102,7 @@ def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> se
 
 _LISTED_OTHERWISE = (
     select(FileSourceHasZip.za_id)
-    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .join(ZipDownload)
     .where(
         or_(
             # A comparison with an unknown value is not true.

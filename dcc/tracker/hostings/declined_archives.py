@@ -13,9 +13,8 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, exists, select, update
 
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import chunks
+from dcc.tracker.lineage import KEY, chunks, key_of, object_of
 from dcc.tracker.models import ArchiveDecline, Centre, FileSourceHasZip, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH, require_reason
 
@@ -82,23 +81,11 @@ def revoke_decline(connection: Connection, za_id: int, *, revoked_by: str) -> De
 
 def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[Decline]:
     query = (
-        select(ArchiveDecline, ZipAction.todo_id, ZipFile.file_name, Centre.short_name.label("owner"))
+        select(ArchiveDecline, *KEY, Centre.short_name.label("owner"))
         .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(*conditions)
         .order_by(ArchiveDecline.id)
     )
-    return [
-        Decline(
-            za_id=row.za_id,
-            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
-            owner=row.owner,
-            declined_by=row.declined_by,
-            reason=row.reason,
-            created=row.created,
-            revoked=row.revoked,
-            revoked_by=row.revoked_by,
-        )
-        for row in connection.execute(query)
-    ]
+    return [object_of(Decline, row, key=key_of(row)) for row in connection.execute(query)]

@@ -7,25 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    Select,
-    and_,
-    case,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    union,
-    union_all,
-)
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, literal, or_, select, union, union_all
 from sqlalchemy.orm import aliased
 
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.sources.due import Due, Why
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
@@ -42,7 +29,17 @@ from dcc.tracker.hostings.foreign_archives import (
 )
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.hostings.owner_notices import NewNotice
-from dcc.tracker.lineage import LATEST, has_archive_bytes, named_after
+from dcc.tracker.lineage import (
+    KEY,
+    LATEST,
+    chunks,
+    has_archive_bytes,
+    is_at,
+    key_of,
+    named_after,
+    object_of,
+    state_of,
+)
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -61,13 +58,10 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import OF_DOCUMENT, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import WAITING, State
+from dcc.tracker.states import REQUESTED, WAITING, State
 
-_CHUNK = 500
 _Host = aliased(Centre)
-_NOT_ARRIVED = or_(
-    *(and_(ZipAction.phase_id == int(state.phase), ZipAction.status_id == int(state.status)) for state in NOT_ARRIVED)
-)
+_NOT_ARRIVED = is_at(ZipAction, *sorted(NOT_ARRIVED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +217,9 @@ def load_waiting_and_held(
     another source; `by_name` (a person asks for them) includes copies on sources without times, which may have changed.
     `sources`, `za_ids` and `centres` restrict the result.
     """
-    query = _of_centres(_plan_query(sources), centres).where(
-        ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status), ~is_on_hold()
-    )
-    if za_ids is None:
-        return _waiting(connection, list(connection.execute(query)), by_name=by_name)
-    return _waiting(connection, list(_rows_of(connection, query, za_ids)), by_name=by_name)
+    query = _of_centres(_plan_query(sources), centres).where(is_at(ZipAction, WAITING), ~is_on_hold())
+    rows = connection.execute(query) if za_ids is None else _rows_of(connection, query, za_ids)
+    return _waiting(connection, list(rows), by_name=by_name)
 
 
 def load_plans(
@@ -244,8 +235,8 @@ def _of_centres(query: Select[*tuple[Any, ...]], centres: Collection[str] | None
 
 
 def _rows_of(connection: Connection, query: Select[*tuple[Any, ...]], za_ids: Sequence[int]) -> Iterator[Row[Any]]:
-    for start in range(0, len(za_ids), _CHUNK):
-        yield from connection.execute(query.where(ZipAction.id.in_(za_ids[start : start + _CHUNK])))
+    for ids in chunks(za_ids):
+        yield from connection.execute(query.where(ZipAction.id.in_(ids)))
 
 
 def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool) -> Waiting:
@@ -266,19 +257,14 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
     They include those that a document has failed while others were still to be validated.
     """
     unfinished = [int(Status.PENDING), int(Status.RUNNING)]
-    done = and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE))
+    done = is_at(ZipAction, State(Phase.XSD, Status.DONE))
     failed = ZipAction.status_id == int(Status.FAILED)
     unchecked = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(unfinished))
-    with_unchecked = (
-        select(FileSourceHasZip.za_id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
-        .where(unchecked)
-    )
+    with_unchecked = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(unchecked)
     latest = (
         select(LATEST)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(FileSourceHasZip)
+        .join(ZipAction)
         .where(
             ~is_on_hold(),
             ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)),
@@ -291,49 +277,32 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
     )
     query = (
         select(
-            ZipAction.id,
+            ZipAction.id.label("za_id"),
             ZipAction.zip_id,
-            ZipAction.todo_id,
-            ZipFile.file_name,
+            *KEY,
             Centre.short_name.label("centre"),
             ZipDownload.id.label("download_id"),
             archive_size().label("archive_bytes"),
             ZipDownload.listed_size_bytes,
             ZipDownload.listed_modified,
-            FileSourceHasZip.id.label("hosting_id"),
-            FileSourceHasZip.file_source_id,
-            FileSourceHasZip.has_md5,
-            FileSourceHasZip.folder,
-            FileSourceHasZip.manifest,
-            ZipFile.content_md5,
+            *HOSTING,
+            ZipFile.content_md5.label("md5"),
         )
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipDownload)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(ZipDownload.id.in_(latest), or_(~failed, exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)))
         .order_by(ZipDownload.id)
     )
     return [
-        InterruptedZip(
-            za_id=row.id,
-            zip_id=row.zip_id,
-            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
-            centre=row.centre,
-            download_id=row.download_id,
-            source_id=row.file_source_id,
+        object_of(
+            InterruptedZip,
+            row,
+            key=key_of(row),
             size_bytes=row.archive_bytes,
-            md5=row.content_md5,
             documents=_documents(connection, row.download_id),
-            hosting=Hosting(
-                row.hosting_id,
-                row.file_source_id,
-                row.listed_size_bytes,
-                row.listed_modified,
-                bool(row.has_md5),
-                folder=row.folder,
-                manifest=row.manifest,
-            ),
+            hosting=hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified),
         )
         for row in connection.execute(query).all()
     ]
@@ -343,9 +312,7 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
     query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.zip_id == download_id)
     problems = _problems(connection, download_id)
     return {
-        row.fname: KnownDocument(
-            row.id, State(Phase(row.phase_id), Status(row.status_id)), tuple(problems.get(row.id, ()))
-        )
+        row.fname: KnownDocument(row.id, state_of(row), tuple(problems.get(row.id, ())))
         for row in connection.execute(query)
     }
 
@@ -354,8 +321,8 @@ def _problems(connection: Connection, download_id: int) -> dict[int, list[Proble
     """The present problems of a download's documents in `xml_log`, by their ids, in document order."""
     query = (
         select(XmlLog.xml_id, *OF_DOCUMENT)
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlFile)
+        .join(AnException)
         .where(XmlFile.zip_id == download_id, XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
@@ -377,16 +344,9 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     columns = select(
         ZipAction.id,
         ZipAction.zip_id,
-        ZipAction.todo_id,
-        ZipFile.file_name,
+        *KEY,
         Centre.short_name.label("centre"),
-        FileSourceHasZip.id.label("hosting_id"),
-        FileSourceHasZip.file_source_id,
-        FileSourceHasZip.size_bytes,
-        FileSourceHasZip.modified,
-        FileSourceHasZip.has_md5,
-        FileSourceHasZip.folder,
-        FileSourceHasZip.manifest,
+        *HOSTING,
         FileSourceHasZip.num_retries,
         failed_before.label("failed_before"),
         (FileSource.centre_id == ZipFile.centre_id).label("own"),
@@ -400,9 +360,9 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     )
     return (
         hosted(columns, sources)
-        .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+        .outerjoin(BadCopy)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)
+        .outerjoin(FileSourceStatistics)
         .order_by(
             ZipFile.created.desc(),
             ZipFile.inc.desc(),
@@ -428,10 +388,10 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
     """Join the hostings that are not gone, at available sources of active centres."""
     return (
         query.select_from(ZipAction)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(ZipFile)
+        .join(FileSourceHasZip)
+        .join(FileSource)
+        .join(ResourceStateRow)
         .join(_Host, _Host.id == FileSource.centre_id)
         .where(FileSourceHasZip.gone_since.is_(None), in_use(_Host))
     )
@@ -456,26 +416,32 @@ def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = 
     return [plan for plan in plans if plan.hostings]
 
 
+HOSTING: Final = (
+    FileSourceHasZip.id.label("hosting_id"),
+    FileSourceHasZip.file_source_id.label("source_id"),
+    FileSourceHasZip.size_bytes,
+    FileSourceHasZip.modified,
+    FileSourceHasZip.has_md5,
+    FileSourceHasZip.folder,
+    FileSourceHasZip.manifest,
+)
+"""The columns of a hosting."""
+
+
+def hosting_of(row: Any, **given: object) -> Hosting:
+    """The hosting in a row with the columns `HOSTING`, with what is `given` otherwise."""
+    return object_of(Hosting, row, id=row.hosting_id, **given)
+
+
 def _hosting(row: Row[Any], by_name: bool) -> Hosting:
     same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
     is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
-    return Hosting(
-        id=row.hosting_id,
-        source_id=row.file_source_id,
-        size_bytes=row.size_bytes,
-        modified=row.modified,
-        has_md5=bool(row.has_md5),
-        failed_before=bool(row.failed_before),
-        own=bool(row.own),
-        bad=KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None,
-        folder=row.folder,
-        manifest=row.manifest,
-    )
+    bad = KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None
+    return hosting_of(row, own=bool(row.own), bad=bad)
 
 
 def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None, failures: int) -> PlannedZip:
-    key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
-    plan = PlannedZip(row.id, row.zip_id, key, row.centre, (), published=published, failures=failures)
+    plan = PlannedZip(row.id, row.zip_id, key_of(row), row.centre, (), published=published, failures=failures)
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
         settled = centre_is_to_blame({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
@@ -498,23 +464,17 @@ def _with_centre(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     """Join the archive's centre to a query of submissions."""
     return (
         query.add_columns(Centre.short_name.label("centre"))
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
     )
 
 
 _LEFT_BEHIND: Final = union_all(
-    _with_centre(
-        select(ZipDownload.id, literal(1))
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-    ).where(
-        ZipDownload.phase_id == int(Phase.DOWNLOAD),
-        ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
+    _with_centre(select(ZipDownload.id, literal(1)).join(FileSourceHasZip).join(ZipAction)).where(
+        is_at(ZipDownload, REQUESTED, State(Phase.DOWNLOAD, Status.RUNNING))
     ),
     _with_centre(select(ZipAction.id, literal(0)).select_from(ZipAction)).where(
-        ZipAction.phase_id == int(WAITING.phase),
-        ZipAction.status_id == int(WAITING.status),
+        is_at(ZipAction, WAITING),
         exists()
         .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
         .correlate(ZipAction),
@@ -532,8 +492,8 @@ _DUE: Final = union(
         ~exists().where(_Newer.za_id == Reopening.za_id, _Newer.id > Reopening.id),
     ),
     select(FileSourceHasZip.za_id)
-    .join(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
-    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-    .where(ZipAction.phase_id == int(Phase.UNZIP), ZipAction.status_id == int(Status.FAILED)),
+    .join(BadCopy)
+    .join(ZipAction)
+    .where(is_at(ZipAction, State(Phase.UNZIP, Status.FAILED))),
 ).subquery("due")
 """A subquery for the retry policy, so that no session needs another statement."""

@@ -18,18 +18,11 @@ from sqlalchemy.orm import aliased
 from dcc.errors import NotFoundError
 from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
+from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.hostings.declined_archives import Decline, declines_of, is_declined
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.models import (
-    BadCopy,
-    Centre,
-    Delegation,
-    FileSource,
-    FileSourceHasZip,
-    ZipAction,
-    ZipFile,
-)
+from dcc.tracker.lineage import is_at, is_named
+from dcc.tracker.models import BadCopy, Centre, Delegation, FileSource, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
 
@@ -133,11 +126,7 @@ def may_be_taken() -> ColumnElement[bool]:
         _OwnBadCopy.modified == _OwnHosting.modified,
     )
     listed = (
-        exists(
-            select(_OwnHosting.id)
-            .join(_OwnSource, _OwnSource.id == _OwnHosting.file_source_id)
-            .outerjoin(_OwnBadCopy, known_bad)
-        )
+        exists(select(_OwnHosting.id).join(_OwnSource).outerjoin(_OwnBadCopy, known_bad))
         .where(
             _OwnHosting.za_id == FileSourceHasZip.za_id,
             _OwnHosting.gone_since.is_(None),
@@ -173,13 +162,13 @@ def held_archives(
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, Centre.short_name, _Host.short_name, may_be_taken())
         .select_from(ZipAction)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(FileSourceHasZip)
+        .join(FileSource)
         .join(_Host, _Host.id == FileSource.centre_id)
         .where(
-            and_(ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)),
+            is_at(ZipAction, WAITING),
             FileSourceHasZip.gone_since.is_(None),
         )
         .order_by(ZipFile.created, ZipFile.inc, ZipAction.id, FileSource.id)
@@ -190,7 +179,7 @@ def held_archives(
         own = select(_OwnHosting.za_id).where(_OwnHosting.file_source_id == source_id, _OwnHosting.gone_since.is_(None))
         query = query.where(ZipAction.id.in_(own))
     if key is not None:
-        query = query.where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        query = query.where(is_named(key))
     held = held_of(ZipAndHost(*row) for row in connection.execute(query))
     declined = declines_of(connection, [one.za_id for one in held])
     return [replace(one, declined=declined.get(one.za_id)) for one in held]

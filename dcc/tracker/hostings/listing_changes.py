@@ -182,7 +182,7 @@ _KNOWN: Final = (
         *attributes(FileSourceHasZip),
     )
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .join(ZipFile)
 )
 
 

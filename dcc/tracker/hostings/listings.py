@@ -49,7 +49,7 @@ from dcc.tracker.hostings.listing_changes import (
     uploading_message,
 )
 from dcc.tracker.hostings.proposed_withdrawals import close_returned, propose_withdrawals
-from dcc.tracker.lineage import chunks
+from dcc.tracker.lineage import KEY, chunks, key_of
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
@@ -633,15 +633,15 @@ _UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).v
 def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict[int, set[ZipKey]]:
     """The known archives of each source among these."""
     query = (
-        select(FileSourceHasZip.file_source_id, ZipAction.todo_id, ZipFile.file_name)
+        select(FileSourceHasZip.file_source_id, *KEY)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
     )
     found: dict[int, set[ZipKey]] = {}
     for names in chunks(key.file_name for key in keys):
-        for source, todo, name in connection.execute(query.where(ZipFile.file_name.in_(names))):
-            if (key := ZipKey(ACTIONS_BY_ID[todo], name)) in keys:
-                found.setdefault(source, set()).add(key)
+        for row in connection.execute(query.where(ZipFile.file_name.in_(names))):
+            if (key := key_of(row)) in keys:
+                found.setdefault(row.file_source_id, set()).add(key)
     return found
 
 

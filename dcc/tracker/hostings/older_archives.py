@@ -19,11 +19,12 @@ from sqlalchemy import Connection, and_, func, or_, select
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.lineage import IDS, chunks
+from dcc.tracker.lineage import IDS, KEY, chunks, is_at, key_of
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipAction, ZipFile
+from dcc.tracker.states import State
 
 MOST_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -90,18 +91,14 @@ def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKe
     """The submissions of a query of ids that would be uploaded, but wait for an older archive."""
     rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(wanted)))}
     older = waiting_for_older(connection, rows)
-    return {
-        za_id: (ZipKey(ACTIONS_BY_ID[rows[za_id].todo_id], rows[za_id].file_name), archive)
-        for za_id, archive in older.items()
-    }
+    return {za_id: (key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
 
 def _oldest_on_the_way(connection: Connection, centre_ids: Iterable[int]) -> dict[int, _Open]:
     """The oldest archive of each centre that a session has yet to process; without centres that have none."""
     found: dict[int, list[_Open]] = defaultdict(list)
     for row in connection.execute(_OPEN.where(ZipFile.centre_id.in_(list(centre_ids)))):
-        key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
-        archive = OlderArchive(row.short_name, key)
+        archive = OlderArchive(row.short_name, key_of(row))
         has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
         found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived))
     oldest = {}
@@ -142,21 +139,17 @@ _CHANGING: Final = (
     .where(ZipAction.id.in_(IDS), ZipAction.todo_id != ACTION_IDS[Action.ADD], *_NAMED)
 )
 _TO_UPLOAD: Final = (
-    select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
+    select(ZipAction.id, *KEY)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     .where(
         ZipAction.todo_id != ACTION_IDS[Action.ADD],
-        or_(
-            and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE)),
-            and_(ZipAction.phase_id == int(Phase.UPLOAD), ZipAction.status_id == int(Status.PENDING)),
-        ),
+        is_at(ZipAction, State(Phase.XSD, Status.DONE), State(Phase.UPLOAD, Status.PENDING)),
     )
 )
 
 _UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
 _FAILED_TO_ARRIVE: Final = and_(
-    ZipAction.phase_id == int(Phase.DOWNLOAD),
-    ZipAction.status_id == int(Status.FAILED),
+    is_at(ZipAction, State(Phase.DOWNLOAD, Status.FAILED)),
     select(func.coalesce(func.min(FileSourceHasZip.num_retries), 0))
     .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
     .correlate(ZipAction)

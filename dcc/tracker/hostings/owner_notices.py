@@ -19,10 +19,10 @@ from sqlalchemy.orm import aliased
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import IDS, object_of, rows_by_id
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 
-_LOT: Final = 500
 _MOST: Final = 1_000
 _Owner = aliased(Centre)
 
@@ -79,7 +79,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
     """
     if not notices:
         return []
-    known = _known(connection, sorted({one.za_id for one in notices}))
+    known = _known(connection, [one.za_id for one in notices])
     ids = {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
     new = {
         (ids[one.owner], one.za_id, one.xml_id, str(one.outcome)): one
@@ -103,8 +103,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
         }
         for one in wanted
     ]
-    if rows:
-        insert_rows(connection, OwnerNotice.__table__, rows)
+    insert_rows(connection, OwnerNotice, rows)
     return wanted
 
 
@@ -112,17 +111,11 @@ def notices_since(connection: Connection, since: datetime, owner: str | None = N
     """Notices for all centres, or one, since a time, oldest first; the newest thousand."""
     query = (
         select(
-            OwnerNotice.id,
-            _Owner.short_name,
+            OwnerNotice,
+            _Owner.short_name.label("owner"),
             ZipAction.todo_id,
-            ZipFile.file_name,
-            Centre.short_name,
-            OwnerNotice.file_name,
-            OwnerNotice.outcome,
-            OwnerNotice.counts,
-            OwnerNotice.done_by,
-            OwnerNotice.created,
-            OwnerNotice.reason,
+            ZipFile.file_name.label("archive"),
+            Centre.short_name.label("centre"),
         )
         .select_from(OwnerNotice)
         .join(_Owner, _Owner.id == OwnerNotice.owner_id)
@@ -135,29 +128,23 @@ def notices_since(connection: Connection, since: datetime, owner: str | None = N
     )
     if owner is not None:
         query = query.where(_Owner.short_name == owner)
-    rows = connection.execute(query)
     found = [
-        Notice(
-            number,
-            own,
-            ZipKey(ACTIONS_BY_ID[todo], zip_name),
-            centre,
-            file_name,
-            Outcome(outcome),
-            json.loads(counts),
-            done_by,
-            created,
-            reason,
+        object_of(
+            Notice,
+            row,
+            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.archive),
+            outcome=Outcome(row.outcome),
+            counts=json.loads(row.counts),
         )
-        for number, own, todo, zip_name, centre, file_name, outcome, counts, done_by, created, reason in rows
+        for row in connection.execute(query)
     ]
     return found[::-1]
 
 
+_KNOWN: Final = select(OwnerNotice.owner_id, OwnerNotice.za_id, OwnerNotice.xml_id, OwnerNotice.outcome).where(
+    OwnerNotice.za_id.in_(IDS)
+)
+
+
 def _known(connection: Connection, za_ids: Sequence[int]) -> set[tuple[int, int, int | None, str]]:
-    found: set[tuple[int, int, int | None, str]] = set()
-    columns = OwnerNotice.owner_id, OwnerNotice.za_id, OwnerNotice.xml_id, OwnerNotice.outcome
-    for start in range(0, len(za_ids), _LOT):
-        query = select(*columns).where(OwnerNotice.za_id.in_(za_ids[start : start + _LOT]))
-        found.update((row[0], row[1], row[2], row[3]) for row in connection.execute(query))
-    return found
+    return {tuple(row) for row in rows_by_id(connection, _KNOWN, za_ids)}

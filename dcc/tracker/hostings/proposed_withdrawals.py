@@ -18,10 +18,9 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
 
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.changed_archives import LOADED
-from dcc.tracker.lineage import chunks
+from dcc.tracker.lineage import KEY, chunks, key_of, object_of
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -99,20 +98,20 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
         ),
     )
     query = (
-        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, FileSourceHasZip.gone_since, XmlFile.fname)
+        select(ZipAction.id, *KEY, FileSourceHasZip.gone_since, XmlFile.fname)
         .select_from(FileSourceHasZip)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipAction)
+        .join(ZipFile)
         .join(of_any, of_any.c.za_id == ZipAction.id)
         .join(ZipDownload, ZipDownload.zf_id == of_any.c.id)
-        .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
+        .join(XmlFile)
         .where(FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_not(None), LOADED)
         .where(~hosted_elsewhere(FileSourceHasZip), ~known)
         .order_by(ZipAction.id, XmlFile.fname)
     )
     found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
-    for za_id, todo, name, since, document in connection.execute(query):
-        found[za_id, ZipKey(ACTIONS_BY_ID[todo], name), since].append(document)
+    for row in connection.execute(query):
+        found[row.id, key_of(row), row.gone_since].append(row.fname)
     rows = [
         {
             "za_id": za_id,
@@ -124,8 +123,7 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
         }
         for (za_id, _, since), documents in found.items()
     ]
-    if rows:
-        insert_rows(connection, ProposedWithdrawal.__table__, rows)
+    insert_rows(connection, ProposedWithdrawal, rows)
     return [key for _, key, _ in found]
 
 
@@ -162,9 +160,9 @@ def list_proposals(
     centre's archives.
     """
     query = (
-        select(ProposedWithdrawal, ZipAction.todo_id, ZipFile.file_name, Centre.short_name.label("centre"))
+        select(ProposedWithdrawal, *KEY, Centre.short_name.label("centre"))
         .join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(ProposedWithdrawal.state.in_(states))
         .order_by(ZipFile.created, ZipFile.inc, ProposedWithdrawal.id)
@@ -174,18 +172,13 @@ def list_proposals(
     if centre is not None:
         query = query.where(Centre.short_name == centre)
     return [
-        WithdrawalProposal(
-            za_id=row.za_id,
-            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
-            centre=row.centre,
+        object_of(
+            WithdrawalProposal,
+            row,
+            key=key_of(row),
             source=row.file_source_id,
-            since=row.since,
             documents=tuple(json.loads(row.documents)),
             state=ProposalState(row.state),
-            created=row.created,
-            decided=row.decided,
-            decided_by=row.decided_by,
-            reason=row.reason,
         )
         for row in connection.execute(query)
     ]

@@ -12,17 +12,17 @@ from sqlalchemy.orm import aliased
 from dcc.errors import ConfigurationError, CorruptArchiveError, NotFoundError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker import progress
 from dcc.tracker.attempts import archive_size
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.declined_archives import Decline, declines_of
-from dcc.tracker.hostings.download_plan import hosted, load_plans
+from dcc.tracker.hostings.download_plan import HOSTING, hosted, hosting_of, load_plans
 from dcc.tracker.hostings.foreign_archives import HeldArchive, may_be_taken
 from dcc.tracker.hostings.listing_changes import REFUSED
-from dcc.tracker.lineage import IDS, chunks, latest_downloads
+from dcc.tracker.lineage import IDS, KEY, chunks, key_of, latest_downloads
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -59,26 +59,19 @@ _EXTRACTING: Final = State(Phase.UNZIP, Status.RUNNING)
 _STAGED: Final = (
     select(
         ZipAction.id.label("za_id"),
-        ZipAction.todo_id,
-        ZipFile.file_name,
+        *KEY,
         ZipFile.content_md5,
         archive_size().label("archive_bytes"),
         ZipDownload.listed_size_bytes,
         ZipDownload.listed_modified,
-        FileSourceHasZip.id.label("hosting_id"),
-        FileSourceHasZip.file_source_id,
-        FileSourceHasZip.size_bytes,
-        FileSourceHasZip.modified,
-        FileSourceHasZip.has_md5,
-        FileSourceHasZip.folder,
-        FileSourceHasZip.manifest,
+        *HOSTING,
         FileSourceHasZip.gone_since,
         PublishedChecksum.md5.label("published"),
     )
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .outerjoin(PublishedChecksum, PublishedChecksum.hosting_id == FileSourceHasZip.id)
+    .join(ZipAction)
+    .join(ZipFile)
+    .outerjoin(PublishedChecksum)
     .where(
         ZipDownload.id.in_(IDS),
         ZipDownload.phase_id >= int(Phase.UNZIP),
@@ -124,16 +117,8 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
         copies.append(
             StagedCopy(
                 za_id=row.za_id,
-                key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
-                hosting=Hosting(
-                    row.hosting_id,
-                    row.file_source_id,
-                    row.size_bytes,
-                    row.modified,
-                    has_md5=bool(row.has_md5),
-                    folder=row.folder,
-                    manifest=row.manifest,
-                ),
+                key=key_of(row),
+                hosting=hosting_of(row),
                 size_bytes=row.archive_bytes,
                 md5=row.content_md5,
                 # A manifest may have been corrected without a trace in the listing.
@@ -290,11 +275,10 @@ def _ids_of(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, int]
 def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any]:
     """The id, state and hold of each known submission."""
     on_hold = is_decided(DecisionKind.HOLD).label("on_hold")
-    query = select(
-        ZipAction.id, ZipAction.todo_id, ZipAction.phase_id, ZipAction.status_id, ZipFile.file_name, on_hold
-    ).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    columns = (ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, on_hold)
+    query = select(*columns).join(ZipFile)
     known: dict[ZipKey, Any] = {
-        ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name): row
+        key_of(row): row
         for names in chunks(key.file_name for key in keys)
         for row in connection.execute(query.where(ZipFile.file_name.in_(names)))
     }

@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection, and_, delete, or_, select
 
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
+from dcc.phases import ACTION_IDS
 from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import KEY, is_at, key_of
 from dcc.tracker.models import UrgentArchive, ZipAction, ZipFile, utc_now
 from dcc.tracker.states import WAITING
 
 _OF_REQUEST = and_(ZipAction.zip_id == ZipFile.id, ZipAction.todo_id == UrgentArchive.todo_id)
-_IS_WAITING = and_(ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status))
+_IS_WAITING = is_at(ZipAction, WAITING)
 
 
 def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> None:
@@ -29,8 +30,7 @@ def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_b
         for key in keys
         if key not in known
     ]
-    if rows:
-        insert_rows(connection, UrgentArchive.__table__, rows)
+    insert_rows(connection, UrgentArchive, rows)
 
 
 def urgent_keys(connection: Connection) -> list[ZipKey]:
@@ -50,20 +50,20 @@ def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
     """All requests: id, submission, and whether it still has to be fetched."""
     is_open = or_(ZipAction.id.is_(None), _IS_WAITING)
     query = (
-        select(UrgentArchive.id, UrgentArchive.todo_id, UrgentArchive.file_name, is_open)
+        select(UrgentArchive.id, UrgentArchive.todo_id, UrgentArchive.file_name, is_open.label("is_open"))
         .outerjoin(ZipFile, ZipFile.file_name == UrgentArchive.file_name)
         .outerjoin(ZipAction, _OF_REQUEST)
         .order_by(UrgentArchive.id)
     )
-    return [(row[0], ZipKey(ACTIONS_BY_ID[row[1]], row[2]), bool(row[3])) for row in connection.execute(query)]
+    return [(row.id, key_of(row), bool(row.is_open)) for row in connection.execute(query)]
 
 
 def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey]:
     """Those of some archives that the tracker knows and that do not wait for their download."""
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name)
+        select(*KEY)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(ZipFile.file_name.in_(sorted({key.file_name for key in keys})), ~_IS_WAITING)
     )
-    found = {ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in connection.execute(query)}
+    found = {key_of(row) for row in connection.execute(query)}
     return [key for key in keys if key in found]

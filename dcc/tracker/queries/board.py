@@ -13,8 +13,9 @@ from sqlalchemy import Connection, func, select
 
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.tracker.lineage import key_of
 from dcc.tracker.models import Centre, StatusRow, ZipAction, ZipFile
-from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, key_of, require_centre, select_zip_actions
+from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, require_centre, select_zip_actions
 
 PAGE_SIZE: Final = 100
 """Archives on a page."""
@@ -49,7 +50,7 @@ def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
     query = (
         select(Centre.short_name, *state, func.count())
         .select_from(ZipAction)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(*conditions_of(wanted))
         .group_by(Centre.short_name, *state)

@@ -8,9 +8,9 @@ from datetime import datetime
 from sqlalchemy import Connection, exists, func, select
 
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.proposed_withdrawals import ProposalState, hosted_elsewhere
+from dcc.tracker.lineage import KEY, key_of, object_of
 from dcc.tracker.models import FileSourceHasZip, ProposedWithdrawal, XmlFile, ZipAction, ZipDownload, ZipFile
 
 
@@ -36,7 +36,7 @@ def missing_archives(connection: Connection, source: int | None = None) -> list[
     of_any = FileSourceHasZip.__table__.alias("any_hosting")
     loaded = exists(
         select(XmlFile.id)
-        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(ZipDownload)
         .join(of_any, of_any.c.id == ZipDownload.zf_id)
         .where(of_any.c.za_id == FileSourceHasZip.za_id, LOADED)
         .correlate(FileSourceHasZip)
@@ -51,31 +51,22 @@ def missing_archives(connection: Connection, source: int | None = None) -> list[
     since = func.coalesce(FileSourceHasZip.gone_since, FileSourceHasZip.missed_since)
     query = (
         select(
-            FileSourceHasZip.file_source_id,
-            ZipAction.todo_id,
-            ZipFile.file_name,
-            since,
-            FileSourceHasZip.gone_since.is_not(None),
-            loaded,
-            hosted_elsewhere(FileSourceHasZip),
-            proposal,
+            FileSourceHasZip.file_source_id.label("source"),
+            *KEY,
+            since.label("since"),
+            FileSourceHasZip.gone_since.is_not(None).label("believed"),
+            loaded.label("loaded"),
+            hosted_elsewhere(FileSourceHasZip).label("elsewhere"),
+            proposal.label("state"),
         )
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .where(since.is_not(None))
         .order_by(FileSourceHasZip.file_source_id, since, FileSourceHasZip.id)
     )
     if source is not None:
         query = query.where(FileSourceHasZip.file_source_id == source)
     return [
-        MissingArchive(
-            number,
-            ZipKey(ACTIONS_BY_ID[todo], name),
-            when,
-            bool(gone),
-            bool(has_data),
-            bool(elsewhere),
-            None if state is None else ProposalState(state),
-        )
-        for number, todo, name, when, gone, has_data, elsewhere, state in connection.execute(query)
+        object_of(MissingArchive, row, key=key_of(row), proposal=row.state and ProposalState(row.state))
+        for row in connection.execute(query)
     ]

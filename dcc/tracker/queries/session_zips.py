@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, o
 
 from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.outcomes import NO_ROOM, Problem, ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry
-from dcc.tracker.lineage import named_after
+from dcc.tracker.lineage import KEY, is_at, key_of, named_after
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -31,10 +31,10 @@ from dcc.tracker.problems import OF_DOCUMENT, problem_of
 from dcc.tracker.queries.zip_action_lists import (
     OLDEST_FIRST,
     StateCount,
-    key_of,
     latest_downloads,
     select_zip_actions,
 )
+from dcc.tracker.states import WAITING, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,16 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
     """The number of documents of each of these submissions in each state: those of its latest download."""
     latest = latest_downloads()
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id, func.count())
+        select(*KEY, XmlFile.phase_id, XmlFile.status_id, func.count().label("number"))
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(ZipAction.id.in_(session_zip_ids(connection, session)))
-        .group_by(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id)
+        .group_by(*KEY, XmlFile.phase_id, XmlFile.status_id)
     )
     counts: dict[ZipKey, list[StateCount]] = defaultdict(list)
-    for todo, name, phase, status, count in connection.execute(query):
-        counts[ZipKey(ACTIONS_BY_ID[todo], name)].append(StateCount(Phase(phase), Status(status), count))
+    for row in connection.execute(query):
+        counts[key_of(row)].append(StateCount(Phase(row.phase_id), Status(row.status_id), row.number))
     return dict(counts)
 
 
@@ -107,7 +107,7 @@ def session_entries(
     """The active log entries of certain kinds for documents of these submissions, with file names."""
     latest = latest_downloads()
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, *OF_DOCUMENT)
+        select(*KEY, XmlFile.fname, *OF_DOCUMENT)
         .select_from(XmlLog)
         .join(AnException, AnException.id == XmlLog.exception_id)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
@@ -123,7 +123,7 @@ def session_entries(
     )
     entries: dict[ZipKey, list[tuple[str, Problem]]] = defaultdict(list)
     for row in connection.execute(query):
-        entries[ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)].append((row.fname, problem_of(row)))
+        entries[key_of(row)].append((row.fname, problem_of(row)))
     return dict(entries)
 
 
@@ -131,35 +131,23 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
     """The submissions that wait because a disk of the platform was full at their latest attempt, with the reason."""
     latest = latest_downloads()
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name, ZipLog.message)
+        select(*KEY, ZipLog.message)
         .select_from(ZipLog)
         .join(AnException, AnException.id == ZipLog.exception_id)
         .join(latest, latest.c.download_id == ZipLog.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(
-            AnException.short_name == NO_ROOM,
-            or_(
-                *(
-                    and_(ZipAction.phase_id == int(phase), ZipAction.status_id == int(status))
-                    for phase, status in ((Phase.ZIP_NAME, Status.DONE), (Phase.UNZIP, Status.RUNNING))
-                )
-            ),
-        )
+        .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, State(Phase.UNZIP, Status.RUNNING)))
         .order_by(ZipLog.id)
     )
-    return list({ZipKey(ACTIONS_BY_ID[todo], name): why or "" for todo, name, why in connection.execute(query)}.items())
+    return list({key_of(row): row.message or "" for row in connection.execute(query)}.items())
 
 
 def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any]:
     """A query of the ids of the session's submissions: see `session_zips`."""
     began, ended = session.started, session.finished or utc_now()
     ahead = _database_ahead(connection)
-    downloaded = (
-        select(FileSourceHasZip.za_id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .where(ZipDownload.request.between(began, ended))
-    )
+    downloaded = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.request.between(began, ended))
     # SQLite compares texts, and only this type binds times as the database wrote them.
     first, last = (literal(moment + ahead, UtcDateTime()) for moment in (began, ended))
     changed = ZipAction.last_update.between(first, last)

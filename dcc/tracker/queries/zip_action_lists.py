@@ -22,7 +22,7 @@ from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
-from dcc.tracker.lineage import IDS, LATEST, chunks, named_after
+from dcc.tracker.lineage import IDS, KEY, LATEST, chunks, is_at, key_of, named_after, object_of
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -39,7 +39,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import State
+from dcc.tracker.states import WAITING, State
 
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
@@ -47,11 +47,10 @@ def select_zip_actions() -> Select[*tuple[Any, ...]]:
     return (
         select(
             ZipAction.id,
-            ZipAction.todo_id,
+            *KEY,
             ZipAction.phase_id,
             ZipAction.status_id,
             ZipAction.last_update,
-            ZipFile.file_name,
             ZipFile.size_bytes,
             ZipFile.content_md5,
             Centre.short_name.label("centre"),
@@ -60,11 +59,6 @@ def select_zip_actions() -> Select[*tuple[Any, ...]]:
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
     )
-
-
-def key_of(row: Row[*tuple[Any, ...]]) -> ZipKey:
-    """The key of a submission in a row with its `todo_id` and `file_name`."""
-    return ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
 
 
 _AnySelect = Select[*tuple[Any, ...]]
@@ -154,7 +148,7 @@ def latest_downloads() -> Subquery:
     """Each submission's latest download: columns `za_id` and `download_id`."""
     return (
         select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(FileSourceHasZip)
         .group_by(FileSourceHasZip.za_id)
         .subquery("latest_download")
     )
@@ -169,20 +163,17 @@ def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     """The documents that wait for confirmation: submission, file name and action; oldest first."""
     latest = latest_downloads()
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, XmlLog.message)
+        select(*KEY, XmlFile.fname, XmlLog.message)
         .select_from(XmlLog)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(AnException)
+        .join(XmlFile)
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .where(AnException.short_name == HELD, XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
-    return [
-        (ZipKey(ACTIONS_BY_ID[todo], zip_name), file_name, message or "")
-        for todo, zip_name, file_name, message in connection.execute(query)
-    ]
+    return [(key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
 def require_centre(connection: Connection, short_name: str) -> None:
@@ -220,18 +211,16 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
     failed = explained if with_reasons else []
     reasons = failure_reasons(connection, failed)
     return [
-        ZipEntry(
-            row.file_name,
-            ACTIONS_BY_ID[row.todo_id],
-            row.centre,
-            Phase(row.phase_id),
-            Status(row.status_id),
-            tuple(hosts[row.id]),
-            row.size_bytes,
-            row.last_update,
-            row.contact or None,
-            reasons.get(row.id),
-            bool(row.on_hold),
+        object_of(
+            ZipEntry,
+            row,
+            action=ACTIONS_BY_ID[row.todo_id],
+            phase=Phase(row.phase_id),
+            status=Status(row.status_id),
+            sources=tuple(hosts[row.id]),
+            since=row.last_update,
+            contact=row.contact or None,
+            reason=reasons.get(row.id),
         )
         for row in rows
     ]
@@ -245,22 +234,22 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
     latest = latest_downloads()
     about_itself = (
         select(ZipActionLog.za_id, *OF_ACTION)
-        .join(AnException, AnException.id == ZipActionLog.exception_id)
+        .join(AnException)
         .where(ZipActionLog.za_id.in_(IDS))
         .order_by(ZipActionLog.id)
     )
     about_archive = (
         select(latest.c.za_id, *OF_DOWNLOAD)
         .join(ZipLog, ZipLog.zip_id == latest.c.download_id)
-        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(AnException)
         .where(latest.c.za_id.in_(IDS))
         .order_by(ZipLog.id)
     )
     about_documents = (
         select(latest.c.za_id, *OF_DOCUMENT)
         .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
-        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlLog)
+        .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
         .order_by(XmlLog.id.desc())
     )
@@ -316,16 +305,12 @@ def _with_kind(kind: str) -> Select[Any]:
     of_kind = select(AnException.id).where(AnException.short_name == kind).scalar_subquery()
     downloads = select(ZipLog.zip_id).where(ZipLog.exception_id == of_kind)
     active = XmlLog.exception_id == of_kind, XmlLog.cleared.is_(None)
-    documents = select(XmlFile.zip_id).join(XmlLog, XmlLog.xml_id == XmlFile.id).where(*active)
+    documents = select(XmlFile.zip_id).join(XmlLog).where(*active)
     found = union(downloads, documents).subquery()
-    candidates = (
-        select(FileSourceHasZip.za_id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .where(ZipDownload.id.in_(select(found.c.zip_id)))
-    )
+    candidates = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.id.in_(select(found.c.zip_id)))
     latest = (
         select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipDownload)
         .where(FileSourceHasZip.za_id.in_(candidates))
         .group_by(FileSourceHasZip.za_id)
         .subquery()
@@ -367,10 +352,7 @@ def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] 
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .where(
             FileSourceHasZip.za_id == ZipAction.id,
-            or_(
-                XmlFile.phase_id > int(Phase.UPLOAD),
-                and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id == int(Status.DONE)),
-            ),
+            or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, State(Phase.UPLOAD, Status.DONE))),
         )
     ).correlate(ZipAction)
     query = select_zip_actions().add_columns(
@@ -379,15 +361,7 @@ def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] 
     query = query.where(*conditions_of(wanted)).order_by(*OLDEST_FIRST)
     rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
     return [
-        SelectedZip(
-            row.id,
-            key_of(row),
-            Phase(row.phase_id),
-            Status(row.status_id),
-            bool(row.on_hold),
-            bool(row.acknowledged),
-            bool(row.loaded),
-        )
+        object_of(SelectedZip, row, key=key_of(row), phase=Phase(row.phase_id), status=Status(row.status_id))
         for row in rows
     ]
 
@@ -435,32 +409,29 @@ def waiting_zip_actions(
     Those at (zip_name, done) that an available source of an active centre hosts now wait for their download; those
     between (zip_md5, pending) and (xsd, running) were left unfinished by a dead session.
     """
-    waiting = and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE), _obtainable())
+    waiting = and_(is_at(ZipAction, WAITING), _obtainable())
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        select(*KEY)
+        .join(ZipFile)
         .where(or_(waiting, _interrupted()), ~is_on_hold(), named_after(centres))
         .order_by(*OLDEST_FIRST)
         .limit(limit)
     )
-    return [ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in connection.execute(query)]
+    return [key_of(row) for row in connection.execute(query)]
 
 
 def _interrupted() -> ColumnElement[bool]:
     # One equality on the phase for each term: both databases then use the index on (phase_id, status_id) only.
-    under_way = [int(Status.PENDING), int(Status.RUNNING)]
-    between = [
-        and_(ZipAction.phase_id == int(phase), ZipAction.status_id.in_([*under_way, int(Status.DONE)]))
-        for phase in (Phase.ZIP_MD5, Phase.UNZIP, Phase.XML_NAME)
-    ]
-    return or_(*between, and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(under_way)))
+    phases = (Phase.ZIP_MD5, Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
+    under_way = [State(phase, status) for phase in phases for status in (Status.PENDING, Status.RUNNING, Status.DONE)]
+    return is_at(ZipAction, *under_way[:-1])
 
 
 def _obtainable() -> ColumnElement[bool]:
     return exists(
         select(FileSourceHasZip.id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(FileSource)
+        .join(ResourceStateRow)
         .join(Centre, Centre.id == FileSource.centre_id)
         .where(
             FileSourceHasZip.za_id == ZipAction.id,

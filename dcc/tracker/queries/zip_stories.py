@@ -15,12 +15,13 @@ from dcc.errors import ArchiveRemovedError, NotFoundError
 from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.sources.hosting import Fault
 from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.lineage import is_named, object_of
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -190,7 +191,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id, ZipFile, *_OF_CENTRE)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        .where(is_named(key))
     ).one_or_none()
     if row is None:
         raise NotFoundError(_not_found(connection, key))
@@ -259,9 +260,8 @@ def _brought(download: DownloadStory) -> bool:
 def require_zip_action(connection: Connection, key: ZipKey) -> None:
     """Check that the tracker knows a submission. Raises NotFoundError."""
     query = select(ZipAction.id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    if connection.scalar(query.where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])):
-        return
-    raise NotFoundError(_not_found(connection, key))
+    if connection.scalar(query.where(is_named(key))) is None:
+        raise NotFoundError(_not_found(connection, key))
 
 
 def _not_found(connection: Connection, key: ZipKey) -> str:
@@ -277,12 +277,12 @@ def _not_found(connection: Connection, key: ZipKey) -> str:
     return f"There is no submission {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
 
 
-def _label(source_id: int, centre: str, protocol: str, hostname: str) -> str:
-    return f"file source {source_id} ({centre}, {protocol}://{hostname})"
+def _label(row: Any) -> str:
+    return f"file source {row.source} ({row.centre}, {row.protocol}://{row.hostname})"
 
 
 _SOURCE_COLUMNS = (
-    FileSource.id.label("source_id"),
+    FileSource.id.label("source"),
     Centre.short_name.label("centre"),
     ProtocolRow.short_name.label("protocol"),
     FileSource.hostname,
@@ -300,26 +300,15 @@ _BAD_COLUMNS = (
 def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
     query = (
         select(FileSourceHasZip, *_BAD_COLUMNS, *_SOURCE_COLUMNS)
-        .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .outerjoin(BadCopy)
+        .join(FileSource)
         .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
+        .join(ProtocolRow)
         .where(FileSourceHasZip.za_id == za_id)
         .order_by(FileSource.id)
     )
     return tuple(
-        Host(
-            source=row.source_id,
-            label=_label(row.source_id, row.centre, row.protocol, row.hostname),
-            size_bytes=row.size_bytes,
-            modified=row.modified,
-            has_md5=bool(row.has_md5),
-            retries=row.num_retries,
-            gone_since=row.gone_since,
-            missed_since=row.missed_since,
-            uploading_since=row.uploading_since,
-            bad=_bad_copy(row),
-        )
+        object_of(Host, row, label=_label(row), retries=row.num_retries, bad=_bad_copy(row))
         for row in connection.execute(query)
     )
 
@@ -335,9 +324,9 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
     query = (
         select(ZipDownload, *_SOURCE_COLUMNS)
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(FileSource)
         .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
+        .join(ProtocolRow)
         .where(FileSourceHasZip.za_id == za_id)
         .order_by(ZipDownload.id)
     )
@@ -348,8 +337,8 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
     return tuple(
         DownloadStory(
             id=row.id,
-            source=row.source_id,
-            label=_label(row.source_id, row.centre, row.protocol, row.hostname),
+            source=row.source,
+            label=_label(row),
             requested=row.request,
             received=row.received,
             bytes=row.downloaded_size_bytes,
@@ -371,7 +360,7 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
     documents: dict[int, list[DocumentStory]] = defaultdict(list)
     query = (
         select(XmlFile.__table__, DocumentPlace.place, DocumentPlace.archives)
-        .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
+        .outerjoin(DocumentPlace)
         .where(XmlFile.zip_id.in_(download_ids))
         .order_by(XmlFile.id)
     )
@@ -396,8 +385,8 @@ def _document_errors(connection: Connection, download_ids: Sequence[int]) -> dic
     errors: dict[int, list[Problem]] = defaultdict(list)
     query = (
         select(XmlLog.xml_id, *OF_DOCUMENT)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(AnException)
+        .join(XmlFile)
         .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
@@ -410,7 +399,7 @@ def _download_reasons(connection: Connection, download_ids: Sequence[int]) -> di
     reasons: dict[int, list[Reason]] = defaultdict(list)
     query = (
         select(ZipLog.zip_id, ZipLog.last_update, *OF_DOWNLOAD)
-        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(AnException)
         .where(ZipLog.zip_id.in_(download_ids))
         .order_by(ZipLog.id)
     )
@@ -422,7 +411,7 @@ def _download_reasons(connection: Connection, download_ids: Sequence[int]) -> di
 def _action_reasons(connection: Connection, za_id: int) -> list[Reason]:
     query = (
         select(ZipActionLog.last_update, *OF_ACTION)
-        .join(AnException, AnException.id == ZipActionLog.exception_id)
+        .join(AnException)
         .where(ZipActionLog.za_id == za_id)
         .order_by(ZipActionLog.id)
     )
@@ -440,10 +429,7 @@ def _reopenings(connection: Connection, za_id: int) -> tuple[ReopeningStory, ...
 
 def _document_reopenings(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[ReopeningStory]]:
     query = (
-        select(DocumentReopening)
-        .join(XmlFile, XmlFile.id == DocumentReopening.xml_id)
-        .where(XmlFile.zip_id.in_(download_ids))
-        .order_by(DocumentReopening.id)
+        select(DocumentReopening).join(XmlFile).where(XmlFile.zip_id.in_(download_ids)).order_by(DocumentReopening.id)
     )
     found: dict[int, list[ReopeningStory]] = defaultdict(list)
     for row in connection.execute(query):
@@ -452,10 +438,5 @@ def _document_reopenings(connection: Connection, download_ids: Sequence[int]) ->
 
 
 def _reopening(row: Any) -> ReopeningStory:
-    return ReopeningStory(
-        requested_by=row.requested_by,
-        reason=row.reason,
-        from_phase=Phase(row.from_phase_id),
-        from_status=Status(row.from_status_id),
-        created=row.created,
-    )
+    state = {"from_phase": Phase(row.from_phase_id), "from_status": Status(row.from_status_id)}
+    return object_of(ReopeningStory, row, **state)

@@ -18,12 +18,8 @@ from dcc.phases import KNOWN_CENTRES
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.database import insert_rows
-from dcc.tracker.models import (
-    Centre,
-    FileSource,
-    ResourceStateRow,
-    utc_now,
-)
+from dcc.tracker.lineage import object_of
+from dcc.tracker.models import Centre, FileSource, ResourceStateRow, utc_now
 from dcc.tracker.register.column_texts import require_fit
 from dcc.tracker.register.source_addresses import SourceState
 
@@ -132,21 +128,7 @@ def list_centres(connection: Connection) -> list[CentreEntry]:
         .outerjoin(counted, counted.c.centre_id == Centre.id)
         .order_by(Centre.short_name)
     )
-    return [
-        CentreEntry(
-            short_name=row.short_name,
-            imits_name=row.imits_name,
-            full_name=row.full_name,
-            email=row.email,
-            phone=row.phone,
-            address=row.address,
-            is_active=bool(row.is_active),
-            created=row.created,
-            sources=row.sources,
-            language=row.language,
-        )
-        for row in connection.execute(query)
-    ]
+    return [object_of(CentreEntry, row) for row in connection.execute(query)]
 
 
 def change_centre(

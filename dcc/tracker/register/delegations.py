@@ -17,9 +17,9 @@ from sqlalchemy.orm import aliased
 
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS
 from dcc.rights import Rights
 from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import is_named, object_of
 from dcc.tracker.models import Centre, Delegation, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import PERSON_LENGTH
@@ -66,7 +66,7 @@ def find_archive(connection: Connection, key: ZipKey) -> Archive:
         select(ZipAction.id, Centre.short_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        .where(is_named(key))
     )
     found = connection.execute(query).one_or_none()
     return Archive(None, None) if found is None else Archive(*found)
@@ -91,19 +91,8 @@ def list_delegations(connection: Connection, *, everything: bool = False) -> lis
     query = _pairs(Delegation, in_force().label("in_force"))
     if not everything:
         query = query.where(in_force())
-    return [
-        DelegationEntry(
-            owner=row[0],
-            delegate=row[1],
-            recorded_by=row.recorded_by,
-            created=row.created,
-            until=row.until,
-            revoked=row.revoked,
-            revoked_by=row.revoked_by,
-            in_force=bool(row.in_force),
-        )
-        for row in connection.execute(query.order_by(_Owner.short_name, _Delegate.short_name, Delegation.id))
-    ]
+    rows = connection.execute(query.order_by(_Owner.short_name, _Delegate.short_name, Delegation.id))
+    return [object_of(DelegationEntry, row) for row in rows]
 
 
 def delegate(
@@ -155,7 +144,7 @@ def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int
 
 def _pairs(*columns: Any) -> Select[*tuple[Any, ...]]:
     return (
-        select(_Owner.short_name, _Delegate.short_name, *columns)
+        select(_Owner.short_name.label("owner"), _Delegate.short_name.label("delegate"), *columns)
         .select_from(Delegation)
         .join(_Owner, _Owner.id == Delegation.owner_id)
         .join(_Delegate, _Delegate.id == Delegation.delegate_id)

@@ -125,7 +125,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
         raise ConfigurationError(f"The tracker does not know the protocol {address.protocol!s}. Run `dcc init`.")
     twin = connection.scalar(
         select(FileSource.id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(ResourceStateRow)
         .where(
             FileSource.centre_id == centre_id,
             FileSource.protocol_id == protocol_id,
@@ -173,8 +173,8 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
             func.coalesce(hosted.c.hosted, 0).label("hosted"),
         )
         .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(ProtocolRow)
+        .join(ResourceStateRow)
         .outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
         .order_by(FileSource.id)
     )
@@ -278,7 +278,7 @@ def purge_source(connection: Connection, source_id: int) -> int:
     downloads = connection.scalar(
         select(func.count())
         .select_from(ZipDownload)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(FileSourceHasZip)
         .where(FileSourceHasZip.file_source_id == source_id)
     )
     connection.execute(delete(FileSource).where(FileSource.id == source_id))

@@ -78,8 +78,8 @@ def load_addresses(
             FileSource.crawl_windows,
         )
         .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(ProtocolRow)
+        .join(ResourceStateRow)
         .order_by(FileSource.id)
     )
     if only_crawlable:

@@ -89,7 +89,7 @@ def load_dues(
             _of_failures(func.count()).label("failures"),
             _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
         )
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(ResourceStateRow)
         .where(ResourceStateRow.short_name != SourceState.REMOVED)
         .order_by(FileSource.id)
     )

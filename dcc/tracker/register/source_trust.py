@@ -54,8 +54,7 @@ def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[PinnedK
         }
         for key in keys
     ]
-    if rows:
-        insert_rows(connection, HostKey.__table__, rows)
+    insert_rows(connection, HostKey, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,4 @@ def trust_certificates(connection: Connection, source_id: int, trust: TlsTrust) 
         connection.execute(delete(TlsCertificate).where(of_source, TlsCertificate.authority_pem.is_(None)))
         given = dict.fromkeys(parse_fingerprint(text) for text in trust.fingerprints)
         rows += [{"fingerprint": fingerprint, "authority_pem": None} for fingerprint in given]
-    if rows:
-        insert_rows(
-            connection, TlsCertificate.__table__, [row | {"file_source_id": source_id, "created": now} for row in rows]
-        )
+    insert_rows(connection, TlsCertificate, [row | {"file_source_id": source_id, "created": now} for row in rows])
