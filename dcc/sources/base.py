@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
+from typing import ClassVar, Final, Protocol, Self, TypeAlias
 
 from pydantic import SecretStr
 
@@ -196,19 +196,6 @@ class Upcoming:
     has_md5: bool
 
 
-@runtime_checkable
-class LooksAhead(Protocol):
-    """An option of connections: files may follow each other without a wait between them."""
-
-    def announce(self, upcoming: Sequence[Upcoming]) -> None:
-        """Announce the files that will be fetched next, in this order, replacing earlier announcements.
-
-        Nothing is sent for it before the next `fetch`, and nothing raised: errors are raised when a file is fetched.
-        Memory for early data is bounded, and fetching in another way only costs time.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Validators:
     """An HTTP server's tag and time of a file, with which it can tell whether the file has changed (RFC 9110)."""
@@ -221,21 +208,11 @@ class NotModified(Exception):  # noqa: N818 - not an error: what the server has 
     """The file is unchanged, and nothing of it was sent."""
 
 
-@runtime_checkable
-class ServesConditionally(Protocol):
-    """An option of connections: an unchanged file is not sent again."""
-
-    def expect(self, known: Validators) -> None:
-        """Let the next `fetch` raise NotModified if the file still has these validators."""
-        ...
-
-    def validators(self) -> Validators | None:
-        """The validators of the file fetched last; None without reliable ones."""
-        ...
-
-
 class Connection(Protocol):
-    """A logged-in connection to a source. A context manager that closes it."""
+    """A logged-in connection to a source. A context manager that closes it.
+
+    A protocol need not know what follows `close`: unchanged files are then sent again, and each file is waited for.
+    """
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory. Raises ListingFailedError, SourceTimeoutError, SourceUnreachableError."""
@@ -271,6 +248,25 @@ class Connection(Protocol):
     def close(self) -> None:
         """Close the connection; never raises and never waits longer than a second."""
         ...
+
+    looks_ahead: ClassVar[bool] = False
+    """Whether files may follow each other without a wait between them, if they are announced."""
+
+    def announce(self, upcoming: Sequence[Upcoming]) -> None:  # noqa: ARG002 - for protocols that look ahead
+        """Announce the files that will be fetched next, in this order, replacing earlier announcements.
+
+        Nothing is sent for it before the next `fetch`, and nothing raised: errors are raised when a file is fetched.
+        Memory for early data is bounded, and fetching in another way only costs time.
+        """
+        return
+
+    def expect(self, known: Validators) -> None:  # noqa: ARG002 - for protocols that know conditions
+        """Let the next `fetch` raise NotModified if the file still has these validators."""
+        return
+
+    def validators(self) -> Validators | None:
+        """The validators of the file fetched last; None without reliable ones."""
+        return None
 
     def __enter__(self) -> Self:
         return self

@@ -16,8 +16,8 @@ from typing import Final, Self
 from dcc.errors import SourceTimeoutError
 from dcc.messages import mark, message
 from dcc.runtime.log_context import progress_log
+from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.sockets import time_limit
 
 progress = progress_log(__name__)
 

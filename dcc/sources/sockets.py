@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Final
 
 from dcc.errors import SourceTimeoutError, SourceUnreachableError
@@ -99,31 +97,6 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
             reason=Message(reason or ""),
         ) from error
     return [(family, address) for family, _, _, _, address in found]
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float, close: Callable[[], object]) -> Iterator[None]:
-    """Limit the block to `seconds`: then `close`, called from another thread, must make it fail.
-
-    Raises TimeoutError instead of that failure.
-    """
-    expired = threading.Event()
-
-    def expire() -> None:
-        expired.set()
-        close()
-
-    timer = threading.Timer(seconds, expire)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except Exception as error:
-        if expired.is_set():
-            raise TimeoutError(f"not done within {seconds:g} seconds") from error
-        raise
-    finally:
-        timer.cancel()
 
 
 def shut_down(connection: socket.socket | None) -> None:

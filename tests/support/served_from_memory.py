@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
 
 from pydantic import SecretStr
 
@@ -16,7 +15,7 @@ from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 
@@ -26,7 +25,7 @@ MODIFIED = 1_400_000_000
 PATIENCE = 10.0
 
 
-class FakeConnection:
+class FakeConnection(Connection):
     """A connection to a source that hosts one archive, and what it was asked for.
 
     `fault` is raised once `fault_at` bytes have been passed on; `before_block` is called before each block. The memory
@@ -79,12 +78,6 @@ class FakeConnection:
 
     def close(self) -> None:
         self.closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def transfer_of(

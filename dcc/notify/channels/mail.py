@@ -25,13 +25,13 @@ from typing import Final
 from dcc.errors import NotificationNotSentError, SourceTimeoutError, SourceUnreachableError, UnreachableError
 from dcc.notify.messages import Audience, Message
 from dcc.redaction import redact
-from dcc.runtime.time_limits import in_time
+from dcc.runtime.time_limits import in_time, time_limit
 from dcc.settings import Settings
 from dcc.settings.recipients import MailServer, parse_smtp_url
 from dcc.sources.access import Endpoint
 from dcc.sources.certificates import tls_context
 from dcc.sources.remote_names import printable
-from dcc.sources.sockets import NAME_SERVICE, open_socket, shut_down, time_limit
+from dcc.sources.sockets import NAME_SERVICE, open_socket, shut_down
 
 SEND_SECONDS = 60.0
 _LONGEST_ANSWER = 300

@@ -21,10 +21,11 @@ from pydantic import SecretStr
 
 from dcc.errors import NotificationNotSentError
 from dcc.notify.messages import Audience, Message
+from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_webhook
 from dcc.sources.certificates import tls_context
-from dcc.sources.sockets import shut_down, time_limit
+from dcc.sources.sockets import shut_down
 
 VERSION: Final = 1
 """The version of the JSON objects, raised with each change that may break a reader."""

@@ -63,10 +63,7 @@ class Workers(Protocol):
 
 
 class WorkerConnection(BlockwiseConnection):
-    """Replaces the connection to a source if a worker has asked for the archive; see `Connection`.
-
-    See also `ServesConditionally`.
-    """
+    """Replaces the connection to a source if a worker has asked for the archive; see `Connection`."""
 
     def __init__(self, folder: Path, found: Found) -> None:
         self._label, self._folder, self._found = "a worker", folder, found

@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Self, TypeGuard
+from typing import Self
 
 from dcc.archives.manifest import MAX_MANIFEST_BYTES
 from dcc.errors import ChecksumMismatchError, FileMissingError, SizeMismatchError, SourceTimeoutError
@@ -18,7 +17,7 @@ from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
-from dcc.sources.base import Block, Connection, NotModified, ServesConditionally, Validators
+from dcc.sources.base import Block, Connection, NotModified, Validators
 from dcc.sources.hosting import EarlierCopy, Fault, Hosting
 from dcc.sources.remote_names import path_below
 from dcc.sources.transfer_speed import Pace
@@ -216,7 +215,7 @@ def receive(
             ):
                 sink.take_in(offset)
                 if hosting.size_bytes is None or offset < hosting.size_bytes:
-                    if earlier is not None and _is_conditional(connection):
+                    if earlier is not None:
                         connection.expect(earlier.validators)
                     with _kept(pace or Pace(), sink, connection):
                         connection.fetch(
@@ -240,8 +239,8 @@ def receive(
                 staging.archive(key), size, earlier.md5, 0.0, resumed=False, is_sent=False, validators=known
             )
         path = staging.finish_part(key)
-    validators = connection.validators() if _is_conditional(connection) else None
-    return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0, validators=validators)
+    seconds, validators = time.monotonic() - began, connection.validators()
+    return Received(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
 
 
 class _EnoughError(Exception):
@@ -269,16 +268,6 @@ def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes |
     except TimeoutError as error:
         raise _too_slow(key, error) from error
     return bytes(content)
-
-
-def _is_conditional(connection: Connection) -> TypeGuard[ServesConditionally]:
-    return _can_be_conditional(type(connection))
-
-
-@lru_cache
-def _can_be_conditional(kind: type) -> bool:
-    # Checking this against a protocol class takes as long as renaming a file.
-    return issubclass(kind, ServesConditionally)
 
 
 def _still_there(transfer: Transfer, staging: Staging, published: str | None) -> EarlierCopy | None:

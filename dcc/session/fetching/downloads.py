@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Protocol, TypeGuard
+from typing import Protocol
 
 from dcc.errors import (
     CertificateRefusedError,
@@ -27,11 +26,10 @@ from dcc.runtime.log_context import logging_about, progress_log, with_log_contex
 from dcc.session.connection_places import ConnectionPlaces, place_at
 from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
 from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
-from dcc.session.fetching.processor_reserve import Reserve
 from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
 from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
-from dcc.sources.base import Connection, LooksAhead, SourceAddress, Upcoming
+from dcc.sources.base import Connection, SourceAddress, Upcoming
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.sources.transfer_speed import Pace
@@ -97,16 +95,6 @@ class TransferFailed:
 DownloadMessage = Started | Progressed | Published | TransferCompleted | TransferFailed
 
 
-def _can_look_ahead(connection: Connection) -> TypeGuard[LooksAhead]:
-    return _is_to_look_ahead(type(connection))
-
-
-@lru_cache
-def _is_to_look_ahead(kind: type) -> bool:
-    # To ask this of a protocol takes as long as to rename a file.
-    return issubclass(kind, LooksAhead)
-
-
 def _bytes_of(item: Transfer) -> int | None:
     return item.hosting.size_bytes
 
@@ -143,7 +131,6 @@ class SourceDownloads:
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
         self._transfers = TransferQueue[Transfer](settings.downloads_per_source, _bytes_of)
-        self._reserve = Reserve(settings.downloads_per_source)
         self._pace = Pace.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -201,7 +188,6 @@ class SourceDownloads:
         self._stopping.set()
         self._transfers.stop()
         self._connections.stop()
-        self._reserve.call()
 
     def join(self, timeout: float) -> None:
         """Wait for the threads to end, `timeout` seconds at most for each."""
@@ -211,7 +197,6 @@ class SourceDownloads:
     def _work(self, worker: int) -> None:
         phase = Phase.DOWNLOAD.short_name
         with logging_about(source=self.address.id, centre=self.address.centre, phase=phase):
-            self._reserve.await_use(worker)
             self._carry_out_all(worker)
 
     def _carry_out_all(self, worker: int) -> None:
@@ -304,7 +289,7 @@ class SourceDownloads:
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Announce the following transfers to a connection that can use this."""
-        if not _can_look_ahead(connection):
+        if not connection.looks_ahead:
             return
         if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
             connection.announce([self._upcoming(each) for each in (transfer, *following)])
@@ -341,7 +326,6 @@ class SourceDownloads:
             self._broke(transfer, error, connecting=False, begun=place.received > 0)
             return False
         self._failures_in_a_row = 0
-        self._reserve.note_fetched(worker)
         self._tell(TransferCompleted(transfer, received))
         return True
 

@@ -12,13 +12,14 @@ import ssl
 from dcc.errors import LoginRefusedError, SourceError, SourceTimeoutError, SourceUnreachableError
 from dcc.messages import Message, mark
 from dcc.redaction import redact
+from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.sources.access import Credential, Endpoint
 from dcc.sources.base import SourceAddress
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.ftp.session import FAILURES, FtpSession
 from dcc.sources.remote_names import printable
-from dcc.sources.sockets import open_socket, time_limit
+from dcc.sources.sockets import open_socket
 
 
 def open_session(

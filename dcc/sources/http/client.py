@@ -12,7 +12,7 @@ import contextlib
 import http.client
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, urljoin, urlsplit
@@ -22,12 +22,13 @@ from pydantic import SecretStr
 from dcc.errors import SourceError, SourceTimeoutError, SourceUnreachableError
 from dcc.messages import Message, mark
 from dcc.redaction import keep_secret, redact
+from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.sources.access import Credential, Endpoint
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.remote_names import printable
 from dcc.sources.request_turns import turn_of
-from dcc.sources.sockets import open_socket, shut_down, time_limit
+from dcc.sources.sockets import open_socket, shut_down
 
 FAILURES = (http.client.HTTPException, OSError, ValueError)
 """Exceptions of the client if a server breaks off, refuses, or answers with rubbish."""
@@ -138,22 +139,15 @@ class HttpClient:
 
     @contextlib.contextmanager
     def ask(
-        self,
-        method: str,
-        target: str,
-        headers: Mapping[str, str] | None = None,
-        *,
-        follow: bool = True,
-        bounded: bool = False,
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, *, follow: bool = True
     ) -> Iterator[Answer]:
         """Send a request and yield the answer, redirects within the server followed if `follow`. Raises FAILURES.
 
-        An answer whose body is not read to its end costs the connection. `bounded`: the caller ends an answer which
-        trickles, so that no thread is needed for that.
+        An answer whose body is not read to its end costs the connection.
         """
         self._abandoned = False
         for _ in range(_MAX_REDIRECTS + 1):
-            response = self._exchange(method, target, headers or {}, bounded=bounded)
+            response = self._exchange(method, target, headers or {})
             answer = Answer(response.status, response.headers, target, response.length, self, response)
             try:
                 if not follow or answer.status not in REDIRECTS:
@@ -253,30 +247,22 @@ class HttpClient:
                 return secure.getpeercert(binary_form=True)
         return None
 
-    def _exchange(
-        self, method: str, target: str, headers: Mapping[str, str], *, bounded: bool
-    ) -> http.client.HTTPResponse:
-        limit = contextlib.nullcontext if bounded else self.limit
+    def _exchange(self, method: str, target: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         kept = self._http
         if kept is None or kept.sock is None:
             self.close()
-            return self._send(self._connect(), method, target, headers, limit)
+            return self._send(self._connect(), method, target, headers)
         try:
-            return self._send(kept, method, target, headers, limit)
+            return self._send(kept, method, target, headers)
         except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if self._abandoned:
                 raise
             # Servers close idle connections; this request has had no answer yet.
             self.close()
-            return self._send(self._connect(), method, target, headers, limit)
+            return self._send(self._connect(), method, target, headers)
 
     def _send(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        target: str,
-        headers: Mapping[str, str],
-        limit: Callable[[], contextlib.AbstractContextManager[None]],
+        self, connection: http.client.HTTPConnection, method: str, target: str, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
         sent = {"User-Agent": "dcc", "Accept-Encoding": "identity", **headers}
         authorization = self._site.authorization
@@ -284,7 +270,7 @@ class HttpClient:
             sent["Authorization"] = authorization.get_secret_value()
         self._await_turn()
         try:
-            with limit():
+            with self.limit():
                 connection.request(method, target, headers=sent)
                 return connection.getresponse()
         except BaseException:

@@ -78,22 +78,11 @@ class FactFinder:
         self._on_progress, self._count = on_progress, len(targets)
         for item in targets:
             self._waiting.put(item)
-        # One thread for all requests: one for each would take as long as the request.
-        timer = threading.Timer(max(self._deadline - time.monotonic(), 0), self._end_all)
-        timer.daemon = True
-        timer.start()
-        try:
-            self._find(targets)
-        finally:
-            timer.cancel()
+        self._find(targets)
         if len(self._found) < len(targets):
             missing = len(targets) - len(self._found)
             log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
         return dict(self._found)
-
-    def _end_all(self) -> None:
-        for client in (self._client, *self._under_way):
-            client.abandon()
 
     def _find(self, targets: Sequence[tuple[str, str]]) -> None:
         count = min(_HELPERS, len(targets) // _WORTH_A_HELPER)
@@ -125,7 +114,8 @@ class FactFinder:
             self._on_progress(f"{len(self._found):,} of {self._count:,} asked for so far")
 
     def _ask(self, client: HttpClient, target: str) -> Facts:
-        with client.ask("HEAD", target, bounded=True) as answer:
+        left = max(self._deadline - time.monotonic(), 0)
+        with client.limit(left), client.ask("HEAD", target) as answer:
             if answer.status in (405, 501):
                 self._not_served.set()
             return read_facts(answer.headers) if answer.status == 200 else Facts()

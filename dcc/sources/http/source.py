@@ -138,11 +138,11 @@ class HttpConnection(Connection):
                 sink(block)
 
     def expect(self, known: Validators) -> None:
-        """Let the next `fetch` be conditional; see `ServesConditionally.expect`."""
+        """Let the next `fetch` be conditional; see `Connection.expect`."""
         self._expected = known
 
     def validators(self) -> Validators | None:
-        """What the server told of the file fetched last; see `ServesConditionally.validators`."""
+        """What the server told of the file fetched last; see `Connection.validators`."""
         return self._told
 
     def read_md5(self, action: Action, name: str) -> str | None:

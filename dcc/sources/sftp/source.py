@@ -18,6 +18,7 @@ from dcc.errors import (
 )
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
+from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
@@ -30,7 +31,6 @@ from dcc.sources.request_texts import LISTING, SENDING
 from dcc.sources.sftp.connection import SshConnection, describe
 from dcc.sources.sftp.files import FilePart, FileReader
 from dcc.sources.sftp.login import log_in
-from dcc.sources.sockets import time_limit
 
 # Exceptions of paramiko if a server breaks off, refuses, or answers with rubbish.
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
@@ -58,6 +58,8 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
 
 class SftpConnection(BlockwiseConnection):
     """A logged-in SFTP connection; see `Connection`."""
+
+    looks_ahead = True
 
     def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshConnection) -> None:
         self._label = address.label
@@ -97,7 +99,7 @@ class SftpConnection(BlockwiseConnection):
                 return ActionListing(action, missing=True)
 
     def announce(self, upcoming: Sequence[Upcoming]) -> None:
-        """Announce the next requests; see `LooksAhead.announce`."""
+        """Announce the next requests; see `Connection.announce`."""
         parts = []
         for file in upcoming:
             if file.has_md5:
