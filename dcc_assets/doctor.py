@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+from dagster import DagsterInstance, RunsFilter
 from sqlalchemy import func, select
 
 from dcc.databases.columns import utc_now
@@ -23,6 +23,7 @@ from dcc.settings import variable_of
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
+from dcc_assets.runs import UNFINISHED
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.executors import require_executor
 from dcc_dagster.instance import open_instance
@@ -32,13 +33,6 @@ from dcc_dagster.workers import reach_workers
 _DAEMON_SECONDS: Final = 300
 """A daemon reports twice a minute."""
 _STUCK: Final = timedelta(minutes=30)
-_UNFINISHED: Final = [
-    DagsterRunStatus.QUEUED,
-    DagsterRunStatus.NOT_STARTED,
-    DagsterRunStatus.STARTING,
-    DagsterRunStatus.STARTED,
-    DagsterRunStatus.CANCELING,
-]
 _SHOWN: Final = 20
 
 
@@ -118,7 +112,7 @@ def _check_daemon(instance: DagsterInstance, surroundings: Environment) -> Itera
 
 def _check_runs(instance: DagsterInstance, surroundings: Environment) -> Finding:
     before = datetime.now(UTC) - _STUCK
-    stuck = instance.get_runs(RunsFilter(statuses=_UNFINISHED, updated_before=before), limit=_SHOWN)
+    stuck = instance.get_runs(RunsFilter(statuses=UNFINISHED, updated_before=before), limit=_SHOWN)
     with surroundings.reading(TRACKER) as connection:
         active = active_sessions(connection, surroundings.settings)
     if not stuck or active:

@@ -68,18 +68,10 @@ def chosen_reports(
 
 def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> Report:
     # Imported here, because plots and pages load large libraries.
-    from dcc.reports.languages import load_catalogue
-    from dcc.reports.submissions.collecting import collect_submission
-    from dcc.reports.submissions.page import render_html
-    from dcc.reports.submissions.report_language import language_of_zip
-    from dcc.reports.submissions.stored_reports import json_text, make_reports_directory, report_path, write_page
+    from dcc.reports.submissions.collecting import MOST_PICTURES
+    from dcc.reports.submissions.stored_reports import keep_report
 
-    language = load_catalogue(language_of_zip(tracker, key), settings)
-    report = collect_submission(tracker, qc, key, settings, catalogue=language, qc_missing=missing)
-    page, path = render_html(report, language, settings), report_path(settings, key)
-    make_reports_directory(path.parent)
-    write_page(path, page)
-    write_page(path.with_suffix(".json"), json_text(report, language))
+    report, page, language = keep_report(tracker, qc, missing, key, settings, most_pictures=MOST_PICTURES)
     wanted = [("The report as it is now", report_of_zip(key))]
     if report.centre:
         wanted.append(("Report on the centre", report_of_centre(report.centre)))
@@ -93,9 +85,9 @@ def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: 
         "errors and findings": report.found,
         "causes": report.causes_total,
         "pictures": len(report.pictures),
-        "bytes": len(page.encode("utf-8", "replace")),
-        "language": language.code,
-        "page": MetadataValue.path(str(path)),
+        "bytes": page.stat().st_size,
+        "language": language,
+        "page": MetadataValue.path(str(page)),
         "Links": links([*wanted, *links_to_steps(key.partition, SUBMISSION_REPORTS)]),
         **causes_table(report.causes, wranglers_catalogue(settings)),
     }

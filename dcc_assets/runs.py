@@ -36,6 +36,8 @@ _FORMER_PROCESS_TAG: Final = "dcc/process"
 """The tag of runs that earlier versions started."""
 
 _UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+UNFINISHED: Final = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
+"""The states of runs that have not ended."""
 
 
 def step_of(context: OpExecutionContext) -> Step:

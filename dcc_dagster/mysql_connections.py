@@ -167,10 +167,13 @@ def give_back_connections(connections: Connections) -> None:
 
 
 class PatientStorage:
-    """Common parts of Dagster's storages on MySQL. `_connections` must exist before Dagster's class is initialised."""
+    """Common parts of Dagster's storages on MySQL; stands before Dagster's class, and gives the connections back."""
 
-    _connections: Connections
     _given_back: bool = False
+
+    def __init__(self, connections: Connections, url: str) -> None:
+        self._connections = connections
+        super().__init__(url_for_dagster(url))  # type: ignore[call-arg]
 
     def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
         """Nothing to do: every process keeps its connections."""

@@ -57,9 +57,8 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
     """
 
     def __init__(self, connections: Connections, url: str) -> None:
-        self._connections = connections
         self._known_tables: set[str] = set()
-        super().__init__(url_for_dagster(url))
+        super().__init__(connections, url)
 
     def _connect(self) -> AbstractContextManager[Connection]:
         return self._connections.connect()

@@ -24,12 +24,10 @@ from dcc.errors import DagsterUnreachableError
 from dcc.settings import load_settings
 from dcc_dagster.dagster_database import require_current
 from dcc_dagster.mysql_connections import (
-    Connections,
     PatientStorage,
     borrow_connections,
     give_back_connections,
     patient,
-    url_for_dagster,
 )
 from dcc_dagster.mysql_event_storage import event_storage_of
 
@@ -41,10 +39,6 @@ if TYPE_CHECKING:
 @patient(RunStorage)
 class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
     """Dagster's run storage on MySQL, with kept connections and repeats."""
-
-    def __init__(self, connections: Connections, url: str) -> None:
-        self._connections = connections
-        super().__init__(url_for_dagster(url))
 
     def connect(self, run_id: str | None = None) -> AbstractContextManager[Connection]:  # noqa: ARG002
         """A connection in a transaction."""
@@ -66,10 +60,6 @@ class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
 @patient(ScheduleStorage)
 class PatientMysqlScheduleStorage(PatientStorage, MySQLScheduleStorage):
     """Dagster's schedule storage on MySQL, with kept connections and repeats."""
-
-    def __init__(self, connections: Connections, url: str) -> None:
-        self._connections = connections
-        super().__init__(url_for_dagster(url))
 
     def connect(self) -> AbstractContextManager[Connection]:
         """A connection in a transaction."""

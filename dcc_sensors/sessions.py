@@ -5,12 +5,11 @@ All run as soon as Dagster's daemon runs, and can be switched off in its web pag
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from dagster import (
     DagsterInstance,
     DagsterInvalidDefinitionError,
-    DagsterRunStatus,
     DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
@@ -18,6 +17,7 @@ from dagster import (
     RunsFilter,
     ScheduleDefinition,
     ScheduleEvaluationContext,
+    SensorDefinition,
     SensorEvaluationContext,
     SkipReason,
     schedule,
@@ -30,7 +30,7 @@ from dcc.session.leases import Lease
 from dcc.settings import Settings, load_settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, finish_dead_runs
+from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, UNFINISHED, finish_dead_runs
 from dcc_assets.sync.changes import DATA_SHOWN
 from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import (
@@ -50,21 +50,31 @@ DUE_SECONDS: Final = 60
 REPEAT_SECONDS: Final = 15 * 60
 """Seconds before the same work is requested again, if a run left it undone."""
 
-_UNFINISHED = [
-    DagsterRunStatus.QUEUED,
-    DagsterRunStatus.NOT_STARTED,
-    DagsterRunStatus.STARTING,
-    DagsterRunStatus.STARTED,
-    DagsterRunStatus.CANCELING,
-]
+Evaluate: TypeAlias = Callable[[SensorEvaluationContext, SessionResource], RunRequest | SkipReason]
 
 
-@sensor(
-    job_name=PROCESS_JOB,
-    minimum_interval_seconds=NEW_ZIPS_SECONDS,
-    default_status=DefaultSensorStatus.RUNNING,
-    description="Processes waiting submissions when no session is running.",
-)
+def _watch(job: str, seconds: int, description: str) -> Callable[[Evaluate], SensorDefinition]:
+    """Decorates what a sensor does; it requests no run of the job while a database is outdated."""
+
+    def decorate(evaluate: Evaluate) -> SensorDefinition:
+        def evaluated(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
+            try:
+                return evaluate(context, session)
+            except DatabaseOutdatedError as error:
+                return SkipReason(str(error))
+
+        return sensor(
+            name=evaluate.__name__,
+            job_name=job,
+            minimum_interval_seconds=seconds,
+            default_status=DefaultSensorStatus.RUNNING,
+            description=description,
+        )(evaluated)
+
+    return decorate
+
+
+@_watch(PROCESS_JOB, NEW_ZIPS_SECONDS, "Processes waiting submissions when no session is running.")
 def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Request a run for waiting submissions; mark runs of dead processes as failed, because they block others."""
     finish_dead_runs(context.instance)
@@ -78,12 +88,7 @@ def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunR
     return _first_due(context.instance, settings, Phase.XSD, due)
 
 
-@sensor(
-    job_name=PROCESS_JOB,
-    minimum_interval_seconds=RETRY_SECONDS,
-    default_status=DefaultSensorStatus.RUNNING,
-    description="Tries failed downloads again, once after each crawl.",
-)
+@_watch(PROCESS_JOB, RETRY_SECONDS, "Tries failed downloads again, once after each crawl.")
 def retry_failed_downloads(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Request one run after each crawl with failed downloads before it; new submissions come first."""
 
@@ -97,33 +102,26 @@ def retry_failed_downloads(context: SensorEvaluationContext, session: SessionRes
     return _first_due(context.instance, session.session_settings(), Phase.XSD, due)
 
 
-@sensor(
-    job_name=CRAWL_JOB,
-    minimum_interval_seconds=DUE_SECONDS,
-    default_status=DefaultSensorStatus.RUNNING,
-    description="Crawls file sources with an age of their own (`dcc source change --every`) when they are due.",
+@_watch(
+    CRAWL_JOB,
+    DUE_SECONDS,
+    "Crawls file sources with an age of their own (`dcc source change --every`) when they are due.",
 )
 def due_sources(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Request a run that crawls the sources of the first group, or of all, that are due and can be crawled."""
     settings = session.session_settings()
-    reasons = [SkipReason("No file source with an age of its own is due.")]
-    try:
-        for group, sources in due_by_schedule(settings).items():
-            if busy := _busy(context.instance, settings, group):
-                reasons.append(busy)
-                continue
+    reason = SkipReason("No file source with an age of its own is due.")
+    for group, sources in due_by_schedule(settings).items():
+        busy = _busy(context.instance, settings, group)
+        if busy is None:
             tags = {SCHEDULED_TAG: "yes"} | ({} if group is None else {GROUP_TAG: group.name})
             return RunRequest(run_key=f"{sources}{int(time.time() // REPEAT_SECONDS)}", tags=tags)
-    except DatabaseOutdatedError as error:
-        return SkipReason(str(error))
-    return reasons[-1]
+        reason = busy
+    return reason
 
 
-@sensor(
-    job_name=LOAD_JOB,
-    minimum_interval_seconds=DATA_SECONDS,
-    default_status=DefaultSensorStatus.RUNNING,
-    description="Loads valid documents into the QC database when all archives of a crawl are processed.",
+@_watch(
+    LOAD_JOB, DATA_SECONDS, "Loads valid documents into the QC database when all archives of a crawl are processed."
 )
 def valid_documents(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Request one run for all waiting documents, in the session that validated them if it is still open.
@@ -146,28 +144,22 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
     return _first_due(context.instance, settings, Phase.UPLOAD, due)
 
 
-@sensor(
-    job_name=SHOW_JOB,
-    minimum_interval_seconds=CHANGES_SECONDS,
-    default_status=DefaultSensorStatus.RUNNING,
-    description="Shows changes made with `dcc` commands: quality control, withdrawals, confirmations.",
+@_watch(
+    SHOW_JOB, CHANGES_SECONDS, "Shows changes made with `dcc` commands: quality control, withdrawals, confirmations."
 )
 def changes_beside_sessions(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Request one run that shows changes in the databases since the last such run."""
     settings = session.session_settings()
     parts = DATA_SHOWN.parts(context.instance, settings)
-    try:
-        if any(view.data_waits for view in read_tracker(settings)):
-            return SkipReason("The next session shows the changes.")
-        changed = count_changes(settings, parts)
-        if changed == 0:
-            return SkipReason("No changes to show.")
-        since = "; ".join(f"{part.mark.zips}, {part.mark.contexts}" for part in parts)
-        return _busy(context.instance, settings, None) or RunRequest(
-            run_key=f"{since}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
-        )
-    except DatabaseOutdatedError as error:
-        return SkipReason(str(error))
+    if any(view.data_waits for view in read_tracker(settings)):
+        return SkipReason("The next session shows the changes.")
+    changed = count_changes(settings, parts)
+    if changed == 0:
+        return SkipReason("No changes to show.")
+    since = "; ".join(f"{part.mark.zips}, {part.mark.contexts}" for part in parts)
+    return _busy(context.instance, settings, None) or RunRequest(
+        run_key=f"{since}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
+    )
 
 
 def crawl_schedules(settings: Settings) -> list[ScheduleDefinition]:
@@ -230,15 +222,12 @@ def _first_due(
     if until < phase:
         return SkipReason(f"Sessions stop at {until.short_name} (DCC_UNTIL).")
     reasons = []
-    try:
-        for view in read_tracker(settings):
-            key = due(view)
-            reason = key if isinstance(key, SkipReason) else _busy_beside(instance, view.active, view.group)
-            if reason is None:
-                return RunRequest(run_key=f"{_of_group(view)}{key}", tags=_session_tags(view))
-            reasons.append(reason)
-    except DatabaseOutdatedError as error:
-        return SkipReason(str(error))
+    for view in read_tracker(settings):
+        key = due(view)
+        reason = key if isinstance(key, SkipReason) else _busy_beside(instance, view.active, view.group)
+        if reason is None:
+            return RunRequest(run_key=f"{_of_group(view)}{key}", tags=_session_tags(view))
+        reasons.append(reason)
     return reasons[0]
 
 
@@ -251,7 +240,7 @@ def _busy_beside(instance: DagsterInstance, active: Lease | None, group: str | N
     if active is not None:
         return SkipReason(f"{active.label} is active.")
     for job in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB):
-        runs = instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED))
+        runs = instance.get_runs(RunsFilter(job_name=job, statuses=UNFINISHED))
         if any(_excludes(run.tags.get(GROUP_TAG), group) for run in runs):
             return SkipReason(f"A run of {job} is under way or queued.")
     return None

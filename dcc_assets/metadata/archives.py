@@ -13,8 +13,9 @@ from typing import Final
 
 from dagster import AssetKey, MetadataValue
 
+from dcc.data_outcomes import ZipData
 from dcc.errors import MemberIgnoredError
-from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipOutcome
+from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc_assets.keys import (
@@ -103,11 +104,11 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
-    name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], _about(outcome), always=False)
+    name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     there = Materialised(
         ZIP_ACTIONS_ASSET,
-        _about(outcome) | {"action": outcome.key.action.value} | _links(outcome, ZIP_ACTIONS_ASSET),
+        about(outcome) | {"action": outcome.key.action.value} | _links(outcome, ZIP_ACTIONS_ASSET),
     )
     return replace(report, materialised=(there, *report.materialised), verdicts=(name, *others), whole=True)
 
@@ -115,12 +116,12 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
 def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:
     held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
     if held is not None:
-        about = _about(outcome) | {"action": outcome.key.action.value, "held": held}
-        yield Materialised(ZIP_ACTIONS_ASSET, about | _links(outcome, ZIP_ACTIONS_ASSET))
+        known = about(outcome) | {"action": outcome.key.action.value, "held": held}
+        yield Materialised(ZIP_ACTIONS_ASSET, known | _links(outcome, ZIP_ACTIONS_ASSET))
     if outcome.downloaded:
         yield Materialised(
             ZIP_DOWNLOADS,
-            _about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, ZIP_DOWNLOADS),
+            about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, ZIP_DOWNLOADS),
             _received(outcome),
         )
     if outcome.extracted:
@@ -129,12 +130,12 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
             "bytes": sum(document.size_bytes for document in outcome.documents),
             "folder": MetadataValue.path(str(staging.contents(outcome.key))),
         }
-        about = _about(outcome) | counts | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
-        yield Materialised(XML_DOCUMENTS, about)
+        known = about(outcome) | counts | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
+        yield Materialised(XML_DOCUMENTS, known)
     if outcome.succeeded:
         valid: Metadata = {"valid": len(outcome.documents), "errors": 0}
-        about = _about(outcome) | valid | _documents(outcome) | _links(outcome, VALIDATED_DOCUMENTS)
-        yield Materialised(VALIDATED_DOCUMENTS, about)
+        known = about(outcome) | valid | _documents(outcome) | _links(outcome, VALIDATED_DOCUMENTS)
+        yield Materialised(VALIDATED_DOCUMENTS, known)
 
 
 def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
@@ -146,7 +147,7 @@ def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
             failure = _failure(outcome, phase, headline, staging)
             yield Verdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
         elif _passed(outcome, phase):
-            yield Verdict(check, True, _PASSED[phase], _about(outcome), always=False)
+            yield Verdict(check, True, _PASSED[phase], about(outcome), always=False)
 
 
 def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
@@ -176,7 +177,7 @@ def _headline(outcome: ZipOutcome, phase: Phase) -> str:
 
 def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging) -> Metadata:
     metadata: Metadata = {
-        **_about(outcome),
+        **about(outcome),
         "phase": phase.short_name,
         "status": Status.FAILED.short_name,
         "reason": headline,
@@ -215,7 +216,8 @@ def _placed(document: DocumentOutcome, error: Problem) -> str:
     return f"{document.file_name}, {error.place}" if error.place else document.file_name
 
 
-def _about(outcome: ZipOutcome) -> Metadata:
+def about(outcome: ZipOutcome | ZipData) -> Metadata:
+    """The submission, and its centre."""
     return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
 
 
@@ -270,9 +272,14 @@ def _ignored(outcome: ZipOutcome) -> Metadata:
 
 def _documents(outcome: ZipOutcome) -> Metadata:
     rows = [(d.file_name, d.phase.short_name, d.status.short_name, len(d.errors)) for d in outcome.documents]
-    rows.sort(key=lambda row: row[2] != Status.FAILED.short_name)
-    metadata: Metadata = {"documents": table(("document", "phase", "status", "errors"), rows[:DOCUMENTS_SHOWN])}
-    metadata |= xml_of_documents(outcome.key, [row[0] for row in rows])
+    return documents_table(outcome.key, rows, "errors")
+
+
+def documents_table(key: ZipKey, rows: list[tuple[str, str, str, int]], counted: str) -> Metadata:
+    """The table of documents, those that failed first, with links to their XML; `counted` is the last column."""
+    rows = sorted(rows, key=lambda row: row[2] != Status.FAILED.short_name)
+    metadata: Metadata = {"documents": table(("document", "phase", "status", counted), rows[:DOCUMENTS_SHOWN])}
+    metadata |= xml_of_documents(key, [row[0] for row in rows])
     if len(rows) > DOCUMENTS_SHOWN:
         metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
     return metadata

@@ -20,8 +20,8 @@ from dcc.phases import Phase, Status
 from dcc.rules.groups import GROUPS, RuleGroup
 from dcc.vocabulary import Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
-from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, links_to_steps
-from dcc_assets.metadata.links import links, report_of_centre, report_of_zip, xml_of_documents
+from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
+from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report, Verdict
 
@@ -106,8 +106,8 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
         return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
     if not _whole(outcome, Phase.UPLOAD):
         return (), []
-    there = Materialised(UPLOADED_DATA, _about(outcome) | _uploaded(outcome.documents) | _links(outcome, UPLOADED_DATA))
-    return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", _about(outcome), always=False)]
+    there = Materialised(UPLOADED_DATA, about(outcome) | _uploaded(outcome.documents) | _links(outcome, UPLOADED_DATA))
+    return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)]
 
 
 def _not_uploaded(document: DocumentData) -> bool:
@@ -179,7 +179,7 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]
         return (), verdicts
     there = Materialised(
         DATA_INTEGRITY,
-        _about(outcome)
+        about(outcome)
         | {"documents": len(outcome.documents)}
         | _links(outcome, DATA_INTEGRITY)
         | _tally(_count(outcome.documents, _any_rule))
@@ -208,7 +208,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
     if worst is None or worst is Severity.WARNING:
         text = "No findings." if worst is None else f"{_number(counts.total(), 'warning')}, none that fails a document."
-        return Verdict(check, True, text, _about(outcome) | _tally(counts), always=False)
+        return Verdict(check, True, text, about(outcome) | _tally(counts), always=False)
     headline = _group_headline(outcome.documents, counts, of_group)
     return Verdict(
         check,
@@ -248,15 +248,15 @@ def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
     description = (
         "Quality control is done." if outcome.status is Status.DONE else "Waits for a wrangler: `dcc qc done`."
     )
-    about = _about(outcome) | state | {"documents waiting": waiting} | _links(outcome, QC)
-    return (Materialised(QC, about, description),)
+    known = about(outcome) | state | {"documents waiting": waiting} | _links(outcome, QC)
+    return (Materialised(QC, known, description),)
 
 
 def _without_contexts(outcome: ZipData) -> Sequence[Materialised]:
     """Quality control is not reached without contexts: its asset says why."""
     said = _cancelled(_lacking(outcome.documents, Phase.CONTEXT), Phase.CONTEXT)
     state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name, "reason": said}
-    return (Materialised(QC, _about(outcome) | state | _links(outcome, QC), said),)
+    return (Materialised(QC, about(outcome) | state | _links(outcome, QC), said),)
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:
@@ -273,10 +273,6 @@ def _failed(document: DocumentData, phase: Phase) -> bool:
 def _sentence(placed: _Placed) -> str:
     place = placed.document if placed.finding.line is None else f"{placed.document}, line {placed.finding.line}"
     return f"{place}: {placed.finding.message} ({placed.finding.rule})"
-
-
-def _about(outcome: ZipData) -> Metadata:
-    return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
 
 
 def _advice(advice: _Advice) -> Metadata:
@@ -296,20 +292,16 @@ def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
 def _failure(outcome: ZipData, check: AssetCheckKey, phase: Phase, headline: str) -> Metadata:
     rows = [
         (d.file_name, d.phase.short_name, d.status.short_name, sum(d.finding_counts.values()))
-        for d in sorted(outcome.documents, key=lambda d: d.status is not Status.FAILED)
+        for d in outcome.documents
     ]
-    metadata: Metadata = {
-        **_about(outcome),
+    return {
+        **about(outcome),
         "phase": phase.short_name,
         "status": outcome.status.short_name,
         "reason": headline,
         **_links(outcome, check.asset_key),
-        "documents": table(("document", "phase", "status", "findings"), rows[:DOCUMENTS_SHOWN]),
-        **xml_of_documents(outcome.key, [row[0] for row in rows]),
+        **documents_table(outcome.key, rows, "findings"),
     }
-    if len(rows) > DOCUMENTS_SHOWN:
-        metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
-    return metadata
 
 
 def _any_rule(_rule: str) -> bool:

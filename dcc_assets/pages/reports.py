@@ -41,7 +41,7 @@ from dcc.reports.submissions.board import asked_for, board_json, collect_board, 
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import render_html
-from dcc.reports.submissions.pictures import draw_centre_pictures
+from dcc.reports.submissions.pictures import draw_pictures
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
@@ -152,7 +152,7 @@ def session_page(session_id: int, language: str | None = None, form: str = "html
     """The report of a crawling session by its number."""
 
     def collect(asked: _Databases, _: Catalogue) -> tuple[Report, Scope]:
-        report = collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
+        report = collect_session(asked.tracker, asked.qc, session_id, qc_missing=asked.qc_missing)
         return report, scope_of_session(asked.tracker, session_id)
 
     return _page(collect, language, form)
@@ -203,7 +203,7 @@ def centre_picture(centre: str, number: int) -> Answer:
     def draw(asked: _Databases) -> Answer:
         wanted = number if number <= MOST_PICTURES else 0
         said = load_catalogue(None, asked.settings)
-        drawn = draw_centre_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
+        drawn = draw_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
         return Answer(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
 
     return _reading(draw)

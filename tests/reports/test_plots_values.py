@@ -28,7 +28,7 @@ from dcc.reports.plots.values import (
     require_documents,
 )
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
-from dcc.reports.submissions.pictures import draw_centre_pictures, draw_zip_pictures
+from dcc.reports.submissions.pictures import draw_pictures
 from dcc.settings import Settings
 from tests.support.databases import only_sqlite
 from tests.support.plot_data import (
@@ -106,10 +106,10 @@ def test_what_a_centre_is_sent_shows_nothing_of_other_centres(qc_database: Engin
     submit_new(qc_database, weighed("new", "25"), named=["new"])
     with qc_database.connect() as connection:
         sent = [
-            *draw_zip_pictures(connection, NEW, settings, catalogue, 3),
-            *draw_centre_pictures(connection, "H", settings, catalogue, 3),
+            *draw_pictures(connection, NEW, settings, catalogue, 3),
+            *draw_pictures(connection, "H", settings, catalogue, 3),
         ]
-        seen = draw_centre_pictures(connection, "H", settings, catalogue, 3, with_others=True)
+        seen = draw_pictures(connection, "H", settings, catalogue, 3, with_others=True)
     assert len(sent) >= 4
     assert [picture.name for picture in sent if "Wtsi" in picture.svg + picture.alt + picture.caption] == []
     assert any("Wtsi" in picture.svg and "Wtsi" in picture.alt for picture in seen)

@@ -55,7 +55,7 @@ def reports(data: DataInstallation) -> tuple[SubmissionReport, CentreReport, Cen
             collect_submission(tracker, None, KEY, data.settings),
             collect_centre(tracker, None, "J", data.settings),
             collect_centre(tracker, None, "H", data.settings),
-            collect_session(tracker, None, of_session(tracker), data.settings),
+            collect_session(tracker, None, of_session(tracker)),
         )
 
 

@@ -143,7 +143,7 @@ def _collected(
                 tracker, qc, subject.centre, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
             )
         else:
-            found = collecting.collect_session(tracker, qc, subject.session or 0, settings, qc_missing=missing)
+            found = collecting.collect_session(tracker, qc, subject.session or 0, qc_missing=missing)
         yield found, catalogue, (tracker, qc)
 
 

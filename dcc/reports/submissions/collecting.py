@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 
@@ -19,7 +18,6 @@ from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.documents import count_states, has_entries, list_documents
 from dcc.reports.submissions.model import (
-    Accepted,
     CentreReport,
     Outcome,
     SessionReport,
@@ -29,10 +27,7 @@ from dcc.reports.submissions.model import (
     ZipLine,
 )
 from dcc.reports.submissions.outcomes import only_waits, outcome_of, tone_of
-from dcc.reports.submissions.pictures import (
-    draw_centre_pictures,
-    draw_zip_pictures,
-)
+from dcc.reports.submissions.pictures import draw_pictures
 from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
@@ -42,9 +37,10 @@ from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import Reason, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.session_statistics import statistics_of
+from dcc.tracker.session_statistics import SourceStatistics, statistics_of
 
 if TYPE_CHECKING:
+    from dcc.reports.causes.cause import Cause
     from dcc.reports.languages import Catalogue
 
 MOST_DOCUMENTS: Final = 200
@@ -124,14 +120,12 @@ def collect_submission(
         reopenings=story.reopenings[-MOST_NOTES:],
         findings=story.findings[-MOST_NOTES:],
         removals=story.removals[-MOST_NOTES:],
-        causes=tuple(causes[:MOST_CAUSES]),
-        causes_total=len(causes),
-        found=sum(cause.findings for cause in causes),
         accepted=accepted,
         qc_missing=_missing(qc, qc_missing),
-        pictures=draw_zip_pictures(qc, key, settings, catalogue, most_pictures),
+        pictures=draw_pictures(qc, key, settings, catalogue, most_pictures),
         changed=changed,
         waits_for=story.waits_for if outcome is Outcome.IN_ORDER else None,
+        **_first_causes(causes),
     )
 
 
@@ -147,69 +141,59 @@ def collect_centre(
 ) -> CentreReport:
     """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
     entry = _centre(tracker, centre)
-    zips = zips_of_centre(tracker, centre)
-    causes = causes_of_centre(tracker, qc, centre)
     sources = [source for source in list_sources(tracker) if source.centre == centre and source.state != "removed"]
-    counts = Counter(one.outcome for one in zips)
     return CentreReport(
         centre=centre,
         centre_name=entry.full_name,
-        made=utc_now(),
-        tone=_tone(counts, troubled=False),
-        sources=_sources(tracker, sources, latest_crawls(tracker)),
-        sources_total=len(sources),
-        zips=tuple(zips[:MOST_ZIPS]),
-        zips_total=len(zips),
-        outcomes=_in_order(counts),
-        states=_states(zips),
-        causes=tuple(causes[:MOST_CAUSES]),
-        causes_total=len(causes),
-        found=sum(cause.findings for cause in causes),
-        accepted=_accepted_of_centre(qc, centre),
+        accepted=None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES),
+        pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
         qc_missing=_missing(qc, qc_missing),
-        pictures=draw_centre_pictures(qc, centre, settings, catalogue, most_pictures),
+        **_summary(zips_of_centre(tracker, centre), causes_of_centre(tracker, qc, centre)),
+        **_sources(tracker, sources, latest_crawls(tracker)),
     )
 
 
 def collect_session(
-    tracker: Connection,
-    qc: Connection | None,
-    session_id: int,
-    settings: Settings,
-    *,
-    qc_missing: str | None = None,
+    tracker: Connection, qc: Connection | None, session_id: int, *, qc_missing: str | None = None
 ) -> SessionReport:
     """The facts of a crawling session's summary. Raises NotFoundError."""
-    _ = settings
     entries = list_sessions(tracker, ids=[session_id])
     if not entries:
         raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
     (session,) = entries
-    zips = zips_of_session(tracker, session)
-    causes = causes_of_session(tracker, qc, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
-    sources = list_sources(tracker, sorted(crawls)) if crawls else []
-    counts = Counter(one.outcome for one in zips)
     done = {one.source: one for one in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
+    zips, causes = zips_of_session(tracker, session), causes_of_session(tracker, qc, session_id)
     return SessionReport(
         session=session.id,
         started=session.started,
         finished=session.finished,
         outcome=session.outcome,
-        made=utc_now(),
-        tone=_tone(counts, troubled=troubled),
-        sources=tuple(replace(one, done=done.get(one.source)) for one in _sources(tracker, sources, crawls)),
-        sources_total=len(sources),
-        zips=tuple(zips[:MOST_ZIPS]),
-        zips_total=len(zips),
-        outcomes=_in_order(counts),
-        states=_states(zips),
-        causes=tuple(causes[:MOST_CAUSES]),
-        causes_total=len(causes),
-        found=sum(cause.findings for cause in causes),
         qc_missing=_missing(qc, qc_missing),
+        **_summary(zips, causes, troubled=troubled),
+        **_sources(tracker, list_sources(tracker, sorted(crawls)) if crawls else [], crawls, done),
     )
+
+
+def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool = False) -> dict[str, Any]:
+    """The fields of a summary on archives and causes."""
+    counts = Counter(one.outcome for one in zips)
+    return {
+        "made": utc_now(),
+        "tone": _tone(counts, troubled=troubled),
+        "zips": tuple(zips[:MOST_ZIPS]),
+        "zips_total": len(zips),
+        "outcomes": {outcome: counts[outcome] for outcome in Outcome if counts[outcome]},
+        "states": _states(zips),
+        **_first_causes(causes),
+    }
+
+
+def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
+    """The fields of a report on causes."""
+    found = sum(cause.findings for cause in causes)
+    return {"causes": tuple(causes[:MOST_CAUSES]), "causes_total": len(causes), "found": found}
 
 
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
@@ -240,19 +224,18 @@ def _tone(outcomes: Mapping[Outcome, int], *, troubled: bool) -> Tone:
     return Tone.WARN if troubled and worst in (Tone.GOOD, Tone.WAIT) else worst
 
 
-def _in_order(counts: Mapping[Outcome, int]) -> dict[Outcome, int]:
-    return {outcome: counts[outcome] for outcome in Outcome if counts.get(outcome)}
-
-
 def _states(zips: Iterable[ZipLine]) -> tuple[StateCount, ...]:
     counts = Counter((one.phase, one.status) for one in zips)
     return tuple(StateCount(phase, status, count) for (phase, status), count in sorted(counts.items()))
 
 
 def _sources(
-    tracker: Connection, sources: Sequence[SourceEntry], crawls: Mapping[int, CrawlEntry]
-) -> tuple[SourceReport, ...]:
-    """The first sources, those in trouble before others."""
+    tracker: Connection,
+    sources: Sequence[SourceEntry],
+    crawls: Mapping[int, CrawlEntry],
+    done: Mapping[int, SourceStatistics] | None = None,
+) -> dict[str, Any]:
+    """The fields of a summary on sources: the first, those in trouble before others."""
 
     def is_well(source: SourceEntry) -> bool:
         crawl = crawls.get(source.id)
@@ -272,11 +255,8 @@ def _sources(
                 crawl=crawls.get(source.id),
                 not_taken=tuple(rows[:left]),
                 not_taken_total=len(rows),
+                done=None if done is None else done.get(source.id),
             )
         )
         left -= len(rows)
-    return tuple(reports)
-
-
-def _accepted_of_centre(qc: Connection | None, centre: str) -> Accepted | None:
-    return None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES)
+    return {"sources": tuple(reports), "sources_total": len(sources)}

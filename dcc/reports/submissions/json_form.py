@@ -30,7 +30,7 @@ from dcc.reports.submissions.model import (
     SubmissionReport,
     ZipLine,
 )
-from dcc.reports.submissions.sentences import next_sentences, outcome_text
+from dcc.reports.submissions.sentences import next_sentences
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 FORMAT: Final = 1
@@ -56,7 +56,7 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
-    words = outcome_text(report)
+    words = OUTCOME_TEXTS[report.outcome]
     return {
         **_fields(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
         **_fields(report, "attempts_total", "documents_total", "documents_failed"),

@@ -98,7 +98,7 @@ def render_html(
         "how_often": partial(sentences.how_often, catalogue),
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "statistics_sentence": partial(sentences.statistics_sentence, catalogue),
-        "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
+        "not_taken_reason": lambda row: row.reason(catalogue),
         "link_of_zip": link_of_zip,
         "link_of_document": link_of_document,
         "failing": [cause for cause in report.causes if cause.fails and not cause.clears_by_itself],
@@ -145,7 +145,7 @@ def common_values(
 def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     entities = () if report.accepted is None else report.accepted.entities
     return {
-        "words": sentences.outcome_text(report),
+        "words": labels.OUTCOME_TEXTS[report.outcome],
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
         "waits": report.outcome is Outcome.WAITS_FOR_DATA,

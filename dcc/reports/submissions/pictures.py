@@ -14,33 +14,25 @@ if TYPE_CHECKING:
     from dcc.reports.plots.picture import Picture
 
 
-def draw_zip_pictures(
-    qc: Connection | None, key: ZipKey, settings: Settings, catalogue: Catalogue | None, most: int
-) -> tuple[Picture, ...]:
-    """Pictures of what a submission brought beside its centre's own data, the most telling first."""
-    if qc is None or most < 1:
-        return ()
-    from dcc.reports.plots.picture import font_directory
-    from dcc.reports.plots.selection import pictures_of_zip
-
-    texts, fonts = catalogue or load_catalogue(None, settings), font_directory(settings)
-    return tuple(pictures_of_zip(qc, key, texts, most=most, with_others=False, fonts=fonts))
-
-
-def draw_centre_pictures(
+def draw_pictures(
     qc: Connection | None,
-    centre: str,
+    subject: ZipKey | str,
     settings: Settings,
     catalogue: Catalogue | None,
     most: int,
     *,
     with_others: bool = False,
 ) -> tuple[Picture, ...]:
-    """Pictures of a centre's data, the most telling first; reports for the centre have them without others' data."""
+    """Pictures of what a submission brought, or of a centre's data by its code, the most telling first.
+
+    Reports for the centre have them without the data of others.
+    """
     if qc is None or most < 1:
         return ()
     from dcc.reports.plots.picture import font_directory
-    from dcc.reports.plots.selection import pictures_of_centre
+    from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
 
     texts, fonts = catalogue or load_catalogue(None, settings), font_directory(settings)
-    return tuple(pictures_of_centre(qc, centre, texts, most=most, with_others=with_others, fonts=fonts))
+    if isinstance(subject, ZipKey):
+        return tuple(pictures_of_zip(qc, subject, texts, most=most, with_others=with_others, fonts=fonts))
+    return tuple(pictures_of_centre(qc, subject, texts, most=most, with_others=with_others, fonts=fonts))

@@ -55,7 +55,7 @@ def render_text(report: Report, catalogue: Catalogue) -> str:
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]:
-    texts = sentences.outcome_text(report)
+    texts = OUTCOME_TEXTS[report.outcome]
     whose = "" if report.centre is None else f" ({report.centre_name or report.centre})"
     yield from _wrapped(f"{report.key}{whose}")
     yield from _wrapped(f"{catalogue.say(texts.headline)}.", 2)
@@ -88,12 +88,7 @@ def _document_line(document: DocumentReport, catalogue: Catalogue) -> str:
 
 def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
     yield from _wrapped(f"{report.centre}, {report.centre_name}: {catalogue.say(TONE_LABELS[report.tone])}")
-    yield from _outcome_lines(report, catalogue)
-    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
-    yield from _zip_lines(report.zips, report.zips_total, catalogue)
-    yield from _accepted_lines(report.accepted, catalogue)
-    yield from _source_lines(report, catalogue)
-    yield from _more(report.sources_total - len(report.sources), catalogue)
+    yield from _summary(report, catalogue)
 
 
 def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
@@ -102,17 +97,19 @@ def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
         f"{catalogue.say('Visit {number}', number=report.session)}, {when}: "
         f"{catalogue.say(SESSION_LABELS[report.outcome])}"
     )
-    yield from _outcome_lines(report, catalogue)
-    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
-    yield from _zip_lines(report.zips, report.zips_total, catalogue)
-    yield from _source_lines(report, catalogue)
-    yield from _more(report.sources_total - len(report.sources), catalogue)
+    yield from _summary(report, catalogue)
 
 
-def _outcome_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:
+def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:
     yield f"  {catalogue.say('Archives')}: {catalogue.number(report.zips_total)}"
     for outcome, count in report.outcomes.items():
         yield f"    {catalogue.say(OUTCOME_TEXTS[outcome].short)}: {catalogue.number(count)}"
+    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
+    yield from _zip_lines(report.zips, report.zips_total, catalogue)
+    if isinstance(report, CentreReport):
+        yield from _accepted_lines(report.accepted, catalogue)
+    yield from _source_lines(report, catalogue)
+    yield from _more(report.sources_total - len(report.sources), catalogue)
 
 
 def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
@@ -221,7 +218,7 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
             if row.entry is None and str(row.message.problem) in shown:
                 continue
             entry = "" if row.entry is None else f"{row.entry}: "
-            yield from _wrapped(entry + sentences.not_taken_reason(catalogue, row), 4)
+            yield from _wrapped(entry + row.reason(catalogue), 4)
         yield from _more(source.not_taken_total - min(len(source.not_taken), _MOST_CAUSES), catalogue, 4)
 
 

@@ -15,7 +15,6 @@ from dcc.reports.submissions.labels import (
     PHASE_LABELS,
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
-    OutcomeText,
 )
 from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
@@ -24,7 +23,6 @@ from dcc.tracker.session_statistics import SourceStatistics
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.skipped_archives import Skipped
 
 SHOWN_PHASES: Final = (Phase.XML_NAME, Phase.XSD, Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that are columns of the table of documents: nobody has to do anything in the others."""
@@ -40,11 +38,6 @@ _ARCHIVE_OUTCOMES: Final = (
 _MOST_WHOLE: Final = 3
 
 
-def outcome_text(report: SubmissionReport) -> OutcomeText:
-    """The texts of a submission's outcome."""
-    return OUTCOME_TEXTS[report.outcome]
-
-
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     """What happens next, as texts for a catalogue: of what is to be corrected only the ways that apply here."""
     failed = {state.phase for state in report.states if state.status is Status.FAILED}
@@ -54,7 +47,7 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     if Phase.DATA not in failed:
         left_out.add(SUBMIT_FOR_EDIT)
     also = (CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
-    return (*also, *(sentence for sentence in outcome_text(report).next if sentence not in left_out))
+    return (*also, *(sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out))
 
 
 def next_of_line(line: ZipLine) -> str:
@@ -200,8 +193,3 @@ def statistics_sentence(catalogue: Catalogue, done: SourceStatistics) -> str:
         findings=catalogue.number(done.findings),
         failed=catalogue.number(done.failed),
     )
-
-
-def not_taken_reason(catalogue: Catalogue, row: Skipped) -> str:
-    """Why an entry of a source was not taken."""
-    return row.reason(catalogue)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,7 +27,7 @@ from dcc.settings import Settings
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
-    from dcc.reports.submissions.model import Report
+    from dcc.reports.submissions.model import Report, SubmissionReport
 
 MOST_REPORTS: Final = 200
 """Reports that one session keeps: of the worst zip actions, and of these the newest."""
@@ -130,7 +130,7 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
             if time.monotonic() - began > MOST_SECONDS or in_a_row == _MOST_IN_A_ROW:
                 break
             try:
-                _write(connection, qc, missing, key, settings)
+                keep_report(connection, qc, missing, key, settings)
                 written += 1
                 in_a_row = 0
             except Exception as error:
@@ -143,7 +143,27 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
     return written, len(keys), faults
 
 
-def _write(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> None:
+class KeptReport(NamedTuple):
+    """A report that was stored, the path of its page, and its language."""
+
+    report: SubmissionReport
+    page: Path
+    language: str
+
+
+def keep_report(
+    tracker: Connection,
+    qc: Connection | None,
+    missing: str | None,
+    key: ZipKey,
+    settings: Settings,
+    *,
+    most_pictures: int = _MOST_PICTURES,
+) -> KeptReport:
+    """Store the report of a submission in its centre's language; `missing` says why there is no QC database.
+
+    Raises NotFoundError, ExportError and ConfigurationError.
+    """
     from dcc.reports.languages import load_catalogue
     from dcc.reports.submissions.collecting import collect_submission
     from dcc.reports.submissions.page import render_html
@@ -151,16 +171,16 @@ def _write(tracker: Connection, qc: Connection | None, missing: str | None, key:
 
     catalogue = load_catalogue(language_of_zip(tracker, key), settings)
     report = collect_submission(
-        tracker, qc, key, settings, catalogue=catalogue, most_pictures=_MOST_PICTURES, qc_missing=missing
+        tracker, qc, key, settings, catalogue=catalogue, most_pictures=most_pictures, qc_missing=missing
     )
     page = report_path(settings, key)
-    make_reports_directory(page.parent)
+    _make_directory(page.parent)
     write_page(page, render_html(report, catalogue, settings))
     write_page(page.with_suffix(".json"), json_text(report, catalogue))
+    return KeptReport(report, page, catalogue.code)
 
 
-def make_reports_directory(directory: Path) -> None:
-    """Make the directory of kept reports, for this user alone. Raises ExportError, ConfigurationError."""
+def _make_directory(directory: Path) -> None:
     try:
         make_directory(directory)
     except OSError as error:
