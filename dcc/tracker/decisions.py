@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, not_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, literal, not_, or_, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.errors import InternalFaultError
@@ -81,7 +81,12 @@ def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:
 def decide(connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str, reason: str) -> None:
     """Record a decision about submissions for which none of its kind is in force; `by` a person or a session."""
     values = {"kind": kind.value, "decided_by": by[:PERSON_LENGTH], "reason": reason, "created": utc_now()}
-    insert_rows(connection, ZipDecision.__table__, [{"za_id": za_id, **values} for za_id in za_ids])
+    same = [literal(value, ZipDecision.__table__.c[name].type) for name, value in values.items()]
+    statement = insert(ZipDecision).from_select(
+        ["za_id", *values], select(ZipAction.id, *same).where(ZipAction.id.in_(IDS))
+    )
+    for ids in chunks(za_ids):
+        connection.execute(statement, {"ids": ids})
 
 
 def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind, by: str) -> None:

@@ -33,8 +33,9 @@ from datetime import date, datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, String, bindparam, func, insert, select, update
 
+from dcc.databases.columns import UtcDateTime
 from dcc.naming import Action
 from dcc.outcomes import AttemptOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
@@ -46,7 +47,6 @@ from dcc.tracker.lineage import (
     chunks,
     find_lineage,
     has_archive_bytes,
-    last_attempts,
     latest_downloads,
     rows_by_id,
 )
@@ -254,38 +254,25 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
     had to act on them is revoked, and so is a quarantine.
     `requested_by` and `reason` are cut to 64 and 256 characters.
     """
+    _set_back(connection, za_ids, WAITING, requested_by, reason)
+
+
+def cancel(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
+    """Set submissions aside, so that no session takes them up until they are opened again; recorded as `reopen`."""
+    _set_back(connection, za_ids, SET_ASIDE, requested_by, reason)
+
+
+def _set_back(connection: Connection, za_ids: Collection[int], to: State, requested_by: str, reason: str) -> None:
     actions = _lock_actions(connection, za_ids)
-    if not actions:
-        return
-    latest = last_attempts(connection, actions)
-    insert_rows(
-        connection,
-        Reopening,
-        [
-            {
-                "za_id": za_id,
-                "requested_by": requested_by[:PERSON_LENGTH],
-                "reason": reason[:_REASON_LENGTH],
-                "from_phase_id": state.phase,
-                "from_status_id": state.status,
-                "last_download_id": latest.get(za_id),
-                "created": utc_now(),
-            }
-            for za_id, state in actions.items()
-        ],
-    )
-    _write_states(connection, ZipAction, {za_id: WAITING for za_id, state in actions.items() if state != WAITING})
+    values = {"by": requested_by[:PERSON_LENGTH], "why": reason[:_REASON_LENGTH], "now": utc_now()}
+    for ids in chunks(actions):
+        connection.execute(_NOTE_REOPENING, {"ids": ids, **values})
+    _write_states(connection, ZipAction, {za_id: to for za_id, state in actions.items() if state != to})
     revoke(connection, actions, DecisionKind.ACKNOWLEDGE, DecisionKind.QUARANTINE, by=requested_by)
     unfinished: list[int] = []
     for ids in chunks(actions):
         unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
     _cancel(connection, unfinished)
-
-
-def cancel(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
-    """Set submissions aside, so that no session takes them up until they are opened again; recorded as `reopen`."""
-    reopen(connection, za_ids, requested_by, reason)
-    report(connection, [Proposal(Subject.ZIP_ACTION, za_id, SET_ASIDE) for za_id in za_ids])
 
 
 def reopen_documents(
@@ -360,6 +347,22 @@ _WRITE = {
     model: update(model).where(model.id.in_(IDS)).values(phase_id=bindparam("phase"), status_id=bindparam("status"))
     for model in (ZipAction, ZipDownload, XmlFile)
 }
+_NOTE_REOPENING = insert(Reopening).from_select(
+    ["za_id", "from_phase_id", "from_status_id", "last_download_id", "requested_by", "reason", "created"],
+    select(
+        ZipAction.id,
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        select(func.max(ZipDownload.id))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == ZipAction.id)
+        .correlate(ZipAction)
+        .scalar_subquery(),
+        bindparam("by", type_=String),
+        bindparam("why", type_=String),
+        bindparam("now", type_=UtcDateTime()),
+    ).where(ZipAction.id.in_(IDS)),
+)
 _FELL_BACK = (
     update(Reopening)
     .where(
