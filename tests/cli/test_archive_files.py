@@ -82,6 +82,7 @@ def test_archives_come_from_a_bucket_within_the_limits(dcc: Dcc, bucket: Bucket)
     assert "1 are allowed" in dcc.error("archive", "cat", KEY, MICE, exit_code=1)
 
 
+@pytest.mark.both_databases
 def test_a_document_is_printed_rebuilt_and_compared(dcc: Dcc, folder: Folder) -> None:
     for name, content in DOCUMENTS.items():
         assert dcc("data", "document", name).stdout_bytes == content

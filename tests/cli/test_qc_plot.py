@@ -10,10 +10,7 @@ import pytest
 from dcc.cli.shell.context import open_qc
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
-from tests.support.databases import only_sqlite
 from tests.support.plot_data import GLUCOSE, NEW, WEIGHT, series, submit_history, submit_new, weighed
-
-pytestmark = only_sqlite
 
 
 @pytest.fixture
@@ -52,6 +49,7 @@ def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
     assert "cannot be written" in filled.error("qc", "plot", "--centre", "H", "--output", nowhere, exit_code=2)
 
 
+@pytest.mark.both_databases
 def test_the_procedures_that_are_due_are_listed_written_and_drawn(filled: Dcc, tmp_path: Path) -> None:
     filled("reference", "refresh")
     files = tmp_path / "expected.csv", tmp_path / "expected.svg"

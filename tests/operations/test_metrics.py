@@ -78,6 +78,7 @@ def mixed(data: DataInstallation) -> DataInstallation:
     return data
 
 
+@pytest.mark.both_databases
 def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     figures = of(mixed.settings)
     assert by_labels(figures, "metrics_part_up") == dict.fromkeys(

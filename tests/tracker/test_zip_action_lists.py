@@ -88,6 +88,7 @@ def test_zip_actions_are_counted_by_state_along_the_pipeline(tracker: Engine) ->
         ]
 
 
+@pytest.mark.both_databases
 def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> None:
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)

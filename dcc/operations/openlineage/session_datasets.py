@@ -72,11 +72,9 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
         finally:
             qc.dispose()
     of_download: dict[int, list[SessionDocument]] = {}
-    for row in documents.values():
-        known = SessionDocument(
-            row.fname, row.size_bytes, Phase(row.phase_id), Status(row.status_id), rows.get(row.id, {})
-        )
-        of_download.setdefault(row.zip_id, []).append(known)
+    for number, (download, name, size_bytes, phase, status) in documents.items():
+        known = SessionDocument(name, size_bytes, Phase(phase), Status(status), rows.get(number, {}))
+        of_download.setdefault(download, []).append(known)
     crawled = {crawl.source for crawl in session.crawls}
     return SessionDatasets(
         session,
@@ -97,7 +95,7 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
 
 def _of_tracker(
     connection: Connection, session_id: int
-) -> tuple[SessionEntry, dict[int, SourceAddress], Sequence[Row[Any]], dict[int, Row[Any]]]:
+) -> tuple[SessionEntry, dict[int, SourceAddress], Sequence[Row[Any]], dict[int, Sequence[Any]]]:
     (session,) = list_sessions(connection, ids=[session_id])
     addresses = {one.id: one for one in load_addresses(connection, only_crawlable=False)}
     latest = latest_downloads()
@@ -120,7 +118,7 @@ def _of_tracker(
     )
     archives = connection.execute(query).all()
     downloads = [row.download_id for row in archives if row.download_id is not None]
-    documents = {row.id: row for row in rows_by_id(connection, _DOCUMENTS, downloads)}
+    documents = {number: row for number, *row in rows_by_id(connection, _DOCUMENTS, downloads)}
     return session, addresses, archives, documents
 
 
