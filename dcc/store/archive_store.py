@@ -89,18 +89,20 @@ class Replica:
         """
         size_bytes = path.stat().st_size
 
-        def upload(files: AbstractFileSystem) -> None:
+        def upload(files: AbstractFileSystem) -> bool:
+            if self._is_there(files, sha256):
+                return False
             self.require_room(size_bytes)
             files.put_file(str(path), self._place(sha256), **upload_options(files, self.settings, size_bytes))
             if self._digest(files, sha256) != sha256:
                 files.rm_file(self._place(sha256))
                 raise ConnectionError("other bytes came back")
+            return True
 
-        if self.exists(sha256):
-            if (found := self.check(sha256)).state is not CopyState.GOOD:
-                raise _lost(sha256, f"{found.reason} ({self.url})")
+        if self._do(f"put {sha256} there", upload):
             return
-        self._do(f"put {sha256} there", upload)
+        if (found := self.check(sha256)).state is not CopyState.GOOD:
+            raise _lost(sha256, f"{found.reason} ({self.url})")
 
     def replace(self, sha256: str, path: Path) -> None:
         """Put a good file in the place of a bad or missing copy; bytes that are there are put aside, below `bad`."""
