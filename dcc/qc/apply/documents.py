@@ -22,12 +22,13 @@ New additions share their statements: first each one's result is decided, from t
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, Table, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Table, func, insert, select
 
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
@@ -78,15 +79,8 @@ from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState, EntityKind
 
-_COUNTED: Final = {
-    EntityKind.SPECIMEN: "specimens",
-    EntityKind.EXPERIMENT: "experiments",
-    EntityKind.LINE: "lines",
-    EntityKind.HOUSING: "housings",
-}
-"""The columns of `document` that count its entities."""
-
-_COUNTS: Final = (*_COUNTED.values(), "measurements")
+_COUNTS: Final = (*(f"{kind}s" for kind in EntityKind), "measurements")
+"""The columns of `document` that count what it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +96,13 @@ class Applied:
 
     document_id: int
     state: DocumentState
-    repeated: bool
-    late: bool
     said: dict[str, int]
-    opened: dict[str, int]
-    ended: dict[str, int]
-    refused: int
-    findings: tuple[UploadFinding, ...]
+    repeated: bool = False
+    late: bool = False
+    opened: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+    findings: tuple[UploadFinding, ...] = ()
     procedures: dict[str, int] = field(default_factory=dict)
     others: tuple[OtherCentre, ...] = ()
     confirmed_by: str | None = None
@@ -155,23 +149,18 @@ def apply_on(
     centres = {centre for one in documents for centre in (one.document.centre, *one.prepared.centres)}
     lock_centres(connection, centres)
     reserved = reserve_ids(connection, centres, _rows_of(documents))
+    application = _Application(connection, documents, reserved, hold_above, foreign_additions)
     known = known_documents(connection, [one.document for one in documents])
     applied: list[Applied] = []
     together: list[ToApply] = []
-
-    def apply_together() -> None:
-        if together:
-            applied.extend(_Application(connection, together, reserved, hold_above, foreign_additions).apply())
-            together.clear()
-
     for place, one in enumerate(documents):
         if place not in known and one.document.action is Action.ADD:
             together.append(one)
             continue
-        apply_together()
-        applied.append(_apply_alone(connection, one, reserved, hold_above, foreign_additions, is_known=place in known))
-    apply_together()
-    return applied
+        applied += application.apply(together)
+        together.clear()
+        applied.append(application.apply_alone(one) if place in known else application.apply([one])[0])
+    return applied + application.apply(together)
 
 
 def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
@@ -184,50 +173,6 @@ def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
             rows[table] += last - before
     rows[LIFETIME] = sum(rows[table] for table in ENTITY_TABLES.values())
     return rows
-
-
-def _apply_alone(
-    connection: Connection,
-    one: ToApply,
-    reserved: Reserved,
-    hold_above: int | None,
-    foreign_additions: NotPermitted,
-    *,
-    is_known: bool,
-) -> Applied:
-    """Apply a document that changes data, or that the database may have already."""
-    document = one.document
-    former = former_applications(connection, document) if is_known else None
-    for row in former or ():
-        has_effect = row.state == DocumentState.APPLIED.value and any(getattr(row, name) for name in _COUNTS)
-        if has_effect and not is_edited_since(connection, document, row.id):
-            refuse_held(connection, former or ())
-            return _repeated(connection, row, document)
-    confirmed = next((row for row in former or () if is_confirmed(row, document)), None)
-    application = _Application(connection, [one], reserved, hold_above, foreign_additions)
-    (applied,) = application.apply(former, confirmed)
-    return applied
-
-
-@dataclass(eq=False)
-class _Decided:
-    """A document's decided result, in rows with their final ids."""
-
-    one: ToApply
-    applied: Applied
-    given: dict[str, int]
-    ended: dict[EntityKind, list[int]] = field(default_factory=dict)
-    not_current: dict[EntityKind, list[int]] = field(default_factory=dict)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether it waits for confirmation."""
-        return self.applied.state is DocumentState.HELD
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether more than its own row is kept."""
-        return not self.is_held and not self.applied.repeated
 
 
 class _Application:
@@ -247,111 +192,112 @@ class _Application:
         self._connection, self._documents = connection, documents
         self._hold_above, self._foreign_additions = hold_above, foreign_additions
         self._next, self._at = reserved
-        self._first = dict(self._next)
         self._newest = NewestDates(connection, [one.document for one in documents])
-        self._current = _CurrentVersions(connection)
         self._applied: dict[int, ToApply] = {}
 
-    def apply(self, former: Sequence[Row[Any]] | None = None, confirmed: Row[Any] | None = None) -> list[Applied]:
-        """Apply the documents, replacing `former` applications of a single one; `confirmed` is one of these."""
-        told: Sequence[Iterable[Entries]] = [one.prepared.entries() for one in self._documents]
+    def apply_alone(self, one: ToApply) -> Applied:
+        """Apply a document that the database may have already."""
+        document = one.document
+        former = former_applications(self._connection, document)
+        for row in former:
+            has_effect = row.state == DocumentState.APPLIED.value and any(getattr(row, name) for name in _COUNTS)
+            if has_effect and not is_edited_since(self._connection, document, row.id):
+                refuse_held(self._connection, former)
+                return _repeated(self._connection, row, document)
+        confirmed = next((row for row in former if is_confirmed(row, document)), None)
+        (applied,) = self.apply([one], former, confirmed)
+        return applied
+
+    def apply(
+        self,
+        documents: Sequence[ToApply],
+        former: Sequence[Row[Any]] | None = None,
+        confirmed: Row[Any] | None = None,
+    ) -> list[Applied]:
+        """Apply some new additions, or one other, in the place of its `former` applications with a `confirmed` one."""
+        if not documents:
+            return []
+        first = dict(self._next)
+        self._current = _CurrentVersions(self._connection)
+        told: Sequence[Iterable[Entries]] = [one.prepared.entries() for one in documents]
         if len(told) > 1:
             # They are small, and nearly always new: one query is for all.
             told = [list(some) for some in told]
             self._current.ask_about(chain.from_iterable(told))
-        decided = [self._decide(one, some, confirmed) for one, some in zip(self._documents, told, strict=True)]
+        decided = [self._decide(one, some, confirmed) for one, some in zip(documents, told, strict=True)]
         if former is not None:
-            (only,) = decided
-            give_way(self._connection, only.one.document, self._row_of(only), former, confirmed)
-            _write_result(self._connection, only)
+            give_way(self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed)
         else:
-            insert_documents(self._connection, [self._row_of(one) | _result(one) for one in decided])
+            insert_documents(self._connection, [self._row_of(one) for one in decided])
         taken = [one for one in decided if one.keeps_rows]
         loader = loader_on(self._connection)
         # Consecutive documents of a file have the same offsets.
-        for _, some in groupby(taken, key=lambda one: (one.one.prepared.file, one.given)):
+        for _, some in groupby(taken, key=lambda one: (one.prepared.file, one.given)):
             together = list(some)
-            copy_rows(self._connection, [one.one.prepared for one in together], together[0].given, loader)
+            copy_rows(self._connection, [one.prepared for one in together], together[0].given, loader)
         loader.flush()
         for one in taken:
-            self._end(one)
+            for kind, ids in one.not_current.items():
+                change_rows(self._connection, ENTITY_TABLES[kind].c.id, ids, is_current=False)
+            for kind, ids in one.ended.items():
+                end_versions(self._connection, kind, ids, one.document_id)
         for kind, table in ENTITY_TABLES.items():
-            first, following = self._first[table.name], self._next[table.name]
-            if following > first:
-                new_id = self._next[LIFETIME.name]
-                open_versions(self._connection, kind, range(first, following), new_id)
-                self._next[LIFETIME.name] += following - first
+            begins, following = first[table.name], self._next[table.name]
+            if following > begins:
+                open_versions(self._connection, kind, range(begins, following), self._next[LIFETIME.name])
+                self._next[LIFETIME.name] += following - begins
         for one in decided:
             self._note(one)
         return [one.applied for one in decided]
 
-    def _row_of(self, one: _Decided) -> dict[str, Any]:
-        prepared = one.one.prepared
-        return document_row(
-            one.one.document, prepared.content, one.applied.document_id, self._at, origin=prepared.origin
-        )
+    def _row_of(self, one: _Decision) -> dict[str, Any]:
+        applied, prepared = one.applied, one.prepared
+        row = document_row(one.document, prepared.content, one.document_id, self._at, origin=prepared.origin)
+        return row | {"state": applied.state.value, "late": applied.late} | applied.said
 
-    def _end(self, one: _Decided) -> None:
-        """Write which versions of entities end, and which of the written ones did not take effect."""
-        for kind, ids in one.not_current.items():
-            change_rows(self._connection, ENTITY_TABLES[kind].c.id, ids, is_current=False)
-        for kind, ids in one.ended.items():
-            end_versions(self._connection, kind, ids, one.applied.document_id)
-
-    def _note(self, one: _Decided) -> None:
+    def _note(self, one: _Decision) -> None:
         """Write the findings."""
         # An addition that waits for permission has its reason; one that would change much gets it when it is confirmed.
-        held_for = [finding for finding in one.applied.findings if finding.rule == OWNERSHIP]
-        kept = held_for if one.is_held else one.applied.findings
-        write_findings(self._connection, one.one.document, one.applied.document_id, kept)
+        held_for = tuple(finding for finding in one.applied.findings if finding.rule == OWNERSHIP)
+        kept = held_for if one.applied.state is DocumentState.HELD else one.applied.findings
+        _write_findings(self._connection, one.document, one.document_id, kept)
 
-    def _decide(self, one: ToApply, told: Iterable[Entries], confirmed: Row[Any] | None) -> _Decided:
-        document = one.document
+    def _decide(self, one: ToApply, told: Iterable[Entries], confirmed: Row[Any] | None) -> _Decision:
+        document, rows = one.document, one.prepared.rows
         newest = self._newest.before(document)
         if_not = self._if_not(one, confirmed)
         is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
         document_id = self._next[DOCUMENT.name]
         self._next[DOCUMENT.name] += 1
-        rows = one.prepared.rows
         given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
         decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
-        decision.take_all(told)
-        decided = decision.decided(is_late=newest is not None)
-        applied = decided.applied
+        decision.take_all(told, is_late=newest is not None)
+        applied = decision.applied
         original = self._original_of(one, decision) if if_not is NotPermitted.CONFIRMED else None
         if original is not None:
-            decided.applied = replace(
-                applied,
-                repeated=True,
-                late=False,
-                said=dict.fromkeys(applied.said, 0),
-                state=DocumentState.APPLIED,
-                opened={},
-                ended={},
-                refused=0,
-                findings=(duplicate(original),),
-                procedures={},
-                others=(),
-            )
+            nothing = dict.fromkeys(_COUNTS, 0)
+            findings = (duplicate(original),)
+            applied = Applied(document_id, DocumentState.APPLIED, nothing, repeated=True, findings=findings)
         elif confirmed is not None:
-            decided.applied = replace(applied, confirmed_by=confirmed.author)
+            applied = replace(applied, confirmed_by=confirmed.author)
         elif is_held:
             why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
             others = decision.others.counts(effective=False)
-            decided.applied = replace(applied, state=DocumentState.HELD, findings=why, others=others)
+            applied = replace(applied, state=DocumentState.HELD, findings=why, others=others)
         elif self._hold_above is not None and sum(applied.ended.values()) > self._hold_above:
-            decided.applied = replace(applied, state=DocumentState.HELD)
-        if decided.keeps_rows:
+            applied = replace(applied, state=DocumentState.HELD)
+        decision.applied = applied
+        if decision.keeps_rows:
             self._current.update(decision.opened)
             for table in NUMBERED:
                 before, last = rows[table]
                 self._next[table] += last - before
-        if decided.applied.state is DocumentState.APPLIED and not decided.applied.repeated:
+        if applied.state is DocumentState.APPLIED and not applied.repeated:
             self._newest.add(document)
             self._applied[document_id] = one
-        return decided
+        return decision
 
     def _original_of(self, one: ToApply, decision: _Decision) -> DocumentPlace | None:
         """The place of an applied document with the same content; None if there is none."""
@@ -382,7 +328,7 @@ class _CurrentVersions:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self._known: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
 
     def ask_about(self, told: Iterable[Entries]) -> None:
@@ -400,7 +346,7 @@ class _CurrentVersions:
         unknown = [key for key in keys if key not in known]
         if unknown:
             known.update(dict.fromkeys(unknown))
-            known.update(current_versions(self._connection, kind, unknown))
+            known.update(current_versions(self.connection, kind, unknown))
         return {key: version for key in keys if (version := known[key]) is not None}
 
     def update(self, changed: dict[EntityKind, dict[Key, Version | None]]) -> None:
@@ -408,17 +354,16 @@ class _CurrentVersions:
         for kind, versions in changed.items():
             self._known[kind].update(versions)
 
-    def experiments_about(self, keys: Collection[Key]) -> dict[Key, list[str]]:
-        """The experimentIDs of the current experiments on specimens."""
-        return experiments_about(self._connection, keys)
-
 
 class _Decision:
-    """Decides the result of one document.
+    """Decides the result of one document, in rows with their final ids.
 
-    `opened` are the versions that it leaves. `owners` are the documents of the current versions of its entities; None
-    for an entity that is missing, or cannot be stored.
+    `applied` is the result. `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
+    own ones that do not take effect. `owners` are the documents of the current versions of its entities; None for an
+    entity that is missing, or cannot be stored. `given` is for `copy_rows`.
     """
+
+    applied: Applied
 
     def __init__(
         self,
@@ -428,31 +373,52 @@ class _Decision:
         given: dict[str, int],
         if_not: NotPermitted,
     ) -> None:
-        self._current, self._one, self._document_id, self._if_not = current, one, document_id, if_not
-        self._document = one.document
-        self._opens = one.document.action is not Action.DELETE and if_not is not NotPermitted.REFUSE
-        self._base = given
-        self._ended: dict[EntityKind, list[int]] = {kind: [] for kind in EntityKind}
-        self._not_current: dict[EntityKind, list[int]] = {kind: [] for kind in EntityKind}
-        self._said = dict.fromkeys(EntityKind, 0)
-        self._opened = dict.fromkeys(EntityKind, 0)
+        self._current, self.document_id, self._if_not = current, document_id, if_not
+        self.document, self.prepared = one
+        self._opens = self.document.action is not Action.DELETE and if_not is not NotPermitted.REFUSE
+        shift = document_id - self.prepared.number
+        self.given = {**given, "document": shift, "are_current": int(self._opens)}
+        self.ended: defaultdict[EntityKind, list[int]] = defaultdict(list)
+        self.not_current: defaultdict[EntityKind, list[int]] = defaultdict(list)
+        self._said, self._opened = Counter[EntityKind](), Counter[EntityKind]()
         self._refused = 0
         self.owners: set[int | None] = set()
         self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
-        self.others = OtherCentres(one.document.rights)
-        self.findings = FindingsKept(Origin.from_json(one.prepared.origin))
+        self.others = OtherCentres(self.document.rights)
+        self.findings = FindingsKept(Origin.from_json(self.prepared.origin))
 
-    def take_all(self, told: Iterable[Entries]) -> None:
-        """Decide all entities of the document."""
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether more than its own row is kept."""
+        return self.applied.state is not DocumentState.HELD and not self.applied.repeated
+
+    def take_all(self, told: Iterable[Entries], *, is_late: bool) -> None:
+        """Decide all entities of the document, and its result."""
         for some in told:
             if some.kind is None:
                 self._take_blocks(some)
             else:
                 self._take(some, some.kind)
+        ended = {kind.value: len(ids) for kind, ids in self.ended.items()}
+        opened = {kind.value: self._opened[kind] for kind in EntityKind if self._opened[kind]}
+        state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
+        said = {f"{kind}s": self._said[kind] for kind in EntityKind}
+        self.applied = Applied(
+            self.document_id,
+            state,
+            said | {"measurements": sum(self.prepared.measured.values())},
+            late=is_late,
+            opened=opened,
+            ended=ended,
+            refused=self._refused,
+            findings=self.findings.all(),
+            procedures=dict(self.prepared.measured),
+            others=self.others.counts(effective=state is DocumentState.APPLIED),
+        )
 
     def _take_blocks(self, some: Entries) -> None:
         """Record too long texts in centre elements, and data that the document may not change."""
-        document, named = self._document, set(self._one.prepared.centres)
+        document, named = self.document, set(self.prepared.centres)
         own = None if document.rights is None else document.rights.own
         for line, path, (name,), excess in zip(some.lines, some.paths, some.keys, some.too_long, strict=True):
             centre = str(name)
@@ -470,16 +436,16 @@ class _Decision:
         if self._if_not is NotPermitted.REFUSE:
             self._refused += len(some.keys)
             return
-        base = self._base[kind.value]
+        base = self.given[kind.value]
         row_ids = [base + (row_id or 0) for row_id in some.row_ids]
-        if self._document.action is not Action.ADD or not self._are_new(kind, some.keys):
+        if self.document.action is not Action.ADD or not self._are_new(kind, some.keys):
             self._judge(kind, some, row_ids)
             return
         # Nearly always so, and much faster than deciding each.
         self.owners.add(None)
         self.others.take_effect(some.keys, kind)
         self._opened[kind] += len(row_ids)
-        versions = [Version(row_id, self._document_id) for row_id in row_ids]
+        versions = [Version(row_id, self.document_id) for row_id in row_ids]
         self.opened[kind].update(zip(some.keys, versions, strict=True))
 
     def _stored(self, some: Entries, kind: EntityKind) -> Entries:
@@ -502,7 +468,7 @@ class _Decision:
 
     def _judge(self, kind: EntityKind, some: Entries, row_ids: Sequence[int]) -> None:
         """Decide each of some entities."""
-        action, keys = self._document.action, set(some.keys)
+        action, keys = self.document.action, set(some.keys)
         asked = keys | {_without_results(action, kind, key) for key in keys}
         current = self._current.of(kind, asked)
         changed = self.opened[kind]
@@ -513,62 +479,28 @@ class _Decision:
                     current[key] = version
         held: dict[Key, list[str]] = {}
         if action is Action.DELETE and kind is EntityKind.SPECIMEN:
-            held = self._current.experiments_about(keys)
+            held = experiments_about(self._current.connection, keys)
         for line, path, key, row_id in zip(some.lines, some.paths, some.keys, row_ids, strict=True):
             there_as = key if key in current else _without_results(action, kind, key)
             there = current.get(there_as)
-            if there is None or there.document_id != self._document_id:
+            if there is None or there.document_id != self.document_id:
                 self.owners.add(there and there.document_id)
-            judgement = Judgement(action, kind, key, there, self._document_id, held.get(key, ()))
+            judgement = Judgement(action, kind, key, there, self.document_id, held.get(key, ()))
             finding = judge(judgement, line, row_id)
             if finding is not None:
                 self._refused += 1
                 self.findings.add(finding._replace(path=path))
                 if self._opens:
-                    self._not_current[kind].append(row_id)
+                    self.not_current[kind].append(row_id)
                 continue
             self.others.take_effect([key], kind)
             if there is not None:
-                self._ended[kind].append(there.id)
+                self.ended[kind].append(there.id)
                 del current[there_as]
                 changed[there_as] = None
             if self._opens:
-                current[key] = changed[key] = Version(row_id, self._document_id)
+                current[key] = changed[key] = Version(row_id, self.document_id)
                 self._opened[kind] += 1
-
-    def decided(self, *, is_late: bool) -> _Decided:
-        """The document's result."""
-        prepared = self._one.prepared
-        ended = {kind.value: len(ids) for kind, ids in self._ended.items() if ids}
-        opened = {kind.value: number for kind, number in self._opened.items() if number}
-        state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
-        said = {_COUNTED[kind]: number for kind, number in self._said.items()}
-        said["measurements"] = sum(prepared.measured.values())
-        applied = Applied(
-            self._document_id,
-            state,
-            repeated=False,
-            late=is_late,
-            said=said,
-            opened=opened,
-            ended=ended,
-            refused=self._refused,
-            findings=self.findings.all(),
-            procedures=dict(prepared.measured),
-            others=self.others.counts(effective=state is DocumentState.APPLIED),
-        )
-        shift = self._document_id - prepared.number
-        given = {**self._base, "document": shift, "are_current": int(self._opens)}
-        return _Decided(self._one, applied, given, self._ended, self._not_current)
-
-
-def _write_result(connection: Connection, one: _Decided) -> None:
-    """Write the result of a document whose row exists."""
-    connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == one.applied.document_id).values(_result(one)))
-
-
-def _result(one: _Decided) -> dict[str, Any]:
-    return {"state": one.applied.state.value, "late": one.applied.late} | one.applied.said
 
 
 def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:
@@ -576,19 +508,12 @@ def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:
     return (*key[:3], None) if action is Action.EDIT and kind is EntityKind.EXPERIMENT else key
 
 
-def write_findings(
+def _write_findings(
     connection: Connection, document: DocumentToApply, document_id: int, findings: Sequence[UploadFinding]
 ) -> None:
-    """Write the findings on a document."""
-    if not findings:
-        return
-    common = {
-        "document_id": document_id,
-        "tracker_id": document.tracker_id,
-        "is_active": True,
-        "created": utc_now(),
-    }
-    connection.execute(insert(FINDING), [finding.columns() | common for finding in findings])
+    if findings:
+        common = {"document_id": document_id, "tracker_id": document.tracker_id, "created": utc_now()}
+        connection.execute(insert(FINDING), [finding.columns() | common for finding in findings])
 
 
 def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:
@@ -607,16 +532,12 @@ def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) 
     # A repeated document yields nothing new: it was reported when it was applied.
     is_unheard_of = row.tracker_id == document.tracker_id
     follow_tracker(connection, row, document)
-    counts = {name: getattr(row, name) for name in _COUNTS}
     return Applied(
         row.id,
         DocumentState(row.state),
+        {name: getattr(row, name) for name in _COUNTS},
         repeated=True,
         late=row.late,
-        said=counts,
-        opened={},
-        ended={},
-        refused=0,
         findings=findings_of(connection, row.id),
         procedures=_measurements_by_procedure(connection, row.id),
         others=others_of(connection, [row.id], document.rights) if is_unheard_of else (),

@@ -74,12 +74,8 @@ class Uploader:
         refused = Applied(
             document_id,
             DocumentState.REFUSED,
+            {},
             repeated=True,
-            late=False,
-            said={},
-            opened={},
-            ended={},
-            refused=0,
             findings=findings,
             others=tuple(
                 OtherCentre(centre, {})
