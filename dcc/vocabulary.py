@@ -62,7 +62,7 @@ class MediaType(StrEnum):
 
 
 class MetadataOwner(StrEnum):
-    """What a metadata row belongs to: see `dcc.qc.models.measurements.Metadata`."""
+    """What a metadata row belongs to: see `dcc.qc.models.content.Metadata`."""
 
     PROCEDURE = "procedure"
     MEDIA = "media"

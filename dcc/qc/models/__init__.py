@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dcc.qc.models import contexts, documents, experiments, judgements, measurements, specimens
+from dcc.qc.models import content, contexts, documents, judgements
 from dcc.qc.models.base import QcBase as QcBase
 from dcc.vocabulary import EntityKind
 
@@ -26,22 +26,22 @@ UPLOAD_LOCK: Final = documents.UploadLock.__table__
 CENTRE_LOCK: Final = documents.CentreLock.__table__
 RESERVED_IDS: Final = documents.ReservedIds.__table__
 WRITE_RECEIPT: Final = documents.WriteReceipt.__table__
-SPECIMEN: Final = specimens.Specimen.__table__
-RELATED: Final = specimens.RelatedSpecimen.__table__
-GENOTYPE: Final = specimens.Genotype.__table__
-PARENTAL_STRAIN: Final = specimens.ParentalStrain.__table__
-ALTERATION: Final = specimens.ChromosomalAlteration.__table__
-CHROMOSOME: Final = specimens.Chromosome.__table__
-EXPERIMENT: Final = experiments.Experiment.__table__
-NAMED: Final = experiments.ExperimentSpecimen.__table__
-LINE: Final = experiments.Line.__table__
-HOUSING: Final = experiments.Housing.__table__
-RUN: Final = experiments.ProcedureRun.__table__
-MEASUREMENT: Final = measurements.Measurement.__table__
-MEDIA: Final = measurements.Media.__table__
-ASSOCIATION: Final = measurements.MediaAssociation.__table__
-DIMENSION: Final = measurements.Dimension.__table__
-METADATA: Final = measurements.Metadata.__table__
+SPECIMEN: Final = content.Specimen.__table__
+RELATED: Final = content.RelatedSpecimen.__table__
+GENOTYPE: Final = content.Genotype.__table__
+PARENTAL_STRAIN: Final = content.ParentalStrain.__table__
+ALTERATION: Final = content.ChromosomalAlteration.__table__
+CHROMOSOME: Final = content.Chromosome.__table__
+EXPERIMENT: Final = content.Experiment.__table__
+NAMED: Final = content.ExperimentSpecimen.__table__
+LINE: Final = content.Line.__table__
+HOUSING: Final = content.Housing.__table__
+RUN: Final = content.ProcedureRun.__table__
+MEASUREMENT: Final = content.Measurement.__table__
+MEDIA: Final = content.Media.__table__
+ASSOCIATION: Final = content.MediaAssociation.__table__
+DIMENSION: Final = content.Dimension.__table__
+METADATA: Final = content.Metadata.__table__
 SNAPSHOT: Final = judgements.ReferenceSnapshot.__table__
 REFUSAL: Final = judgements.ReferenceRefusal.__table__
 PIPELINE: Final = judgements.ImpressPipeline.__table__

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from datetime import datetime
 
-from sqlalchemy import CHAR, Boolean, Date, Index, UniqueConstraint
+from sqlalchemy import CHAR, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from dcc.databases.columns import BIG, LONG_TEXT, big_id, big_reference, table_options
@@ -35,7 +35,6 @@ class DataContext(QcBase):
     there is an open issue, else the other. `document_id` is the document that last changed it.
     """
 
-    __tablename__ = "data_context"
     __table_args__ = table_options(
         UniqueConstraint(
             "centre", "pipeline", "genotype", "strain_id", "procedure_id", "parameter_id", name="uq_data_context_key"
@@ -65,7 +64,6 @@ class DataContext(QcBase):
 class ContextHistory(QcBase):
     """An event of a data context (`ContextEvent`), by a document or by a person, and the state after it."""
 
-    __tablename__ = "context_history"
     __table_args__ = table_options(Index(None, "context_id"), Index(None, "document_id"))
 
     id: Mapped[int] = big_id()
@@ -83,7 +81,6 @@ class ContextHistory(QcBase):
 class DocumentContext(QcBase):
     """A data context in which a document has current, valid measurements, and their number."""
 
-    __tablename__ = "document_context"
     __table_args__ = table_options(Index(None, "context_id"), counted=False)
 
     document_id: Mapped[int] = part_of("document.id")
@@ -94,9 +91,6 @@ class DocumentContext(QcBase):
 class ContextMember(QcBase):
     """The genotype and strain under which the measurements of a procedure run are counted in data contexts now."""
 
-    __tablename__ = "context_member"
-    __table_args__ = table_options(counted=False)
-
     procedure_run_id: Mapped[int] = part_of("procedure_run.id")
     genotype: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
     strain_id: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
@@ -105,7 +99,6 @@ class ContextMember(QcBase):
 class ContextIssue(QcBase):
     """An issue that somebody raised on the data of a context; open until `resolved`."""
 
-    __tablename__ = "context_issue"
     __table_args__ = table_options(Index(None, "context_id"))
 
     id: Mapped[int] = big_id()
@@ -121,9 +114,6 @@ class ContextIssue(QcBase):
 class BuildBasis(QcBase):
     """The snapshot of a reference set (`name`) with which the contexts or overviews (`build`) were last built."""
 
-    __tablename__ = "build_basis"
-    __table_args__ = table_options(counted=False)
-
     build: Mapped[str] = text_of(16, primary_key=True)
     name: Mapped[str] = text_of(32, primary_key=True)
     snapshot_id: Mapped[int] = mapped_column(BIG)
@@ -132,18 +122,12 @@ class BuildBasis(QcBase):
 class MetadataGroup(QcBase):
     """The circumstances of comparable procedures; `content` is a JSON object of parameter to value."""
 
-    __tablename__ = "metadata_group"
-    __table_args__ = table_options(counted=False)
-
     checksum: Mapped[str] = mapped_column(CHAR(32), primary_key=True)
     content: Mapped[str] = mapped_column(LONG_TEXT)
 
 
 class OverviewGenotype(QcBase):
     """A genotype of current, valid specimens of a centre, and their number; with its colony's data, if known."""
-
-    __tablename__ = "overview_genotype"
-    __table_args__ = table_options(counted=False)
 
     centre: Mapped[str] = text_of(CENTRE_LENGTH, primary_key=True)
     genotype: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
@@ -160,7 +144,6 @@ class OverviewAnimalProcedure(QcBase):
     `position` is the animal's position in the experiment; a line has one row, without an animal.
     """
 
-    __tablename__ = "overview_animal_procedure"
     __table_args__ = table_options(
         Index(None, "centre", "procedure_id", "strain_id", "metadata_group"),
         Index(None, "centre", "specimen_id"),
@@ -177,9 +160,9 @@ class OverviewAnimalProcedure(QcBase):
     specimen_id: Mapped[str | None] = text_of(ID_LENGTH)
     genotype: Mapped[str] = text_of(NAME_LENGTH)
     strain_id: Mapped[str] = text_of(NAME_LENGTH)
-    is_baseline: Mapped[bool | None] = mapped_column(Boolean(create_constraint=False))
+    is_baseline: Mapped[bool | None]
     gender: Mapped[str | None] = text_of(16)
     zygosity: Mapped[str | None] = text_of(16)
-    date: Mapped[dt.date | None] = mapped_column(Date)
+    date: Mapped[dt.date | None]
     measurements: Mapped[int] = mapped_column(BIG)
     metadata_group: Mapped[str] = mapped_column(CHAR(32))

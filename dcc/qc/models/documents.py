@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from datetime import date, datetime
 
-from sqlalchemy import CHAR, Date, Index, Integer, String
+from sqlalchemy import CHAR, Index, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from dcc.databases.columns import BIG, INT, SMALL, Message, ReceiptColumns, table_options
@@ -37,7 +37,6 @@ class Document(QcBase):
     is.
     """
 
-    __tablename__ = "document"
     __table_args__ = table_options(
         Index(None, "tracker_id"),
         Index(None, "zip_file", "zip_action"),
@@ -55,7 +54,7 @@ class Document(QcBase):
     file_name: Mapped[str] = text_of(128)
     kind: Mapped[str] = text_of(16)
     centre: Mapped[str] = text_of(CENTRE_LENGTH)
-    created: Mapped[date | None] = mapped_column(Date)
+    created: Mapped[date | None]
     inc: Mapped[int | None] = mapped_column(BIG)
     action: Mapped[str] = text_of(8)
     md5: Mapped[str | None] = mapped_column(CHAR(32))
@@ -82,7 +81,6 @@ class Document(QcBase):
 class CentreBlock(QcBase):
     """An element `centre` of a document; `pipeline` and `project` in experiment documents only."""
 
-    __tablename__ = "centre_block"
     __table_args__ = table_options(Index(None, "document_id", "position"), counted=False)
 
     id: Mapped[int] = given_id()
@@ -101,7 +99,6 @@ class Lifetime(QcBase):
     N AND (ended_by IS NULL OR ended_by > N)`. `entity_id` is a row of the table `entity_kind`.
     """
 
-    __tablename__ = "lifetime"
     __table_args__ = table_options(
         Index(None, "entity_kind", "entity_id"), Index(None, "opened_by"), Index(None, "ended_by"), counted=False
     )
@@ -124,16 +121,13 @@ class StatusCodeRow(QcBase):
     owner_id: Mapped[int] = mapped_column(BIG)
     position: Mapped[int] = mapped_column(INT)
     code: Mapped[str] = text_of(STATUS_LENGTH)
-    date: Mapped[dt.date | None] = mapped_column(Date)
+    date: Mapped[dt.date | None]
     lexical: Mapped[str | None] = lexical_text()
     line: Mapped[int] = mapped_column(INT)
 
 
 class UploadLock(QcBase):
     """Locks for all centres: rows that are locked, with their last holder: see `qc.apply.upload_lock`."""
-
-    __tablename__ = "upload_lock"
-    __table_args__ = table_options(counted=False)
 
     id: Mapped[int] = mapped_column(SMALL, primary_key=True, autoincrement=False)
     holder: Mapped[str | None] = mapped_column(String(128))
@@ -144,9 +138,6 @@ class UploadLock(QcBase):
 
 class CentreLock(QcBase):
     """The lock of a centre on MySQL and MariaDB: a row that is locked, with its last holder."""
-
-    __tablename__ = "centre_lock"
-    __table_args__ = table_options(counted=False)
 
     centre: Mapped[str] = text_of(CENTRE_LENGTH, primary_key=True)
     host: Mapped[str] = text_of(128)
@@ -160,9 +151,6 @@ class ReservedIds(QcBase):
     On MySQL and MariaDB, for open transactions.
     """
 
-    __tablename__ = "reserved_ids"
-    __table_args__ = table_options(counted=False)
-
     owner: Mapped[str] = text_of(CENTRE_LENGTH, primary_key=True)
     name: Mapped[str] = text_of(KEY_LENGTH, primary_key=True)
     last: Mapped[int] = mapped_column(BIG)
@@ -170,6 +158,3 @@ class ReservedIds(QcBase):
 
 class WriteReceipt(ReceiptColumns, QcBase):
     """The last write transaction of each writer: see `dcc.databases.transactions.run_writing`."""
-
-    __tablename__ = "write_receipt"
-    __table_args__ = table_options(counted=False)

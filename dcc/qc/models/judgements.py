@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import Boolean, Date, Index, Integer, UniqueConstraint
+from sqlalchemy import Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
 
 from dcc.databases.columns import BIG, DOUBLE, INT, LONG_TEXT, Message, big_id, big_reference, table_options
@@ -30,7 +30,6 @@ class ReferenceSnapshot(QcBase):
     the query of a URL.
     """
 
-    __tablename__ = "reference_snapshot"
     __table_args__ = table_options(Index(None, "name", "is_active"))
 
     id: Mapped[int] = big_id()
@@ -40,14 +39,11 @@ class ReferenceSnapshot(QcBase):
     source: Mapped[str] = text_of(1_024)
     checksum: Mapped[str] = text_of(64)
     row_count: Mapped[int] = mapped_column(INT)
-    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_active: Mapped[bool]
 
 
 class ReferenceRefusal(QcBase):
     """Why the set `name` from the address `source`, shown without secrets, was refused at the last try."""
-
-    __tablename__ = "reference_refusal"
-    __table_args__ = table_options(counted=False)
 
     name: Mapped[str] = _key(32)
     source: Mapped[str] = text_of(1_024)
@@ -57,9 +53,6 @@ class ReferenceRefusal(QcBase):
 
 class ImpressPipeline(QcBase):
     """A pipeline of IMPReSS."""
-
-    __tablename__ = "impress_pipeline"
-    __table_args__ = table_options(counted=False)
 
     snapshot_id: Mapped[int] = _of_snapshot()
     pipeline: Mapped[str] = _key(KEY_LENGTH)
@@ -72,16 +65,13 @@ class ImpressProcedure(QcBase):
     `level` is experiment, line or housing. The pipeline asks for it at an age of `weeks`, or of embryos at a `stage`.
     """
 
-    __tablename__ = "impress_procedure"
-    __table_args__ = table_options(counted=False)
-
     snapshot_id: Mapped[int] = _of_snapshot()
     pipeline: Mapped[str] = _key(KEY_LENGTH)
     procedure_id: Mapped[str] = _key(KEY_LENGTH)
     variant: Mapped[int] = mapped_column(INT)
     name: Mapped[str | None] = text_of(ID_LENGTH)
-    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
-    is_mandatory: Mapped[bool | None] = mapped_column(Boolean(create_constraint=False))
+    is_active: Mapped[bool]
+    is_mandatory: Mapped[bool | None]
     level: Mapped[str | None] = text_of(16)
     weeks: Mapped[float | None] = mapped_column(DOUBLE)
     stage: Mapped[str | None] = text_of(ID_LENGTH)
@@ -94,9 +84,6 @@ class ImpressParameter(QcBase):
     `qc_minimum` and `qc_maximum` are null unless values must be compared with them.
     """
 
-    __tablename__ = "impress_parameter"
-    __table_args__ = table_options(counted=False)
-
     snapshot_id: Mapped[int] = _of_snapshot()
     procedure_id: Mapped[str] = _key(KEY_LENGTH)
     procedure_variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
@@ -106,9 +93,9 @@ class ImpressParameter(QcBase):
     type: Mapped[str] = text_of(24)
     value_type: Mapped[str | None] = text_of(16)
     unit: Mapped[str | None] = text_of(ID_LENGTH)
-    is_required: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
-    is_important: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
-    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_required: Mapped[bool]
+    is_important: Mapped[bool]
+    is_active: Mapped[bool]
     qc_minimum: Mapped[float | None] = mapped_column(DOUBLE)
     qc_maximum: Mapped[float | None] = mapped_column(DOUBLE)
 
@@ -116,22 +103,16 @@ class ImpressParameter(QcBase):
 class ImpressOption(QcBase):
     """A value that a parameter may have."""
 
-    __tablename__ = "impress_option"
-    __table_args__ = table_options(counted=False)
-
     snapshot_id: Mapped[int] = _of_snapshot()
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
     variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
     position: Mapped[int] = place()
     name: Mapped[str] = text_of(1_024)
-    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_active: Mapped[bool]
 
 
 class ImpressIncrement(QcBase):
     """A permitted or required increment of a parameter's series; `kind` is repeat, float or datetime."""
-
-    __tablename__ = "impress_increment"
-    __table_args__ = table_options(counted=False)
 
     snapshot_id: Mapped[int] = _of_snapshot()
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
@@ -141,14 +122,11 @@ class ImpressIncrement(QcBase):
     kind: Mapped[str | None] = text_of(16)
     unit: Mapped[str | None] = text_of(ID_LENGTH)
     minimum: Mapped[int] = mapped_column(Integer)
-    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_active: Mapped[bool]
 
 
 class ImpressOntologyOption(QcBase):
     """An ontology term that a parameter may have."""
-
-    __tablename__ = "impress_ontology_option"
-    __table_args__ = table_options(counted=False)
 
     snapshot_id: Mapped[int] = _of_snapshot()
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
@@ -160,9 +138,6 @@ class ImpressOntologyOption(QcBase):
 class KnownStatusCode(QcBase):
     """A status code and its meaning."""
 
-    __tablename__ = "known_status_code"
-    __table_args__ = table_options(counted=False)
-
     snapshot_id: Mapped[int] = _of_snapshot()
     code: Mapped[str] = _key(KEY_LENGTH)
     description: Mapped[str] = mapped_column(Message)
@@ -171,9 +146,6 @@ class KnownStatusCode(QcBase):
 class KnownProject(QcBase):
     """A project that centres submit data for."""
 
-    __tablename__ = "known_project"
-    __table_args__ = table_options(counted=False)
-
     snapshot_id: Mapped[int] = _of_snapshot()
     name: Mapped[str] = _key(NAME_LENGTH)
 
@@ -181,15 +153,12 @@ class KnownProject(QcBase):
 class KnownColony(QcBase):
     """A production of a registered colony: centre, status, day, and its strain and allele."""
 
-    __tablename__ = "known_colony"
-    __table_args__ = table_options(counted=False)
-
     snapshot_id: Mapped[int] = _of_snapshot()
     colony_id: Mapped[str] = _key(NAME_LENGTH)
     position: Mapped[int] = place()
     production_centre: Mapped[str] = text_of(CENTRE_LENGTH)
     status: Mapped[str] = text_of(NAME_LENGTH)
-    created: Mapped[date | None] = mapped_column(Date)
+    created: Mapped[date | None]
     strain_id: Mapped[str | None] = text_of(NAME_LENGTH)
     gene_id: Mapped[str | None] = text_of(NAME_LENGTH)
     gene_symbol: Mapped[str | None] = text_of(NAME_LENGTH)
@@ -199,9 +168,6 @@ class KnownColony(QcBase):
 
 class KnownStrain(QcBase):
     """A strain that MGI knows."""
-
-    __tablename__ = "known_strain"
-    __table_args__ = table_options(counted=False)
 
     snapshot_id: Mapped[int] = _of_snapshot()
     strain_id: Mapped[str] = _key(NAME_LENGTH)
@@ -215,15 +181,14 @@ class Waiver(QcBase):
     on record, and no longer holds.
     """
 
-    __tablename__ = "waiver"
     __table_args__ = table_options(Index(None, "rule"))
 
     id: Mapped[int] = big_id()
     rule: Mapped[str] = text_of(16)
     centre: Mapped[str | None] = text_of(CENTRE_LENGTH)
     procedure_id: Mapped[str | None] = text_of(KEY_LENGTH)
-    valid_from: Mapped[date] = mapped_column(Date)
-    valid_until: Mapped[date | None] = mapped_column(Date)
+    valid_from: Mapped[date]
+    valid_until: Mapped[date | None]
     effect: Mapped[str] = text_of(8)
     reason: Mapped[str] = text_of(256)
     author: Mapped[str] = text_of(64)
@@ -244,7 +209,6 @@ class Finding(QcBase):
     one did it.
     """
 
-    __tablename__ = "finding"
     __table_args__ = table_options(
         Index("ix_finding_cause", "document_id", "is_active", "code", "cause", "severity", "entity_kind", "entity_id"),
         Index(None, "tracker_id"),
@@ -269,7 +233,7 @@ class Finding(QcBase):
     entity_id: Mapped[int | None] = mapped_column(BIG)
     snapshot_id: Mapped[int | None] = reference("reference_snapshot.id")
     waiver_id: Mapped[int | None] = reference("waiver.id")
-    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False), default=True)
+    is_active: Mapped[bool] = mapped_column(default=True)
     created: Mapped[datetime]
     closed: Mapped[datetime | None]
     closed_by: Mapped[int | None] = reference("document.id")
@@ -284,7 +248,6 @@ class FetchedPage(QcBase):
     The address is without its query, such as a token; a fingerprint replaces that.
     """
 
-    __tablename__ = "fetched_page"
     __table_args__ = table_options(UniqueConstraint("address_md5"))
 
     id: Mapped[int] = big_id()
