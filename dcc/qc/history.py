@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
 
@@ -76,23 +76,23 @@ def document_at(connection: Connection, moment: datetime) -> int:
 
 def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
     """The condition on an entity's table that a version was current after that document."""
-    ended = LIFETIME.c.ended_by.is_(None) | (LIFETIME.c.ended_by > document_id)
     return exists().where(
-        LIFETIME.c.entity_kind == kind.value,
-        LIFETIME.c.entity_id == ENTITY_TABLES[kind].c.id,
-        LIFETIME.c.opened_by <= document_id,
-        ended,
+        LIFETIME.c.entity_kind == kind.value, LIFETIME.c.entity_id == ENTITY_TABLES[kind].c.id, _lasts(document_id)
     )
+
+
+def _lasts(document_id: int) -> ColumnElement[bool]:
+    ended = LIFETIME.c.ended_by.is_(None) | (LIFETIME.c.ended_by > document_id)
+    return (LIFETIME.c.opened_by <= document_id) & ended
 
 
 def measurements_at(document_id: int) -> Select[Any]:
     """All columns of the measurements that were current after that document; to be filtered on."""
-    ended = LIFETIME.c.ended_by.is_(None) | (LIFETIME.c.ended_by > document_id)
     return (
         select(MEASUREMENT)
         .join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
         .join(LIFETIME, (LIFETIME.c.entity_kind == RUN.c.owner_kind) & (LIFETIME.c.entity_id == RUN.c.owner_id))
-        .where(LIFETIME.c.opened_by <= document_id, ended)
+        .where(_lasts(document_id))
     )
 
 
@@ -129,9 +129,9 @@ def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> lis
         found[row.document_id, keys[row.id]] = (Happening.REFUSED, row.id)
     for row in lifetimes:
         if row.ended_by is not None:
-            found[row.ended_by, keys[row.entity_id]] = (_ending(documents[row.ended_by]), row.entity_id)
+            found[row.ended_by, keys[row.entity_id]] = (_happening(documents[row.ended_by], opens=False), row.entity_id)
     for row in lifetimes:
-        found[row.opened_by, keys[row.entity_id]] = (_opening(documents[row.opened_by]), row.entity_id)
+        found[row.opened_by, keys[row.entity_id]] = (_happening(documents[row.opened_by], opens=True), row.entity_id)
     findings = _findings(connection, kind, keys)
     return [
         _event(documents[document_id], happening, kind, key, versions[row_id], findings.get((document_id, key), []))
@@ -168,16 +168,13 @@ def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[E
     return found
 
 
-def _opening(document: Row[Any]) -> Happening:
+def _happening(document: Row[Any], *, opens: bool) -> Happening:
+    """What a document did that opened or ended a version."""
     if document.action == DocumentAction.UNDO.value:
-        return Happening.RESTORED
-    return Happening.ADDED if document.action == DocumentAction.ADD.value else Happening.EDITED
-
-
-def _ending(document: Row[Any]) -> Happening:
-    if document.action == DocumentAction.UNDO.value:
-        return Happening.WITHDRAWN
-    return Happening.DELETED if document.action == DocumentAction.DELETE.value else Happening.EDITED
+        return Happening.RESTORED if opens else Happening.WITHDRAWN
+    if document.action == (DocumentAction.ADD if opens else DocumentAction.DELETE).value:
+        return Happening.ADDED if opens else Happening.DELETED
+    return Happening.EDITED
 
 
 def _event(
@@ -189,21 +186,18 @@ def _event(
     findings: Iterable[EventFinding],
 ) -> Event:
     return Event(
+        **{name: getattr(document, name) for name in _OF_DOCUMENT},
         document_id=document.id,
-        applied_at=document.applied_at,
-        action=document.action,
-        zip_action=document.zip_action,
-        zip_file=document.zip_file,
-        file_name=document.file_name,
         happening=happening,
         entity_kind=kind,
         entity_key=key,
         entity_id=None if version is None else version.id,
         line=next((finding.line for finding in findings), None) if version is None else version.line,
-        created=document.created,
-        late=document.late,
-        undoes=document.undoes,
-        author=document.author,
-        reason=document.reason,
         findings=tuple(findings),
     )
+
+
+_OF_DOCUMENT: Final = (
+    *("applied_at", "action", "zip_action", "zip_file", "file_name"),
+    *("created", "late", "undoes", "author", "reason"),
+)

@@ -18,8 +18,7 @@ from dcc.databases.transactions import run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.documents import others_of
-from dcc.qc.apply.holding import held_for
-from dcc.qc.apply.signatures import check_signature
+from dcc.qc.apply.holding import check_signature, held_for
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import end_versions, reopen_versions, same_key, same_text
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, Select, String, case, cast, func, select
 
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, SNAPSHOT
@@ -105,18 +105,19 @@ def count_experiments_of_invalid_animals(connection: Connection, wanted: Finding
     return connection.scalar(counted.select_from(EXPERIMENT).where(*conditions)) or 0
 
 
+_OF_FINDING: Final = ("id", "rule", "severity", "line", "path", "value", "message", "is_active", "created", "closed")
+
+
 def find_findings(
     connection: Connection, wanted: FindingFilter, *, limit: int | None = None
 ) -> Iterator[FindingRecord]:
     """The findings that a filter selects, by document and line, at most `limit` of them."""
     query = (
         select(
-            FINDING,
-            DOCUMENT.c.centre,
-            DOCUMENT.c.zip_action,
-            DOCUMENT.c.zip_file,
-            DOCUMENT.c.file_name,
-            SNAPSHOT.c.name.label("snapshot_name"),
+            *(FINDING.c[name] for name in _OF_FINDING),
+            *(DOCUMENT.c[name] for name in ("centre", "zip_action", "zip_file", "file_name")),
+            (SNAPSHOT.c.name + " " + cast(SNAPSHOT.c.id, String)).label("snapshot"),
+            FINDING.c.waiver_id.label("waiver"),
         )
         .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
         .outerjoin(SNAPSHOT, SNAPSHOT.c.id == FINDING.c.snapshot_id)
@@ -125,28 +126,7 @@ def find_findings(
         .limit(limit)
     )
     for row in connection.execute(query):
-        yield _record(row)
-
-
-def _record(row: Any) -> FindingRecord:
-    return FindingRecord(
-        id=row.id,
-        rule=row.rule,
-        severity=Severity(row.severity),
-        centre=row.centre,
-        zip_action=row.zip_action,
-        zip_file=row.zip_file,
-        file_name=row.file_name,
-        line=row.line,
-        path=row.path,
-        value=row.value,
-        message=row.message,
-        snapshot=None if row.snapshot_name is None else f"{row.snapshot_name} {row.snapshot_id}",
-        waiver=row.waiver_id,
-        is_active=row.is_active,
-        created=row.created,
-        closed=row.closed,
-    )
+        yield FindingRecord(**dict(row._mapping) | {"severity": Severity(row.severity)})
 
 
 def _conditions(wanted: FindingFilter) -> list[ColumnElement[bool]]:

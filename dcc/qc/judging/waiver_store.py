@@ -148,23 +148,9 @@ def list_waivers(connection: Connection, day: date, *, all_of_them: bool = False
 
 
 def _entry(row: Row[Any], day: date, counts: Mapping[int, int]) -> WaiverEntry:
-    return WaiverEntry(
-        row.id,
-        row.rule,
-        row.centre,
-        row.procedure_id,
-        WaiverEffect(row.effect),
-        row.valid_from,
-        row.valid_until,
-        _state(row, day),
-        row.reason,
-        row.author,
-        row.created,
-        row.revoked,
-        row.revoked_by,
-        row.revoked_reason,
-        counts.get(row.id, 0),
-    )
+    values = dict(row._mapping)
+    values |= {"effect": WaiverEffect(row.effect), "procedure": values.pop("procedure_id")}
+    return WaiverEntry(**values, state=_state(row, day), findings=counts.get(row.id, 0))
 
 
 def _state(row: Row[Any], day: date) -> WaiverState:

@@ -1,7 +1,8 @@
 """Tables of the QC database: specimens, experiments, lines, housings, and results of procedures.
 
-Of results, `position` is a parameter's position among all parameters of its procedure, from 1; `item` that of a value, term or file
-within its parameter, null in the one row of a parameter without any. `sequence_id` is the text of an xs:integer.
+Of results, `position` is a parameter's position among all parameters of its procedure, from 1; `item` that of a value,
+term or file within its parameter, null in the one row of a parameter without any. `sequence_id` is the text of an
+xs:integer.
 """
 
 from __future__ import annotations

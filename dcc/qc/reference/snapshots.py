@@ -126,15 +126,14 @@ def save(connection: Connection, snapshot: Snapshot) -> int:
     If the active one has the same content, it stays, and the new time and source are recorded. Raises
     ReferenceDataError for a text that is too long for the database, or has characters that it cannot hold.
     """
+    _fits(snapshot, SNAPSHOT.c.source, snapshot.source)
     active = active_snapshots(connection).get(snapshot.name)
     if active is not None and active.checksum == snapshot.checksum:
         seen = max(active.checked, snapshot.retrieved)
-        _fits(snapshot, SNAPSHOT.c.source, snapshot.source)
         connection.execute(
             update(SNAPSHOT).where(SNAPSHOT.c.id == active.id).values(checked=seen, source=snapshot.source)
         )
         return active.id
-    _fits(snapshot, SNAPSHOT.c.source, snapshot.source)
     connection.execute(update(SNAPSHOT).where(SNAPSHOT.c.name == snapshot.name).values(is_active=False))
     row = {
         "name": snapshot.name,

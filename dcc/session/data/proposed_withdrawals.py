@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
-from dcc.qc.apply.signatures import check_signature
+from dcc.qc.apply.holding import check_signature
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import Settings
 from dcc.tracker.hostings.proposed_withdrawals import ProposalState, WithdrawalProposal, decide
