@@ -17,7 +17,7 @@ from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
-from dcc.qc.apply.versions import UPDATED, key_columns, key_of_row, same_text
+from dcc.qc.apply.versions import UPDATED, key_columns, key_of_row, lived, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
@@ -126,9 +126,8 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
 
 def _versions(connection: Connection, kind: EntityKind, side: Any, document_id: int) -> Entities:
     table = ENTITY_TABLES[kind]
-    of_kind = (LIFETIME.c.entity_id == table.c.id) & (LIFETIME.c.entity_kind == kind.value)
     extra = [column for column in key_columns(kind) if column.name == UPDATED]
-    statement = select(table, *extra).join(LIFETIME, of_kind).where(side == document_id).order_by(table.c.id)
+    statement = select(table, *extra).join(LIFETIME, lived(kind)).where(side == document_id).order_by(table.c.id)
     return {row["id"]: row for row in connection.execute(statement).mappings()}
 
 

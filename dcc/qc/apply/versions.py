@@ -89,6 +89,12 @@ def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> Colu
     return and_(left == right, func.length(left) == func.length(right))
 
 
+def lived(kind: EntityKind, lifetime: Any = LIFETIME, table: Any = None) -> ColumnElement[bool]:
+    """Whether a lifetime, or an alias of it, is that of a version in an entity's table, or in an alias of this."""
+    own = ENTITY_TABLES[kind] if table is None else table
+    return and_(lifetime.c.entity_kind == kind.value, lifetime.c.entity_id == own.c.id)
+
+
 def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
     """The current versions of these entities, if they have one. A statement for each centre and 2,000 names."""
     names: dict[Any, set[Any]] = {}

@@ -25,6 +25,7 @@ from dcc.databases.list_parameters import (
 from dcc.databases.row_texts import rows_of
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
+from dcc.qc.apply.versions import same_text
 from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.models import DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SPECIMEN
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
@@ -257,18 +258,16 @@ def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
         EXPERIMENT.c.centre == SPECIMEN.c.centre,
         EXPERIMENT.c.is_current,
     )
-    named = and_(NAMED.c.specimen_id == SPECIMEN.c.specimen_id, same_length(NAMED, SPECIMEN))
-    return of_specimens.join(NAMED, named).join(EXPERIMENT, there).join(RUN, owned)
+    return (
+        of_specimens.join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
+        .join(EXPERIMENT, there)
+        .join(RUN, owned)
+    )
 
 
 def own_strain(specimen: Any) -> ColumnElement[str | None]:
     """The strain that a specimen itself names; null if it is missing or blank."""
     return func.nullif(func.rtrim(specimen.c.strain_id), "")
-
-
-def same_length(one: Any, other: Any) -> ColumnElement[bool]:
-    """Whether the specimenIDs of two tables are equally long: MySQL and MariaDB ignore trailing blanks otherwise."""
-    return func.length(one.c.specimen_id) == func.length(other.c.specimen_id)
 
 
 _LEFT_OUT: Final = select(DOCUMENT.c.id).where(

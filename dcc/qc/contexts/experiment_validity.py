@@ -16,12 +16,12 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, portions
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
+from dcc.qc.apply.versions import same_text
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
     changed_by_documents,
     document_parameters,
     documents_due_for_contexts,
-    same_length,
 )
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
@@ -73,8 +73,7 @@ def _named_by(specimen: Any) -> Any:
     """Joins an experiment, its `_NAMED` and the specimens of that name, of any version."""
     return and_(
         specimen.c.centre == EXPERIMENT.c.centre,
-        specimen.c.specimen_id == NAMED.c.specimen_id,
-        same_length(specimen, NAMED),
+        same_text(specimen.c.specimen_id, NAMED.c.specimen_id),
     )
 
 
@@ -105,7 +104,7 @@ def _touched() -> tuple[Select[Any], ...]:
         select(EXPERIMENT.c.id)
         .select_from(LIFETIME)
         .join(SPECIMEN, of_specimen)
-        .join(NAMED, and_(NAMED.c.specimen_id == SPECIMEN.c.specimen_id, same_length(NAMED, SPECIMEN)))
+        .join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
         .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
     )
     back = select(EXPERIMENT.c.id).select_from(LIFETIME).join(EXPERIMENT, of_experiment)

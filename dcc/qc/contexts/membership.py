@@ -26,7 +26,8 @@ from sqlalchemy import (
 )
 
 from dcc.databases.list_parameters import as_json, listed, numbers_in, numbers_of, only_compared, portions
-from dcc.qc.contexts.affected_runs import own_strain, same_length
+from dcc.qc.apply.versions import same_text
+from dcc.qc.contexts.affected_runs import own_strain
 from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
@@ -108,8 +109,7 @@ def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnEle
     """A query of runs and their experiments, with the current version of each specimen and its colony's data."""
     there = and_(
         SPECIMEN.c.centre == experiment.c.centre,
-        SPECIMEN.c.specimen_id == NAMED.c.specimen_id,
-        same_length(SPECIMEN, NAMED),
+        same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id),
         SPECIMEN.c.is_current,
     )
     named = runs.outerjoin(NAMED, NAMED.c.experiment_row == experiment.c.id).outerjoin(SPECIMEN, there)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
 
 from dcc.databases.list_parameters import change_rows, portions, rows_with
+from dcc.qc.apply.versions import lived
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc.qc.models import (
     DOCUMENT,
@@ -79,8 +80,7 @@ def _brought_back_by(withdrawals: Sequence[int]) -> Iterator[Select[Any]]:
 
 def _versions(kind: EntityKind, table: Table) -> Select[Any]:
     """The documents of versions, with the lifetimes of these."""
-    of_kind = (LIFETIME.c.entity_kind == kind.value) & (LIFETIME.c.entity_id == table.c.id)
-    return select(table.c.document_id).distinct().join(LIFETIME, of_kind)
+    return select(table.c.document_id).distinct().join(LIFETIME, lived(kind))
 
 
 _RELATIVE: Final = SPECIMEN.alias("relative")
@@ -93,12 +93,11 @@ _NAMING: Final = (
 
 def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
     """The documents of entities, of any version, that name specimens which documents opened or ended."""
-    of_specimen = (LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (LIFETIME.c.entity_id == SPECIMEN.c.id)
     return (
         select(owner.c.document_id)
         .distinct()
         .select_from(LIFETIME)
-        .join(SPECIMEN, of_specimen)
+        .join(SPECIMEN, lived(EntityKind.SPECIMEN))
         .join(named, named.c.specimen_id == SPECIMEN.c.specimen_id)
         .join(owner, and_(owner.c.id == named.c[row], owner.c.centre == SPECIMEN.c.centre))
     )
