@@ -22,7 +22,6 @@ from dcc.databases.list_parameters import (
     only_compared,
     portions,
 )
-from dcc.databases.row_texts import rows_of
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import same_text
@@ -137,17 +136,10 @@ def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touch
 
 
 def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
-    """The runs of documents, each with its document. Nearly always they are consecutive."""
+    """The runs of documents, each with its document."""
     found: dict[int, int] = {}
-    mixed = []
-    for document_id, runs, first, last in rows_of(connection, _EXTENTS, {"documents": as_json(ordered)}):
-        if last - first + 1 == runs:
-            found.update(dict.fromkeys(range(first, last + 1), document_id))
-        else:
-            mixed.append(document_id)
-    if mixed:
-        for document_id, run_ids in connection.execute(_OWN, {"documents": as_json(mixed)}):
-            found.update(dict.fromkeys(numbers_of(run_ids), document_id))
+    for document_id, run_ids in connection.execute(_OWN, {"documents": as_json(ordered)}):
+        found.update(dict.fromkeys(numbers_of(run_ids), document_id))
     return found
 
 
@@ -278,11 +270,6 @@ _ROLES: Final = (
     select(DOCUMENT.c.kind, DOCUMENT.c.action, listed(DOCUMENT.c.id))
     .where(DOCUMENT.c.id.in_(numbers_in("documents")))
     .group_by(DOCUMENT.c.kind, DOCUMENT.c.action)
-)
-_EXTENTS: Final = (
-    select(RUN.c.document_id, func.count(), func.min(RUN.c.id), func.max(RUN.c.id))
-    .where(RUN.c.document_id.in_(numbers_in("documents")))
-    .group_by(RUN.c.document_id)
 )
 _OWN: Final = (
     select(RUN.c.document_id, listed(RUN.c.id))

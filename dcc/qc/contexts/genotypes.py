@@ -44,17 +44,8 @@ def _touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeK
     withdrawals = document_parameters("withdrawals", withdrawals_among(connection, ordered))
     given = document_parameters("documents", ordered) | withdrawals
     changed = connection.execute(_CHANGED, given).all()
-    return {(centre, genotype) for centre, genotype in [*_brought_by(connection, ordered), *changed]}
-
-
-def _brought_by(connection: Connection, ordered: Sequence[int]) -> Sequence[Any]:
-    """The centres and genotypes of the specimens that documents brought."""
-    given: dict[str, object] = {"documents": as_json(ordered)}
-    specimens, first, last = connection.execute(_EXTENT, given).one()
-    if specimens and last - first + 1 == specimens:
-        # No other document's rows are between them: they are read as a range.
-        return connection.execute(_BROUGHT_BETWEEN, {"first": first, "last": last}).all()
-    return connection.execute(_BROUGHT, given).all() if specimens else ()
+    brought = connection.execute(_BROUGHT, given).all()
+    return {(centre, genotype) for centre, genotype in [*brought, *changed]}
 
 
 def all_genotypes(connection: Connection) -> set[GenotypeKey]:
@@ -128,10 +119,10 @@ def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
     return SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(SPECIMEN.c.colony_id) == colony_id)
 
 
-def _brought(condition: ColumnElement[bool]) -> Select[Any]:
-    """The centres and genotypes of specimens that meet a condition."""
-    alike = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id).where(condition).distinct()
-    brought = alike.subquery()
+def _brought() -> Select[Any]:
+    """The centres and genotypes of the specimens that documents brought."""
+    alike = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id)
+    brought = alike.where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct().subquery()
     return select(brought.c.centre, genotype_of(brought))
 
 
@@ -147,11 +138,7 @@ def _changed() -> CompoundSelect[Any]:
 
 _KEYS_AT_ONCE: Final = 500
 _WANTED: Final = tuple_(OVERVIEW_GENOTYPE.c.centre, OVERVIEW_GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
-_OF_DOCUMENTS: Final = SPECIMEN.c.document_id.in_(numbers_in("documents"))
-_EXTENT_OF: Final[Sequence[ColumnElement[Any]]] = (func.count(), func.min(SPECIMEN.c.id), func.max(SPECIMEN.c.id))
-_EXTENT: Final = select(*_EXTENT_OF).where(_OF_DOCUMENTS)
-_BROUGHT: Final = _brought(_OF_DOCUMENTS)
-_BROUGHT_BETWEEN: Final = _brought(SPECIMEN.c.id.between(bindparam("first"), bindparam("last")))
+_BROUGHT: Final = _brought()
 _CHANGED: Final = _changed()
 _SHOWN: Final = select(OVERVIEW_GENOTYPE.c.centre).where(_WANTED).limit(1)
 _FORGET: Final = delete(OVERVIEW_GENOTYPE).where(_WANTED)
