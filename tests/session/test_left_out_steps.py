@@ -89,7 +89,7 @@ def test_an_archive_whose_upload_is_left_out_is_taken_anew_when_it_changes(data:
     data.folder.put(ZIP, specimens(mice=5), MODIFIED + 60)
     data.run()
     assert data.states() == {ZIP: "qc done"}
-    assert len(data.rows(models.Specimen, "id")) == 5
+    assert len(data.rows(models.SPECIMEN, "id")) == 5
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import load_settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
+from dcc.tracker.models import ZipFile
 
 
 def _die() -> None:
@@ -92,7 +93,7 @@ def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
 
 def _before_the_checksum_is_taken() -> None:
     """Die when the arrival of an archive is recorded, and no MD5 has been taken."""
-    _when_recorded(lambda batch: bool(batch.arrived))
+    _when_recorded(lambda batch: any(model is ZipFile for model, _ in batch.changes))
     ArchiveChecker.check = lambda *_: threading.Event().wait()  # type: ignore[method-assign,assignment]
 
 

@@ -14,7 +14,7 @@ from dcc.outcomes import ZipKey
 from dcc.session.archives.jobs import Job
 from dcc.session.batches.results import FromWorkers
 from dcc.session.connection_places import ConnectionPlaces
-from dcc.session.fetching.archive_transfer import Received, Transfer
+from dcc.session.fetching.archive_transfer import Received
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
 from dcc.settings import Settings
@@ -30,14 +30,15 @@ _MOST_QUEUED_IN_WINDOW: Final = 8
 class SourceQueue:
     """The submissions to download from one source, in order. Only the coordinating thread uses it.
 
-    Submissions that wait for a source that is given up are left to other sources or to the next session.
+    `downloads` are the source's threads. Submissions that wait for a source that is given up are left to other sources
+    or to the next session.
     """
 
     def __init__(self, downloads: SourceDownloads) -> None:
         self.conduct = Conduct()
         self.is_paused = False
         self._is_given_up = False
-        self._downloads = downloads
+        self.downloads = downloads
         # Requested attempts are carried out, so that few may be left when a window closes.
         self._most_queued = MOST_QUEUED if downloads.address.windows is None else _MOST_QUEUED_IN_WINDOW
         self._waiting: deque[tuple[Job, Hosting]] = deque()
@@ -46,7 +47,7 @@ class SourceQueue:
     @property
     def address(self) -> SourceAddress:
         """The source's address."""
-        return self._downloads.address
+        return self.downloads.address
 
     @property
     def given_up(self) -> bool:
@@ -77,10 +78,6 @@ class SourceQueue:
         self._waiting.clear()
         return taken
 
-    def put(self, transfer: Transfer) -> None:
-        """Pass an attempt to the source's threads."""
-        self._downloads.put(transfer)
-
     def note_arrival(self, received: Received) -> None:
         """Record a successful attempt."""
         self._queued -= 1
@@ -96,15 +93,7 @@ class SourceQueue:
             return
         if isinstance(message.error, SourceError) and not self._is_given_up:
             self.conduct.failures += 1
-            self._is_given_up = self._downloads.given_up
-
-    def stop(self) -> None:
-        """End the source's threads."""
-        self._downloads.stop()
-
-    def join(self, timeout: float) -> None:
-        """Wait for the source's threads, `timeout` seconds at most for each."""
-        self._downloads.join(timeout)
+            self._is_given_up = self.downloads.given_up
 
 
 class Attempts:
@@ -130,11 +119,6 @@ class Attempts:
         self._retry_delay = settings.retry_delay
         self._retries: list[tuple[float, int, Job, Hosting]] = []
         self._order = itertools.count()
-
-    @property
-    def conduct(self) -> dict[int, Conduct]:
-        """The behaviour of each source, by id."""
-        return {number: source.conduct for number, source in self.sources.items()}
 
     def plan(self, job: Job) -> bool:
         """Queue the job for its next attempt, at a source still in use; False if there is none."""
@@ -195,10 +179,10 @@ class Attempts:
     def stop(self) -> None:
         """End the sources' threads."""
         for source in self.sources.values():
-            source.stop()
+            source.downloads.stop()
 
     def join(self, seconds: float) -> None:
         """Wait for the sources' threads, for so long at most."""
         deadline = time.monotonic() + seconds
         for source in self.sources.values():
-            source.join(max(deadline - time.monotonic(), 0))
+            source.downloads.join(max(deadline - time.monotonic(), 0))

@@ -35,7 +35,7 @@ from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.checks import ArchiveChecks, Checked
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.keeping import ArchiveKeeper, KeptArchive
-from dcc.session.archives.recording import Batch, Ended, Written
+from dcc.session.archives.recording import Batch, Written
 from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.downloads import (
     DownloadMessage,
@@ -54,7 +54,7 @@ from dcc.store.copies import Kept
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.hostings.urgent_archives import urgent_keys
-from dcc.tracker.models import utc_now
+from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.progress import Subject
 from dcc.tracker.register.source_pace import paused_sources
 from dcc.tracker.states import State
@@ -132,7 +132,7 @@ class Coordinator:
     @property
     def conduct(self) -> dict[int, Conduct]:
         """How each file source behaved, by id."""
-        return self._attempts.conduct
+        return {number: source.conduct for number, source in self._attempts.sources.items()}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
         """Process the jobs; yields each submission's outcome once it is recorded.
@@ -178,7 +178,7 @@ class Coordinator:
             case Started():
                 self._started(message)
             case Progressed():
-                self._batch.progressed[message.transfer.download_id] = message.received
+                self._batch.change(ZipDownload, message.transfer.download_id, downloaded_size_bytes=message.received)
             case Published():
                 hosting = message.transfer.hosting
                 self._transferring[message.transfer.download_id].note_published(hosting, message.md5)
@@ -226,7 +226,8 @@ class Coordinator:
         job = self._transferring[number]
         job.attempts += 1
         job.began = time.monotonic()
-        self._batch.requested[number] = utc_now()
+        now = utc_now()
+        self._batch.change(ZipDownload, number, request=now, received=now)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, DOWNLOADING, promote=False)
 
     def _arrived(self, message: TransferCompleted) -> None:
@@ -237,10 +238,10 @@ class Coordinator:
         job.size_bytes, job.md5 = received.size_bytes, received.md5
         job.transfer_seconds = received.seconds if received.is_sent else None
         job.resumed = received.resumed and received.md5 is None
-        self._batch.arrived[job.za_id] = job
-        self._batch.progressed[number] = received.size_bytes if received.is_sent else 0
+        self._batch.note_archive(job)
+        self._batch.change(ZipDownload, number, downloaded_size_bytes=received.size_bytes if received.is_sent else 0)
         job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
-        self._batch.ended[number] = Ended(utc_now(), job.fetched, received.size_bytes, received.validators)
+        self._batch.end(number, job.fetched, received)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
         self._keep(job)
 
@@ -253,7 +254,7 @@ class Coordinator:
         if job.last_failure != NOT_FETCHED:
             job.failed_hostings.add(hosting.id)
         job.fetched = _outcome_of(message)
-        self._batch.ended[number] = Ended(utc_now(), job.fetched)
+        self._batch.end(number, job.fetched)
         without_room = isinstance(error, DiskFullError)
         if without_room:
             # Larger archives have no room either: they are left to the next session.
@@ -393,7 +394,7 @@ class Coordinator:
     def _note_md5(self, job: Job, md5: str) -> None:
         if job.md5 != md5:
             job.md5 = md5
-            self._batch.arrived[job.za_id] = job
+            self._batch.note_archive(job)
 
     def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
         """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
@@ -508,7 +509,7 @@ class Coordinator:
             job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
             self._transferring[number] = job
             transfer = job.transfer(number, hosting, written.earlier.get(hosting.id))
-            self._attempts.sources[hosting.source_id].put(transfer)
+            self._attempts.sources[hosting.source_id].downloads.put(transfer)
         for job, number in zip(batch.staged, written.staged_ids, strict=True):
             self._take_from_staging(job, number)
         return deque(batch.finished), written.states

@@ -6,9 +6,10 @@ many submissions at once need few statements.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, select, update
 
@@ -16,7 +17,7 @@ from dcc import errors
 from dcc.outcomes import AttemptOutcome, Problem
 from dcc.phases import Phase, Status
 from dcc.session.archives.jobs import Document, Job
-from dcc.sources.base import Validators
+from dcc.session.fetching.archive_transfer import Received
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import Kept
 from dcc.tracker import progress
@@ -41,40 +42,6 @@ from dcc.tracker.states import State
 from dcc.tracker.stored_archives import record_kept
 
 _MOST_RETRIES = 255
-_END = (
-    update(ZipDownload)
-    .where(ZipDownload.id == bindparam("number"))
-    .values(
-        received=bindparam("time"),
-        outcome=bindparam("outcome"),
-        content_size_bytes=bindparam("size"),
-        etag=bindparam("etag"),
-        last_modified=bindparam("last_modified"),
-    )
-)
-_NOTE_MD5 = update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(content_md5=bindparam("md5"))
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How an attempt ended, and when, in UTC; `validators` are the server's tag and time of the archive."""
-
-    time: datetime
-    outcome: AttemptOutcome
-    size_bytes: int | None = None
-    validators: Validators | None = None
-
-    def values(self, number: int) -> dict[str, object]:
-        """The values of its row."""
-        told = self.validators or Validators(None, None)
-        return {
-            "number": number,
-            "time": self.time,
-            "outcome": self.outcome.value,
-            "size": self.size_bytes,
-            "etag": told.etag,
-            "last_modified": told.last_modified,
-        }
 
 
 @dataclass
@@ -92,16 +59,13 @@ class Written:
 class Batch:
     """Results to be written together. All times are in UTC.
 
-    `arrived`: the jobs, by submission, with a new size or MD5 of their archives. `concluded`: the submissions without a
-    further attempt whose last one had no bytes. `staged`: the jobs that use the copy in staging. `kept`: what the
+    `changes` are the new values of columns, by row. `concluded`: the submissions without a further attempt whose last
+    one had no bytes. `staged`: the jobs that use the copy in staging. `kept`: what the
     archive store received from which attempt.
     """
 
     proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
-    requested: dict[int, datetime] = field(default_factory=dict)
-    progressed: dict[int, int] = field(default_factory=dict)
-    arrived: dict[int, Job] = field(default_factory=dict)
-    ended: dict[int, Ended] = field(default_factory=dict)
+    changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
     checked: list[Document] = field(default_factory=list)
@@ -117,13 +81,36 @@ class Batch:
         """Propose a state; a later proposal for the same row replaces an earlier one in the batch."""
         self.proposals[subject, number] = Proposal(subject, number, state, promote)
 
+    def change(self, model: type[ZipDownload | ZipFile], number: int, **values: object) -> None:
+        """Give columns of a row new values."""
+        self.changes.setdefault((model, number), {}).update(values)
+
+    def end(self, number: int, outcome: AttemptOutcome, received: Received | None = None) -> None:
+        """Record how an attempt ended, now, and what arrived."""
+        told = None if received is None else received.validators
+        self.change(
+            ZipDownload,
+            number,
+            received=utc_now(),
+            outcome=outcome.value,
+            content_size_bytes=None if received is None else received.size_bytes,
+            etag=None if told is None else told.etag,
+            last_modified=None if told is None else told.last_modified,
+        )
+
+    def note_archive(self, job: Job) -> None:
+        """Record the size and the MD5 of a job's archive, as far as they are known."""
+        self.change(ZipFile, job.zip_id, size_bytes=job.size_bytes, content_md5=job.md5)
+        if job.md5 and job.download_id is not None:
+            self.change(ZipDownload, job.download_id, content_md5=job.md5)
+
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
     def write(self, connection: Connection, session_id: int) -> Written:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
         self._report(connection, list(self.proposals.values()))
-        self._write_downloads(connection)
+        self._change_rows(connection)
         document_ids = self._write_documents(connection)
         self._log_problems(connection)
         record_bad_copies(connection, self.bad_copies)
@@ -139,33 +126,12 @@ class Batch:
             begin_from_staging(connection, session_id, [job.staged for job in self.staged if job.staged]),
         )
 
-    def _write_downloads(self, connection: Connection) -> None:
-        if self.requested:
-            connection.execute(
-                update(ZipDownload)
-                .where(ZipDownload.id == bindparam("number"))
-                .values(request=bindparam("time"), received=bindparam("time")),
-                [{"number": number, "time": time} for number, time in self.requested.items()],
-            )
-        if self.progressed:
-            connection.execute(
-                update(ZipDownload)
-                .where(ZipDownload.id == bindparam("number"))
-                .values(downloaded_size_bytes=bindparam("size")),
-                [{"number": number, "size": size} for number, size in self.progressed.items()],
-            )
-        if self.ended:
-            connection.execute(_END, [end.values(number) for number, end in self.ended.items()])
-        if self.arrived:
-            connection.execute(
-                update(ZipFile)
-                .where(ZipFile.id == bindparam("number"))
-                .values(size_bytes=bindparam("size"), content_md5=bindparam("md5")),
-                [{"number": job.zip_id, "size": job.size_bytes, "md5": job.md5} for job in self.arrived.values()],
-            )
-            known = [{"number": job.download_id, "md5": job.md5} for job in self.arrived.values() if job.md5]
-            if known:
-                connection.execute(_NOTE_MD5, known)
+    def _change_rows(self, connection: Connection) -> None:
+        alike: dict[tuple[Any, tuple[str, ...]], list[dict[str, object]]] = defaultdict(list)
+        for (model, number), values in self.changes.items():
+            alike[model.__table__, tuple(sorted(values))].append({"number": number, **values})
+        for (table, _), rows in alike.items():
+            connection.execute(update(table).where(table.c.id == bindparam("number")), rows)
 
     @staticmethod
     def _report(connection: Connection, proposals: Sequence[Proposal]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
-from dcc.naming import Action
+from pydantic import TypeAdapter
+
 from dcc.outcomes import ZipKey
-from dcc.sources.base import Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.hostings.download_plan import PlannedZip
 
@@ -49,48 +49,19 @@ class Batch:
     source_id: int
     archives: tuple[BatchArchive, ...]
 
-    def to_json(self) -> str:
+    def to_json(self) -> bytes:
         """The batch as stored in the object store, without secrets."""
-        archives = [
-            [
-                one.key.action.value,
-                one.key.file_name,
-                one.centre,
-                one.published,
-                [
-                    one.hosting.id,
-                    one.hosting.size_bytes,
-                    one.hosting.modified,
-                    one.hosting.has_md5,
-                    one.hosting.own,
-                    one.hosting.folder,
-                    one.hosting.manifest,
-                ],
-                None if one.earlier is None else [astuple(one.earlier.validators), *one.earlier[1:]],
-            ]
-            for one in self.archives
-        ]
-        return json.dumps({"source": self.source_id, "archives": archives})
+        return _adapter().dump_json(self)
 
     @classmethod
-    def from_json(cls, text: str) -> Batch:
+    def from_json(cls, text: bytes) -> Batch:
         """The batch of such a text."""
-        told = json.loads(text)
-        source_id = int(told["source"])
-        return cls(
-            source_id,
-            tuple(
-                BatchArchive(
-                    ZipKey(Action(action), file_name),
-                    centre,
-                    Hosting(number, source_id, size, modified, has_md5, own=own, folder=folder, manifest=manifest),
-                    published,
-                    None if earlier is None else EarlierCopy(Validators(*earlier[0]), *earlier[1:]),
-                )
-                for action, file_name, centre, published, hosting, earlier in told["archives"]
-                for number, size, modified, has_md5, own, folder, manifest in [hosting]
-            ),
-        )
+        return _adapter().validate_json(text)
+
+
+@cache
+def _adapter() -> TypeAdapter[Batch]:
+    return TypeAdapter(Batch)
 
 
 def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[Batch]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -120,7 +121,7 @@ class FromWorkers:
         """Store a batch for its worker."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         path = self._scratch / "batch.json"
-        path.write_text(batch.to_json(), "utf-8")
+        path.write_bytes(batch.to_json())
         self._store.put(f"{self._folder}/{PLANS}/{name}", path)
 
     def withdraw_plans(self) -> None:
@@ -195,8 +196,9 @@ def prepared_by_workers(
             lambda connection: earlier_copies(connection, hostings),
             patience_seconds=settings.database_retry,
         )
-        held = _HeldCopies(Staging(settings.staging_directory), earlier)
-        _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source, held)
+        staging = Staging(settings.staging_directory)
+        with_held = partial(_with_held_copies, staging=staging, earlier=earlier)
+        _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source, with_held)
     except (StoreUnreachableError, StoreRefusedError) as error:
         session.note_trouble(Phase.DOWNLOAD, error)
     except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
@@ -246,21 +248,16 @@ def _see_to_reference_data(settings: Settings) -> None:
         qc.dispose()
 
 
-class _HeldCopies:
-    """What staging has of the archives of batches, which workers need not be sent again."""
+def _with_held_copies(batch: Batch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> Batch:
+    """A batch with the copies that staging has of its archives, which workers need not be sent again."""
 
-    def __init__(self, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> None:
-        self._staging, self._earlier = staging, earlier
-
-    def told(self, batch: Batch) -> Batch:
-        """The batch with the copies that staging has."""
-        return replace(batch, archives=tuple(replace(one, earlier=self._of(one)) for one in batch.archives))
-
-    def _of(self, archive: BatchArchive) -> EarlierCopy | None:
-        key, earlier = archive.key, self._earlier.get(archive.hosting.id)
-        if earlier is None or self._staging.resumable(key, origin_of(archive.hosting)):
+    def held(archive: BatchArchive) -> EarlierCopy | None:
+        key, copy = archive.key, earlier.get(archive.hosting.id)
+        if copy is None or staging.resumable(key, origin_of(archive.hosting)):
             return None
-        return earlier if self._staging.holds(key, earlier.size_bytes, earlier.md5) else None
+        return copy if staging.holds(key, copy.size_bytes, copy.md5) else None
+
+    return replace(batch, archives=tuple(replace(one, earlier=held(one)) for one in batch.archives))
 
 
 def _have_prepared(
@@ -270,7 +267,7 @@ def _have_prepared(
     planned: Sequence[PlannedZip],
     rates: Mapping[int, float],
     connections: int,
-    held: _HeldCopies,
+    with_held: Callable[[Batch], Batch],
 ) -> None:
     """Have workers fetch and prepare the planned archives, in rounds, as long as a round has results.
 
@@ -283,7 +280,7 @@ def _have_prepared(
         for batch in batches:
             number += 1
             names.append(f"batch_{number}")
-            results.put_plan(names[-1], held.told(batch))
+            results.put_plan(names[-1], with_held(batch))
         workers.run(session.id, names, session.check, results)
         results.withdraw_plans()
         there = results.look()

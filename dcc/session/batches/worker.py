@@ -102,7 +102,7 @@ def _load(store: ObjectStore, name: str, folder: Path) -> tuple[str, Batch]:
     """A batch by its name in the store, with its key."""
     for key in store.keys(f"{name}."):
         store.get(key, folder / "batch.json")
-        return key, Batch.from_json((folder / "batch.json").read_text("utf-8"))
+        return key, Batch.from_json((folder / "batch.json").read_bytes())
     raise NotFoundError(f"There is no batch {name} in the store {store.url}: its session has ended. Nothing is to do.")
 
 

@@ -39,7 +39,7 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, merged
+from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of, merged
 from dcc.session.data.document_log import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED, DueDocument
 from dcc.session.data.judging_basis import basis_seen_to
@@ -339,12 +339,9 @@ def _data(
     document: DueDocument, stored: QcDocument, judgement: Judgement | None, reason: str | None = None
 ) -> DocumentData:
     findings = () if judgement is None else tuple(worst_first(judgement.findings)[:FINDINGS_TOLD])
-    return DocumentData(
-        file_name=document.name.file_name,
-        kind=document.name.kind,
-        centre=document.name.centre,
-        phase=document.state.phase,
-        status=document.state.status,
+    return data_of(
+        document,
+        document.state,
         document_id=stored.id,
         findings=findings,
         finding_counts={} if judgement is None else judgement.counts,

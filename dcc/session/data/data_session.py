@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
@@ -148,6 +148,12 @@ class DataSession:
         )
         self.faults.append(fault)
         return fault
+
+
+def data_of(document: DueDocument, state: State, **more: Any) -> DocumentData:
+    """The result of a document that is in a state then; `more` are further fields of it."""
+    name = document.name
+    return DocumentData(name.file_name, name.kind, name.centre, state.phase, state.status, **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from dcc.data_outcomes import DocumentData, ZipData, left_out_message
+from dcc.data_outcomes import ZipData, left_out_message
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import Found, judge_together
-from dcc.session.data.data_session import DataSession, Fact, Recorder
+from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import DueDocument, load_documents
 from dcc.session.data.judging_basis import basis_seen_to
@@ -51,17 +51,9 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
 def _left_out(document: DueDocument, phase: Phase) -> Fact:
     said = left_out_message(phase)
     kind = LEFT_OUT[phase]
-    data = DocumentData(
-        file_name=document.name.file_name,
-        kind=document.name.kind,
-        centre=document.name.centre,
-        phase=phase,
-        status=Status.CANCELLED,
-        reason=str(said),
-        left_out=(phase,),
-    )
+    state = State(phase, Status.CANCELLED)
     problem = Problem(kind, said, code=kind, severity=Severity.UNCHECKED)
-    return Fact(document, data, State(phase, Status.CANCELLED), noted=(problem,))
+    return Fact(document, data_of(document, state, reason=str(said), left_out=(phase,)), state, noted=(problem,))
 
 
 def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:

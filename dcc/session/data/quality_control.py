@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import left_out
@@ -20,7 +20,7 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.checking import GONE, NOT_UPLOADED
-from dcc.session.data.data_session import DataSession, Fact, Recorder
+from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
 from dcc.session.data.documents import DueDocument, load_documents, load_qc_states, load_unsettled
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.settings import Settings
@@ -145,14 +145,7 @@ def _record(
     recorder = Recorder(work, phase, (document for document, _ in changed))
     for document, state in changed:
         found = stored.get(document.xml_id)
-        data = DocumentData(
-            file_name=document.name.file_name,
-            kind=document.name.kind,
-            centre=document.name.centre,
-            phase=state.phase,
-            status=state.status,
-            document_id=None if found is None else found.id,
-        )
+        data = data_of(document, state, document_id=None if found is None else found.id)
         recorder.add(Fact(document, data, state))
         if recorder.is_due:
             yield from recorder.write()

@@ -9,11 +9,11 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from dcc.data_outcomes import DocumentData, FindingEntry
+from dcc.data_outcomes import FindingEntry
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError
 from dcc.naming import Action
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem
 from dcc.phases import Phase, Status
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.apply.ownership import OtherCentre
@@ -21,7 +21,7 @@ from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rules.upload import OWNERSHIP
-from dcc.session.data.data_session import Fact
+from dcc.session.data.data_session import Fact, data_of
 from dcc.session.data.document_log import held_problem, problems_of, worst_first
 from dcc.session.data.documents import UPLOADED, DueDocument
 from dcc.settings import Settings
@@ -90,12 +90,9 @@ class Uploader:
         counts: dict[tuple[str, Severity], int] = {}
         for finding in findings:
             counts[finding.rule, finding.severity] = counts.get((finding.rule, finding.severity), 0) + 1
-        data = DocumentData(
-            file_name=document.name.file_name,
-            kind=document.name.kind,
-            centre=document.name.centre,
-            phase=Phase.UPLOAD,
-            status=Status.DONE,
+        data = data_of(
+            document,
+            UPLOADED,
             document_id=applied.document_id,
             repeated=applied.repeated,
             late=applied.late,
@@ -141,20 +138,7 @@ def document_to_apply(
 
 def failed_upload(document: DueDocument, error: DccError) -> Fact:
     """The result of a document that could not be applied: the QC database has nothing of it."""
-    return Fact(document, not_applied(document, _FAILED, str(error)), _FAILED, [Problem.of(error)])
-
-
-def not_applied(document: DueDocument, state: State, reason: str, waits_for: ZipKey | None = None) -> DocumentData:
-    """The result of a document that the QC database refused, with its state."""
-    return DocumentData(
-        file_name=document.name.file_name,
-        kind=document.name.kind,
-        centre=document.name.centre,
-        phase=state.phase,
-        status=state.status,
-        reason=reason,
-        waits_for=waits_for,
-    )
+    return Fact(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
 
 
 _OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}

@@ -26,12 +26,12 @@ from dcc.qc.apply.holding import held_for
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.statistics import update_statistics
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder
+from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
 from dcc.session.data.documents import DueDocument
 from dcc.session.data.judging_basis import basis_seen_to
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
-from dcc.session.data.uploader import HELD, Uploader, failed_upload, not_applied
+from dcc.session.data.uploader import HELD, Uploader, failed_upload
 from dcc.session.sessions import STOPPING
 from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
@@ -110,7 +110,7 @@ def _wait_for_older(work: DataSession, due: Sequence[DueDocument]) -> list[Fact]
 
 
 def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
-    return Fact(document, not_applied(document, HELD, older.message, older.key), HELD)
+    return Fact(document, data_of(document, HELD, reason=older.message, waits_for=older.key), HELD)
 
 
 def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
@@ -214,7 +214,7 @@ class _Upload:
 
 
 def _untouched(document: DueDocument, reason: str) -> Fact:
-    return Fact(document, not_applied(document, document.state, reason), None)
+    return Fact(document, data_of(document, document.state, reason=reason), None)
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:
