@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -25,7 +25,7 @@ from dcc.databases.database import Database
 from dcc.databases.schema import refuse_unfinished
 from dcc.errors import BackupActiveError, BackupError
 from dcc.operations.backups.archive_copies import CopiedArchives, copy_archives
-from dcc.operations.backups.database_files import fsync, open_file, revision_of, write_file
+from dcc.operations.backups.database_files import disk_errors, fsync, open_file, revision_of, write_file
 from dcc.operations.backups.manifest import (
     MANIFEST,
     STAGING_FILES,
@@ -38,11 +38,10 @@ from dcc.operations.backups.manifest import (
     shown_settings,
     write_manifest,
 )
-from dcc.operations.backups.row_copies import Progress, TableSum, count_rows, no_progress, sum_tables
+from dcc.operations.backups.row_copies import Progress, TableSum, no_progress, sum_tables
 from dcc.operations.backups.snapshots import snapshot
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
-from dcc.runtime.disk_space import is_full
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 
@@ -65,8 +64,7 @@ def remove_secrets(path: Path, database: Database, on_progress: Progress) -> dic
         file.execute("VACUUM")
     fsync(path)
     with open_file(path, database) as connection:
-        total = count_rows(connection, database)
-        return sum_tables(connection, database, f"rows of the {database.name} without secrets", on_progress, total)
+        return sum_tables(connection, database, f"rows of the {database.name} without secrets", on_progress)
 
 
 def _is_secret(accesskey: object) -> bool:
@@ -234,11 +232,9 @@ def _remove_old(directory: Path, made: Path, keep: int | None) -> tuple[tuple[Pa
 
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
-    try:
+    with _disk_errors(directory):
         directory.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise _unwritable(directory, error) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,22 +247,6 @@ def _alone_in(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-@contextmanager
-def _disk_errors(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _unwritable(directory, error) from error
-    except sqlite3.Error as error:
-        raise BackupError(
-            f"The backup could not be written to {directory}: {error}. No set was made. Check the space on its disk, "
-            "and that of the databases, then back up again."
-        ) from error
-
-
-def _unwritable(directory: Path, error: OSError) -> BackupError:
-    reason = "its disk is full" if is_full(error) else error.strerror or str(error)
-    return BackupError(
-        f"The backup could not be written to {directory}: {reason}. No set was made. Check the path, its permissions "
-        "and the space on its disk, then back up again."
-    )
+def _disk_errors(directory: Path) -> AbstractContextManager[None]:
+    again = "No set was made. Check the path, its permissions and the space on its disk, then back up again."
+    return disk_errors(BackupError, f"The backup could not be written to {directory}", again)

@@ -27,16 +27,14 @@ from dcc.databases.upgrades import (
 from dcc.errors import BackupError, CopyFailedError, DccError
 from dcc.operations.backups.row_copies import (
     Progress,
-    Summing,
+    Row,
+    TableShape,
     TableSum,
-    count_rows,
     differences,
-    known_tables,
     last_ids,
-    read_rows,
-    shape_of,
     sum_tables,
 )
+from dcc.runtime.disk_space import is_full
 
 _PAGES: Final = 2_000
 _PRIVATE: Final = 0o600
@@ -48,7 +46,8 @@ def disk_errors(fault: type[DccError], what: str, again: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise fault(f"{what}: {error.strerror or error}. {again}") from error
+        reason = "its disk is full" if is_full(error) else error.strerror or error
+        raise fault(f"{what}: {reason}. {again}") from error
     except sqlite3.Error as error:
         raise fault(f"{what}: {error}. {again}") from error
 
@@ -120,8 +119,11 @@ def _undo_upgrades(connection: Connection, source: Connection, database: Databas
 
 
 def _copy_rows(source: Connection, database: Database, path: Path, on_progress: Progress) -> dict[str, TableSum]:
-    total, done = count_rows(source, database), 0
-    sums: dict[str, TableSum] = {}
+    def write(shape: TableShape, rows: list[Row]) -> None:
+        target.execute("BEGIN")
+        _insert(target, shape, rows, database)
+        target.execute("COMMIT")
+
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "foreign_keys = OFF", "cache_size = -32000"):
             target.execute(f"PRAGMA {pragma}")
@@ -130,17 +132,7 @@ def _copy_rows(source: Connection, database: Database, path: Path, on_progress: 
         ).fetchall()
         for name, _ in indexes:
             target.execute(f"DROP INDEX {name}")
-        for name in known_tables(source, database):
-            shape, summing = shape_of(source, name), Summing()
-            insertion = shape.insertion("?")
-            for rows in read_rows(source, shape):
-                target.execute("BEGIN")
-                _insert(target, insertion, rows, database, name)
-                target.execute("COMMIT")
-                summing.add(rows)
-                done += len(rows)
-                on_progress(f"rows of the {database.name}", done, total)
-            sums[name] = summing.sum
+        sums = sum_tables(source, database, f"rows of the {database.name}", on_progress, write=write)
         for _, statement in indexes:
             target.execute(statement)
         for name, last in last_ids(source, database).items():
@@ -149,15 +141,14 @@ def _copy_rows(source: Connection, database: Database, path: Path, on_progress: 
     return sums
 
 
-def _insert(
-    target: sqlite3.Connection, insertion: str, rows: list[tuple[object, ...]], database: Database, name: str
-) -> None:
+def _insert(target: sqlite3.Connection, shape: TableShape, rows: list[Row], database: Database) -> None:
+    statement = shape.insertion("?")
     try:
-        target.executemany(insertion, rows)
+        target.executemany(statement, rows)
     except (OverflowError, sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.IntegrityError) as error:
         raise CopyFailedError(
-            f"The table {name} of the {database.name} has a row that SQLite cannot hold: {error}. Find the value, and "
-            "correct what wrote it."
+            f"The table {shape.name} of the {database.name} has a row that SQLite cannot hold: {error}. Find the "
+            "value, and correct what wrote it."
         ) from error
 
 
@@ -165,8 +156,7 @@ def _sums_of_file(
     path: Path, database: Database, expected: dict[str, TableSum] | None, on_progress: Progress
 ) -> dict[str, TableSum]:
     with open_file(path, database) as connection:
-        total = count_rows(connection, database)
-        sums = sum_tables(connection, database, f"rows of the {database.name} read back", on_progress, total)
+        sums = sum_tables(connection, database, f"rows of the {database.name} read back", on_progress)
     if expected is not None and sums != expected:
         raise CopyFailedError(
             f"What was written of the {database.name} is not what was read: {', '.join(differences(expected, sums))}. "

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr, TypeAdapter
 from sqlalchemy.engine import make_url
 
 from dcc.databases.engines import database_label
@@ -25,14 +25,13 @@ STAGING_FILES: Final = "staging"
 SET_NAME: Final = re.compile(r"dcc-[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?").fullmatch
 
 _MADE_BY: Final = "dcc backup"
-_FILE: Final = re.compile(r"[a-z_]+\.(?:db|jsonl\.gz)").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class SetFile:
     """A file of a set: its name, bytes and SHA-256."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[a-z_]+\.(?:db|jsonl\.gz)$")]
     size_bytes: int
     sha256: str
 
@@ -95,7 +94,11 @@ def read_manifest(directory: Path) -> Manifest:
             raise ValueError(read["made_by"])
         version = int(read["format_version"])
         if version <= FORMAT_VERSION:
-            return _parse(read)
+            # Sets of earlier versions name one session at most.
+            sessions = read["sessions"] if "sessions" in read else [read["session"]]
+            created = datetime.strptime(read["created"], "%Y-%m-%dT%H:%M:%SZ")
+            known = {"created": created, "sessions": [one for one in sessions if one is not None]}
+            return TypeAdapter(Manifest).validate_python(read | known)
     except FileNotFoundError as error:
         raise BackupError(
             f"{directory} holds no whole backup: {MANIFEST} is missing. Name a directory that dcc backup has made."
@@ -108,41 +111,6 @@ def read_manifest(directory: Path) -> Manifest:
         f"{directory} has the format {version}, and this version reads {FORMAT_VERSION} at most. Use the version of "
         f"dcc that made it ({read.get('platform_version')}), or a later one."
     )
-
-
-def _parse(read: Mapping[str, Any]) -> Manifest:
-    staging = read["staging"]
-    return Manifest(
-        created=datetime.strptime(read["created"], "%Y-%m-%dT%H:%M:%SZ"),
-        platform_version=str(read["platform_version"]),
-        seconds=float(read["seconds"]),
-        with_secrets=bool(read["with_secrets"]),
-        sessions=_parse_sessions(read),
-        tracker=_parse_database(read["tracker"]),
-        qc=_parse_database(read["qc"]),
-        staging=StagingOfSet(
-            _parse_file(staging["index"]), int(staging["files"]), int(staging["size_bytes"]), bool(staging["copied"])
-        ),
-        settings=dict(read["settings"]),
-    )
-
-
-def _parse_sessions(read: Mapping[str, Any]) -> tuple[int, ...]:
-    """The sessions that were active. Sets of earlier versions name at most one."""
-    sessions = read["sessions"] if "sessions" in read else [read["session"]]
-    return tuple(int(number) for number in sessions if number is not None)
-
-
-def _parse_database(read: Mapping[str, Any]) -> DatabaseOfSet:
-    tables = {name: TableSum(int(one["rows"]), str(one["checksum"])) for name, one in read["tables"].items()}
-    return DatabaseOfSet(_parse_file(read["file"]), str(read["revision"]), str(read["kind"]), tables)
-
-
-def _parse_file(read: Mapping[str, Any]) -> SetFile:
-    name = str(read["name"])
-    if not _FILE(name):
-        raise ValueError(name)
-    return SetFile(name, int(read["size_bytes"]), str(read["sha256"]))
 
 
 def shown_settings(settings: Settings) -> dict[str, str]:

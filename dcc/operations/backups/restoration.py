@@ -131,11 +131,17 @@ def restore_backup(
         refuse_filled(of_tracker, of_qc, advice)
     of_tracker.refuse_session()
     check_files(found, manifest, on_progress)
-    staged = _Staged(found, manifest, settings.staging_directory, on_progress)
-    staged.check()
+    index, staging = found / manifest.staging.index.name, settings.staging_directory
+    copies = found / STAGING_FILES if manifest.staging.copied else None
+
+    def told(what: str) -> FilesProgress:
+        return lambda number: on_progress(what, number, manifest.staging.files)
+
+    if copies is not None:
+        check_copies(index, copies, told("staged files checked"))
     with disk_errors(BackupError, "The backup could not be restored", _AGAIN):
         try:
-            staging = staged.prepare()
+            of_staging = prepare_staging(index, staging, copies, told("staged files"))
             for target in targets:
                 target.begin()
             _fill(of_qc, found, manifest.qc, on_progress)
@@ -144,12 +150,12 @@ def restore_backup(
                 ended = end_sessions_of_copy(connection)
                 without = connection.scalars(select(FileSource.id).where(FileSource.accesskey == LEFT_OUT_KEY)).all()
             with replace_both(of_tracker, of_qc):
-                staged.put_back()
+                put_back(index, staging)
         finally:
             for target in targets:
                 target.discard()
-            staged.discard()
-    return RestoreReport(found, manifest, tuple(ended), tuple(without), staging)
+            discard_prepared(staging)
+    return RestoreReport(found, manifest, tuple(ended), tuple(without), of_staging)
 
 
 def _refuse_newer(manifest: Manifest) -> None:
@@ -201,37 +207,3 @@ def _upgrade(path: Path, database: Database) -> None:
     finally:
         engine.dispose()
     finish_file(path)
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """The staged files of a set on their way into staging. Steps that may fail come before the databases."""
-
-    directory: Path
-    manifest: Manifest
-    staging: Path
-    on_progress: Progress
-
-    @property
-    def _index(self) -> Path:
-        return self.directory / self.manifest.staging.index.name
-
-    @property
-    def _copies(self) -> Path | None:
-        return self.directory / STAGING_FILES if self.manifest.staging.copied else None
-
-    def check(self) -> None:
-        if self._copies is not None:
-            check_copies(self._index, self._copies, self._progress_of("staged files checked"))
-
-    def prepare(self) -> StagingReport:
-        return prepare_staging(self._index, self.staging, self._copies, self._progress_of("staged files"))
-
-    def put_back(self) -> None:
-        put_back(self._index, self.staging)
-
-    def discard(self) -> None:
-        discard_prepared(self.staging)
-
-    def _progress_of(self, what: str) -> FilesProgress:
-        return lambda number: self.on_progress(what, number, self.manifest.staging.files)

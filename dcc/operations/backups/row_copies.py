@@ -136,14 +136,22 @@ def read_rows(connection: Connection, shape: TableShape) -> Iterator[list[Row]]:
 
 
 def sum_tables(
-    connection: Connection, database: Database, what: str, on_progress: Progress, total: int = 0
+    connection: Connection,
+    database: Database,
+    what: str,
+    on_progress: Progress,
+    total: int | None = None,
+    write: Callable[[TableShape, list[Row]], None] | None = None,
 ) -> dict[str, TableSum]:
-    """Rows and checksum of every known table."""
+    """Rows and checksum of every known table; `write` gets all rows. A `total` of None is found out."""
+    total = count_rows(connection, database) if total is None else total
     sums: dict[str, TableSum] = {}
     done = 0
     for name in known_tables(connection, database):
-        summing = Summing()
-        for rows in read_rows(connection, shape_of(connection, name)):
+        shape, summing = shape_of(connection, name), Summing()
+        for rows in read_rows(connection, shape):
+            if write is not None:
+                write(shape, rows)
             summing.add(rows)
             done += len(rows)
             on_progress(what, done, total)

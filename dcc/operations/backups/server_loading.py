@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect
@@ -16,14 +17,11 @@ from dcc.operations.backups.database_files import revision_is_known
 from dcc.operations.backups.row_copies import (
     Progress,
     Row,
-    Summing,
     TableShape,
     TableSum,
-    count_rows,
     known_tables,
     last_ids,
-    read_rows,
-    shape_of,
+    sum_tables,
 )
 
 _CHECKS: Final = "SET SESSION foreign_key_checks = {0}"
@@ -54,21 +52,13 @@ def load_rows(
     Raises CopyFailedError for a row that the server refuses, and the database's `unreachable` error.
     """
     database = database_of(engine)
-    total, done = count_rows(source, database), 0
-    sums: dict[str, TableSum] = {}
     loader = open_url(engine.url, database)
     try:
         with writing(loader) as connection:
             for name in reversed(known_tables(connection, database)):
                 connection.exec_driver_sql(f"DELETE FROM {name}")  # noqa: S608
-        for name in known_tables(source, database):
-            shape, summing = shape_of(source, name), Summing()
-            for rows in read_rows(source, shape):
-                _insert(loader, database, shape, rows, patience_seconds)
-                summing.add(rows)
-                done += len(rows)
-                on_progress(f"rows of the {database.name}", done, total)
-            sums[name] = summing.sum
+        write = partial(_insert, loader, database, patience_seconds)
+        sums = sum_tables(source, database, f"rows of the {database.name}", on_progress, write=write)
         with loader.connect() as connection:
             for name, last in last_ids(source, database).items():
                 connection.exec_driver_sql(f"ALTER TABLE {name} AUTO_INCREMENT = {last + 1}")
@@ -77,7 +67,7 @@ def load_rows(
     return sums
 
 
-def _insert(engine: Engine, database: Database, shape: TableShape, rows: list[Row], patience_seconds: float) -> None:
+def _insert(engine: Engine, database: Database, patience_seconds: float, shape: TableShape, rows: list[Row]) -> None:
     statement = shape.insertion("%s")
 
     def insert(connection: Connection) -> None:

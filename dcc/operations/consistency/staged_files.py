@@ -42,17 +42,11 @@ def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
     if entry.download is None or not _arrived(entry.state) or not _arrived(entry.download.state):
         return None
     try:
-        with staging.archive(entry.key).open("rb") as archive:
-            size = os.fstat(archive.fileno()).st_size
-            if size != entry.download.size_bytes:
-                return f"The archive in staging has {size:,} bytes; {entry.download.size_bytes:,} arrived."
-            if entry.md5 is not None and md5_of_open_file(archive) != entry.md5:
-                return f"The archive in staging has not the MD5 of the one that arrived, {entry.md5}."
+        return _wrong_file("archive", staging.archive(entry.key), entry.download.size_bytes, entry.md5)
     except (FileNotFoundError, BadFileNameError):
         return None
     except OSError as error:
         return f"The archive in staging cannot be read: {os.strerror(error.errno or 0)}."
-    return None
 
 
 def _arrived(state: State) -> bool:
@@ -74,7 +68,11 @@ def staged_documents(connection: Connection, staging: Staging) -> Iterator[Incon
             continue
         for row in connection.execute(query, {"ids": list(folders)}):
             key = folders[row.zip_id]
-            wrong = _wrong_document(staging.contents(key) / row.fname, row.size_bytes, row.content_md5)
+            path = staging.contents(key) / row.fname
+            try:
+                wrong = _wrong_file("document", path, row.size_bytes or 0, row.content_md5)
+            except OSError as error:
+                wrong = f"The document cannot be read in staging: {os.strerror(error.errno or 0)}."
             if wrong is not None:
                 yield Inconsistency("C10", f"{key} {row.fname}", f"{wrong} {_RETRY.format(key=key)}")
 
@@ -86,16 +84,17 @@ def _has_contents(staging: Staging, key: ZipKey) -> bool:
         return False
 
 
-def _wrong_document(path: Path, size_bytes: int | None, md5: str) -> str | None:
-    try:
-        with path.open("rb") as document:
-            size = os.fstat(document.fileno()).st_size
-            if size != size_bytes:
-                return f"The document in staging has {size:,} bytes; {size_bytes or 0:,} were extracted."
-            if md5_of_open_file(document) != md5:
-                return f"The document in staging has not the MD5 of the one that was extracted, {md5}."
-    except OSError as error:
-        return f"The document cannot be read in staging: {os.strerror(error.errno or 0)}."
+_CAME: Final = {"archive": ("arrived", "arrived"), "document": ("were extracted", "was extracted")}
+
+
+def _wrong_file(noun: str, path: Path, size_bytes: int, md5: str | None) -> str | None:
+    """What is wrong with an archive or document in staging; None for nothing. Raises OSError."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != size_bytes:
+            return f"The {noun} in staging has {size:,} bytes; {size_bytes:,} {_CAME[noun][0]}."
+        if md5 is not None and md5_of_open_file(file) != md5:
+            return f"The {noun} in staging has not the MD5 of the one that {_CAME[noun][1]}, {md5}."
     return None
 
 

@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dcc.operations.doctor import databases, machine, sources, work
@@ -54,79 +55,43 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
     """
     began = time.monotonic()
     surroundings = Environment(settings, began + seconds)
-    answers: queue.SimpleQueue[tuple[int, Finding | None]] = queue.SimpleQueue()
-    for number, check in enumerate(checks):
-        arguments = (number, check, surroundings, answers)
+    answers: list[_Answers] = [queue.SimpleQueue() for _ in checks]
+    for check, found in zip(checks, answers, strict=True):
+        arguments = (check, surroundings, found)
         threading.Thread(target=_ask, args=arguments, name=f"doctor {check.name}", daemon=True).start()
-    found: list[list[Finding]] = [[] for _ in checks]
-    waiting = set(range(len(checks)))
-    turn = 0
-    while turn < len(checks):
-        while turn in waiting:
-            _take(answers, found, waiting, surroundings.left)
-            if surroundings.left <= 0 and turn in waiting:
-                found[turn].append(_late(checks[turn], seconds))
-                break
-        for finding in found[turn]:
-            yield _examined(checks[turn], finding, began)
-        turn += 1
+    for check, found in zip(checks, answers, strict=True):
+        for finding in _answers_of(check, surroundings, found, seconds):
+            said = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
+            yield Examined(check.name, said, time.monotonic() - began)
     surroundings.close()
 
 
-def _ask(
-    number: int,
-    check: Check,
-    surroundings: Environment,
-    answers: queue.SimpleQueue[tuple[int, Finding | None]],
-) -> None:
+_Answers = queue.SimpleQueue[Finding | None]
+"""The findings of a check, then None."""
+
+
+def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
     try:
         for finding in check.run(surroundings):
-            answers.put((number, finding))
+            found.put(finding)
     except NotReadyError as error:
-        answers.put((number, not_checked(check.name, str(error))))
+        found.put(not_checked(check.name, str(error)))
     except Exception as error:
         log.info("The check %s met a fault", check.name, exc_info=error)
-        answers.put(
-            (
-                number,
-                failed(
-                    check.name,
-                    f"The check failed: {type(error).__name__}: {error}.",
-                    "If nothing else here explains it, report it with what `dcc --debug doctor` prints.",
-                ),
-            )
-        )
+        message = f"The check failed: {type(error).__name__}: {error}."
+        advice = "If nothing else here explains it, report it with what `dcc --debug doctor` prints."
+        found.put(failed(check.name, message, advice))
     finally:
-        answers.put((number, None))
+        found.put(None)
 
 
-def _take(
-    answers: queue.SimpleQueue[tuple[int, Finding | None]],
-    found: list[list[Finding]],
-    waiting: set[int],
-    timeout: float,
-) -> None:
-    """Take all answers that are ready; wait for one, but not longer than `timeout`."""
-    while True:
-        try:
-            number, finding = answers.get(timeout=timeout)
-        except queue.Empty:
-            return
-        timeout = 0.0
-        if finding is None:
-            waiting.discard(number)
-        else:
-            found[number].append(finding)
-
-
-def _late(check: Check, seconds: float) -> Finding:
-    return failed(
-        check.name,
-        f"It was not done within {seconds:g} seconds.",
-        "Something does not answer: see the other findings, or give it more time: dcc doctor --seconds 120",
-    )
-
-
-def _examined(check: Check, finding: Finding, began: float) -> Examined:
-    clean = Finding(finding.verdict, finding.subject, redacted(finding.message), redacted(finding.advice))
-    return Examined(check.name, clean, time.monotonic() - began)
+def _answers_of(check: Check, surroundings: Environment, found: _Answers, seconds: float) -> Iterator[Finding]:
+    try:
+        while (finding := found.get(timeout=surroundings.left)) is not None:
+            yield finding
+    except queue.Empty:
+        yield failed(
+            check.name,
+            f"It was not done within {seconds:g} seconds.",
+            "Something does not answer: see the other findings, or give it more time: dcc doctor --seconds 120",
+        )

@@ -162,40 +162,35 @@ def check_answers(surroundings: Environment) -> Iterator[Finding]:
 
 def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> Iterator[Finding]:
     settings = surroundings.hurried_settings
-    answers: queue.SimpleQueue[tuple[int, list[Finding]]] = queue.SimpleQueue()
+    answers: dict[int, queue.SimpleQueue[list[Finding]]] = {one.id: queue.SimpleQueue() for one in addresses}
 
     def ask(address: SourceAddress) -> None:
-        subject = f"{address.label} at present"
+        subject, answer = f"{address.label} at present", answers[address.id].put
         try:
             listing = list_source(address, settings)
             if listing.error is not None:
                 error = str(listing.error.said.problem)
-                answers.put((address.id, [failed(subject, error, f"dcc source test {address.id}")]))
+                answer([failed(subject, error, f"dcc source test {address.id}")])
                 return
             zips = sum(len(part.zips) for part in listing.listings)
             found = [ok(subject, f"It lists {archive_count(zips)}, in {listing.seconds:.1f} s.")]
-            answers.put((address.id, found + list(_check_its_clock(surroundings, address))))
+            answer(found + list(_check_its_clock(surroundings, address)))
         except Exception as error:
             # An error that one server provokes must not hide the others' answers.
             advice = "Report it with what `dcc --debug doctor` prints."
-            answers.put((address.id, [failed(subject, f"{type(error).__name__}: {error}.", advice)]))
+            answer([failed(subject, f"{type(error).__name__}: {error}.", advice)])
 
     for address in addresses:
         threading.Thread(target=ask, args=(address,), name=f"doctor source {address.id}", daemon=True).start()
-    found: dict[int, list[Finding]] = {}
-    while len(found) < len(addresses):
-        try:
-            number, findings = answers.get(timeout=max(surroundings.left - _SECONDS_FOR_OTHERS, 0.01))
-        except queue.Empty:
-            break
-        found[number] = findings
     for address in addresses:
-        late = failed(
-            f"{address.label} at present",
-            "It did not answer in time.",
-            f"Ask whoever runs the server; try it alone: dcc source test {address.id}",
-        )
-        yield from found.get(address.id, [late])
+        try:
+            yield from answers[address.id].get(timeout=max(surroundings.left - _SECONDS_FOR_OTHERS, 0.01))
+        except queue.Empty:
+            yield failed(
+                f"{address.label} at present",
+                "It did not answer in time.",
+                f"Ask whoever runs the server; try it alone: dcc source test {address.id}",
+            )
 
 
 def _check_its_clock(surroundings: Environment, address: SourceAddress) -> Iterator[Finding]:

@@ -186,9 +186,8 @@ class Collection:
 
 
 def _build_info() -> Metric:
-    labels = {("version", "python"): (version("dcc"), platform.python_version())}
-    ((names, values),) = labels.items()
-    return gauge("build_info", "The version of the platform, and of Python.", names, {values: 1})
+    values = {(version("dcc"), platform.python_version()): 1.0}
+    return gauge("build_info", "The version of the platform, and of Python.", ("version", "python"), values)
 
 
 def _merged(families: Iterable[Metric]) -> list[Metric]:
