@@ -15,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    Subquery,
     and_,
     bindparam,
     case,
@@ -126,6 +127,15 @@ _LAST_ATTEMPTS = (
     .where(FileSourceHasZip.za_id.in_(IDS))
     .group_by(FileSourceHasZip.za_id)
 )
+
+
+def newest_downloads(za_ids: Select[Any] | None = None) -> Subquery:
+    """The latest download of each submission, or of those of a query: columns `za_id` and `download_id`."""
+    query = (
+        select(FileSourceHasZip.za_id, LATEST.label("download_id")).join(ZipDownload).group_by(FileSourceHasZip.za_id)
+    )
+    wanted = query if za_ids is None else query.where(FileSourceHasZip.za_id.in_(za_ids))
+    return wanted.subquery("latest_download")
 
 
 class Lineage(NamedTuple):

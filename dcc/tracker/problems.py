@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import Any, Final
+
+from sqlalchemy import Connection, select
 
 from dcc.messages import Message, message_from_json, message_to_json
 from dcc.outcomes import Problem
-from dcc.tracker.models import AnException, XmlLog, ZipActionLog, ZipLog
+from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipActionLog, ZipLog
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
@@ -34,6 +38,21 @@ def problem_of(row: Any) -> Problem:
     severity = Severity(getattr(row, "severity", None) or Severity.ERROR)
     said = message_from_json(row.details, row.message or "")
     return Problem(row.kind, said, getattr(row, "line", None), getattr(row, "col", None), row.code or "", severity)
+
+
+def document_problems(connection: Connection, download_ids: Collection[int]) -> dict[int, list[Problem]]:
+    """The problems of the documents of downloads that hold at present, by the ids of documents, in document order."""
+    query = (
+        select(XmlLog.xml_id, *OF_DOCUMENT)
+        .join(AnException)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
+        .order_by(XmlLog.id)
+    )
+    problems: dict[int, list[Problem]] = defaultdict(list)
+    for row in connection.execute(query):
+        problems[row.xml_id].append(problem_of(row))
+    return problems
 
 
 def problem_columns(problem: Problem) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dcc.outcomes import HELD, AttemptOutcome
 from dcc.phases import Status
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import LATEST
+from dcc.tracker.lineage import newest_downloads
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -105,13 +105,7 @@ def record_statistics(connection: Connection, session_id: int) -> None:
 def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
     """Queries of a source's id and numbers, which are named as in `MEASURES`."""
     source = FileSourceHasZip.file_source_id
-    latest = (
-        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(ZipDownload)
-        .where(FileSourceHasZip.za_id.in_(session_zip_ids(connection, session)))
-        .group_by(FileSourceHasZip.za_id)
-        .subquery()
-    )
+    latest = newest_downloads(session_zip_ids(connection, session))
     archives = select(source).join(ZipDownload).join(latest, latest.c.download_id == ZipDownload.id).group_by(source)
     documents = archives.join(XmlFile)
     errors = or_(XmlLog.severity.is_(None), XmlLog.severity.not_in(NOT_FAILING))

@@ -80,7 +80,8 @@ _DELIVERED: Final = (
     .distinct()
 )
 _FAULTY: Final = (CopyState.BAD.value, CopyState.MISSING.value)
-_WANTED: Final = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes).join(ArchiveCopy)
+_ARCHIVES: Final = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes)
+_WANTED: Final = _ARCHIVES.join(ArchiveCopy)
 _OFFERS: Final = (
     select(
         FileSourceHasZip.file_source_id,
@@ -111,7 +112,7 @@ class Unkept(NamedTuple):
 
 
 class WantedCopy(NamedTuple):
-    """A copy to make, check or repair."""
+    """A stored archive, or a copy of it to make, check or repair."""
 
     archive_id: int
     sha256: str
@@ -122,13 +123,6 @@ class Holdings(NamedTuple):
     """A number of archives, and their bytes."""
 
     archives: int
-    size_bytes: int
-
-
-class LostArchive(NamedTuple):
-    """An archive without a good copy in any replica."""
-
-    sha256: str
     size_bytes: int
 
 
@@ -228,8 +222,9 @@ def delivered_as(connection: Connection, sha256: str) -> list[ZipKey]:
 def pending_copies(connection: Connection, replica: str, after: int = 0, most: int = 500) -> list[WantedCopy]:
     """Copies that a replica lacks because it was away or is new: the next ones after an archive's id."""
     query = (
-        select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes)
-        .outerjoin(ArchiveCopy, and_(ArchiveCopy.archive_id == StoredArchive.id, ArchiveCopy.replica == replica))
+        _ARCHIVES.outerjoin(
+            ArchiveCopy, and_(ArchiveCopy.archive_id == StoredArchive.id, ArchiveCopy.replica == replica)
+        )
         .where(StoredArchive.id > after, or_(ArchiveCopy.id.is_(None), ArchiveCopy.state == CopyState.PENDING.value))
         .order_by(StoredArchive.id)
         .limit(most)
@@ -262,7 +257,7 @@ def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
     return [WantedCopy(*row) for row in connection.execute(query)]
 
 
-def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[LostArchive]:
+def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[WantedCopy]:
     """Archives of which every copy in these replicas is bad or missing."""
     others = exists().where(
         ArchiveCopy.archive_id == StoredArchive.id,
@@ -270,12 +265,8 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[LostA
         ArchiveCopy.state.in_((CopyState.GOOD.value, CopyState.PENDING.value)),
     )
     faulty = select(ArchiveCopy.archive_id).where(ArchiveCopy.replica.in_(replicas), ArchiveCopy.state.in_(_FAULTY))
-    query = (
-        select(StoredArchive.sha256, StoredArchive.size_bytes)
-        .where(StoredArchive.id.in_(faulty), ~others)
-        .order_by(StoredArchive.id)
-    )
-    return [LostArchive(*row) for row in connection.execute(query)]
+    query = _ARCHIVES.where(StoredArchive.id.in_(faulty), ~others).order_by(StoredArchive.id)
+    return [WantedCopy(*row) for row in connection.execute(query)]
 
 
 def offers(connection: Connection, sha256: str) -> list[Offer]:
@@ -288,7 +279,7 @@ def offers(connection: Connection, sha256: str) -> list[Offer]:
 
 def all_archives(connection: Connection, after: int = 0, most: int = 500) -> list[WantedCopy]:
     """The stored archives: the next ones after an archive's id."""
-    query = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes).where(StoredArchive.id > after)
+    query = _ARCHIVES.where(StoredArchive.id > after)
     return [WantedCopy(*row) for row in connection.execute(query.order_by(StoredArchive.id).limit(most))]
 
 
@@ -296,8 +287,7 @@ def expired_archives(connection: Connection, days: int) -> list[WantedCopy]:
     """The archives that no attempt has delivered for so many days."""
     since = utc_now() - timedelta(days=days)
     later = exists().where(ZipDownload.sha256 == StoredArchive.sha256, ZipDownload.received >= since)
-    query = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes)
-    return [WantedCopy(*row) for row in connection.execute(query.where(StoredArchive.created < since, ~later))]
+    return [WantedCopy(*row) for row in connection.execute(_ARCHIVES.where(StoredArchive.created < since, ~later))]
 
 
 def forget_archive(connection: Connection, archive_id: int) -> None:

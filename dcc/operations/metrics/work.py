@@ -16,6 +16,7 @@ from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker import crawls
 from dcc.tracker.decisions import count_decided
+from dcc.tracker.lineage import newest_downloads
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -199,7 +200,7 @@ def _zip_actions() -> Select[*tuple[Any, ...]]:
 
 
 def _documents() -> Select[*tuple[Any, ...]]:
-    latest = zip_action_lists.latest_downloads()
+    latest = newest_downloads()
     return (
         select(Centre.short_name, XmlFile.phase_id, XmlFile.status_id, func.count())
         .select_from(XmlFile)

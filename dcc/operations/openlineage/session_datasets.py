@@ -16,10 +16,9 @@ from dcc.qc.models import DOCUMENT
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import SessionEntry, list_sessions
-from dcc.tracker.lineage import IDS, rows_by_id
+from dcc.tracker.lineage import IDS, newest_downloads, rows_by_id
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
-from dcc.tracker.queries.zip_action_lists import latest_downloads
 from dcc.tracker.register.source_addresses import load_addresses
 
 ENTITIES = ("specimen", "experiment", "line", "housing", "measurement")
@@ -98,7 +97,7 @@ def _of_tracker(
 ) -> tuple[SessionEntry, dict[int, SourceAddress], Sequence[Row[Any]], dict[int, Sequence[Any]]]:
     (session,) = list_sessions(connection, ids=[session_id])
     addresses = {one.id: one for one in load_addresses(connection, only_crawlable=False)}
-    latest = latest_downloads()
+    latest = newest_downloads()
     query = (
         select(
             ZipAction.todo_id,

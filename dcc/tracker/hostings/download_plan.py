@@ -41,7 +41,6 @@ from dcc.tracker.lineage import (
     state_of,
 )
 from dcc.tracker.models import (
-    AnException,
     BadCopy,
     Centre,
     FileSource,
@@ -51,12 +50,11 @@ from dcc.tracker.models import (
     ResourceStateRow,
     SourceCrawlRow,
     XmlFile,
-    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.problems import OF_DOCUMENT, problem_of
+from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import REQUESTED, WAITING, State
 
@@ -310,26 +308,11 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
 
 def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:
     query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.zip_id == download_id)
-    problems = _problems(connection, download_id)
+    problems = document_problems(connection, [download_id])
     return {
         row.fname: KnownDocument(row.id, state_of(row), tuple(problems.get(row.id, ())))
         for row in connection.execute(query)
     }
-
-
-def _problems(connection: Connection, download_id: int) -> dict[int, list[Problem]]:
-    """The present problems of a download's documents in `xml_log`, by their ids, in document order."""
-    query = (
-        select(XmlLog.xml_id, *OF_DOCUMENT)
-        .join(XmlFile)
-        .join(AnException)
-        .where(XmlFile.zip_id == download_id, XmlLog.cleared.is_(None))
-        .order_by(XmlLog.id)
-    )
-    problems: dict[int, list[Problem]] = {}
-    for row in connection.execute(query):
-        problems.setdefault(row.xml_id, []).append(problem_of(row))
-    return problems
 
 
 def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:

@@ -324,11 +324,7 @@ class ListingRecorder:
 
         `listings` is None if the source could not be listed: then all still count as being uploaded.
         """
-        second = {
-            ZipKey(listing.action, stored_name(file.name)): credible(file)
-            for listing in listings or ()
-            for file in listing.zips
-        }
+        second = _files_of(listings or ())
         found: list[Finding] = []
         settled: list[int] = []
         rows: list[dict[str, object]] = []
@@ -360,11 +356,7 @@ class ListingRecorder:
 
         One that has changed since its data were uploaded is reported, as by a crawl: the next crawl sees no change.
         """
-        listed = {
-            ZipKey(listing.action, stored_name(file.name)): credible(file)
-            for listing in listings
-            for file in listing.zips
-        }
+        listed = _files_of(listings)
         hostings = self._hostings(address, keys)
         there = {key: listed[key] for key in hostings if key in listed}
         unsettled = {key: file for key, file in there.items() if self._is_unsettled(file, changed=True)}
@@ -643,6 +635,12 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
             if (key := key_of(row)) in keys:
                 found.setdefault(row.file_source_id, set()).add(key)
     return found
+
+
+def _files_of(listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
+    return {
+        ZipKey(listing.action, stored_name(file.name)): credible(file) for listing in listings for file in listing.zips
+    }
 
 
 def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:

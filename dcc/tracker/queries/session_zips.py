@@ -14,7 +14,7 @@ from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.outcomes import NO_ROOM, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry
-from dcc.tracker.lineage import KEY, is_at, key_of, named_after
+from dcc.tracker.lineage import KEY, is_at, key_of, named_after, newest_downloads
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -31,7 +31,6 @@ from dcc.tracker.problems import OF_DOCUMENT, problem_of
 from dcc.tracker.queries.zip_action_lists import (
     OLDEST_FIRST,
     StateCount,
-    latest_downloads,
     select_zip_actions,
 )
 from dcc.tracker.states import WAITING, State
@@ -86,7 +85,7 @@ def count_session_zips(connection: Connection, session: SessionEntry) -> dict[St
 
 def session_documents(connection: Connection, session: SessionEntry) -> dict[ZipKey, list[StateCount]]:
     """The number of documents of each of these submissions in each state: those of its latest download."""
-    latest = latest_downloads()
+    latest = newest_downloads()
     query = (
         select(*KEY, XmlFile.phase_id, XmlFile.status_id, func.count().label("number"))
         .join(latest, latest.c.download_id == XmlFile.zip_id)
@@ -105,7 +104,7 @@ def session_entries(
     connection: Connection, session: SessionEntry, kinds: Sequence[str]
 ) -> dict[ZipKey, list[tuple[str, Problem]]]:
     """The active log entries of certain kinds for documents of these submissions, with file names."""
-    latest = latest_downloads()
+    latest = newest_downloads()
     query = (
         select(*KEY, XmlFile.fname, *OF_DOCUMENT)
         .select_from(XmlLog)
@@ -129,7 +128,7 @@ def session_entries(
 
 def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
     """The submissions that wait because a disk of the platform was full at their latest attempt, with the reason."""
-    latest = latest_downloads()
+    latest = newest_downloads()
     query = (
         select(*KEY, ZipLog.message)
         .select_from(ZipLog)

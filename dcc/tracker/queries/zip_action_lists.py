@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, exists, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, literal, or_, select, union
 
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
@@ -22,7 +22,7 @@ from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
-from dcc.tracker.lineage import IDS, KEY, LATEST, chunks, is_at, key_of, named_after, object_of
+from dcc.tracker.lineage import IDS, KEY, chunks, is_at, key_of, named_after, newest_downloads, object_of
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -135,23 +135,13 @@ def count_zip_actions(connection: Connection) -> list[StateCount]:
 
 def count_documents(connection: Connection) -> list[StateCount]:
     """The number of documents in each state: those of each submission's latest download."""
-    latest = latest_downloads()
+    latest = newest_downloads()
     query = (
         select(XmlFile.phase_id, XmlFile.status_id, func.count())
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .group_by(XmlFile.phase_id, XmlFile.status_id)
     )
     return _counts(connection, query)
-
-
-def latest_downloads() -> Subquery:
-    """Each submission's latest download: columns `za_id` and `download_id`."""
-    return (
-        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(FileSourceHasZip)
-        .group_by(FileSourceHasZip.za_id)
-        .subquery("latest_download")
-    )
 
 
 def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
@@ -161,7 +151,7 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
 
 def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     """The documents that wait for confirmation: submission, file name and action; oldest first."""
-    latest = latest_downloads()
+    latest = newest_downloads()
     query = (
         select(*KEY, XmlFile.fname, XmlLog.message)
         .select_from(XmlLog)
@@ -231,7 +221,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
 
     Of the latest download, by the ids of submissions; three statements for every 500 of them.
     """
-    latest = latest_downloads()
+    latest = newest_downloads()
     about_itself = (
         select(ZipActionLog.za_id, *OF_ACTION)
         .join(AnException)
@@ -308,13 +298,7 @@ def _with_kind(kind: str) -> Select[Any]:
     documents = select(XmlFile.zip_id).join(XmlLog).where(*active)
     found = union(downloads, documents).subquery()
     candidates = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.id.in_(select(found.c.zip_id)))
-    latest = (
-        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(ZipDownload)
-        .where(FileSourceHasZip.za_id.in_(candidates))
-        .group_by(FileSourceHasZip.za_id)
-        .subquery()
-    )
+    latest = newest_downloads(candidates)
     itself = select(ZipActionLog.za_id).where(ZipActionLog.exception_id == of_kind)
     fetched = select(latest.c.za_id).where(latest.c.download_id.in_(select(found.c.zip_id)))
     return select(union(itself, fetched).subquery())

@@ -34,7 +34,6 @@ from dcc.tracker.models import (
     ProtocolRow,
     Reopening,
     XmlFile,
-    XmlLog,
     ZipAction,
     ZipActionLog,
     ZipDownload,
@@ -42,7 +41,7 @@ from dcc.tracker.models import (
     ZipLog,
     utc_now,
 )
-from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
+from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +354,7 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
 
 
 def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[DocumentStory]]:
-    errors = _document_errors(connection, download_ids)
+    errors = document_problems(connection, download_ids)
     reopenings = _document_reopenings(connection, download_ids)
     documents: dict[int, list[DocumentStory]] = defaultdict(list)
     query = (
@@ -379,20 +378,6 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
             )
         )
     return documents
-
-
-def _document_errors(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[Problem]]:
-    errors: dict[int, list[Problem]] = defaultdict(list)
-    query = (
-        select(XmlLog.xml_id, *OF_DOCUMENT)
-        .join(AnException)
-        .join(XmlFile)
-        .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
-        .order_by(XmlLog.id)
-    )
-    for row in connection.execute(query):
-        errors[row.xml_id].append(problem_of(row))
-    return errors
 
 
 def _download_reasons(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[Reason]]:
