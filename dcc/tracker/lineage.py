@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from dcc.databases.row_texts import rows_of
+from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
@@ -60,6 +61,23 @@ def key_of(row: Any) -> ZipKey:
 def is_named(key: ZipKey) -> ColumnElement[bool]:
     """Condition on a submission and its archive: it has this key."""
     return and_(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+
+
+def require_zip_action(connection: Connection, key: ZipKey) -> None:
+    """Check that the tracker knows a submission. Raises NotFoundError."""
+    if connection.scalar(select(ZipAction.id).join(ZipFile).where(is_named(key))) is None:
+        raise not_found_error(connection, key)
+
+
+def not_found_error(connection: Connection, key: ZipKey) -> NotFoundError:
+    """The error that the tracker does not know a submission, with those of the same archive."""
+    query = select(*KEY).join(ZipFile).where(ZipFile.file_name == key.file_name).order_by(ZipAction.todo_id)
+    others = ", ".join(str(key_of(row)) for row in connection.execute(query))
+    if others:
+        return NotFoundError(f"There is no submission {key}. The tracker knows {others}.")
+    return NotFoundError(
+        f"There is no submission {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
+    )
 
 
 def state_of(row: Any) -> State:

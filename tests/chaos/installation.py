@@ -30,7 +30,7 @@ from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.source_trust import PinnedKey
+from dcc.tracker.register.source_addresses import PinnedKey
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run

@@ -18,8 +18,7 @@ from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing
-from dcc.tracker.declines import accept_archive, decline_archive
-from dcc.tracker.hostings.declined_archives import list_declines
+from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
 from tests.qc.test_ownership import notices

@@ -26,8 +26,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import open_tracker, require_current, writing
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.register.source_trust import PinnedKey
+from dcc.tracker.register.source_addresses import PinnedKey, SourceState
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance

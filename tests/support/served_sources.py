@@ -23,7 +23,7 @@ from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import writing
 from dcc.tracker.models import ZipLog
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.source_trust import PinnedKey
+from dcc.tracker.register.source_addresses import PinnedKey
 from tests.support.installations import Installation, specimens
 from tests.support.servers import Authority, Share
 from tests.support.web_server import WebServer

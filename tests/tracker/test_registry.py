@@ -13,8 +13,7 @@ from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction,
 from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.file_sources import SourceEntry
-from dcc.tracker.register.source_addresses import SourceState, load_addresses
-from dcc.tracker.register.source_trust import PinnedKey, pin_host_keys, pinned_keys
+from dcc.tracker.register.source_addresses import PinnedKey, SourceState, load_addresses, pin_host_keys, pinned_keys
 from tests.support.databases import seed_documents, seed_download, seed_hosting, seed_source, seed_zip
 
 SECRET = "correct horse battery staple"

@@ -13,9 +13,8 @@ from dcc.sources.due import Pause, Why
 from dcc.tracker.database import insert_rows, writing
 from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_now
 from dcc.tracker.register.file_sources import change_source, list_sources
-from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys
 from dcc.tracker.register.source_pace import load_dues, paused_sources, set_pause
-from dcc.tracker.register.source_trust import pin_host_keys
 from tests.support.installations import Installation
 
 HOUR = timedelta(hours=1)

@@ -26,7 +26,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.tracker.register.source_trust import PinnedKey
+    from dcc.tracker.register.source_addresses import PinnedKey
 
 _MARK = ".made-by-dcc-demo"
 _SERVERS = {SourceProtocol.SFTP: "dcc.cli.demo.sftp_server", SourceProtocol.FTP: "dcc.cli.demo.ftp_server"}
@@ -168,7 +168,7 @@ def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
     """The host key of an SFTP server; none from a server that refuses connections."""
     from dcc.errors import SourceUnreachableError
     from dcc.sources.sftp.connection import fetch_host_key
-    from dcc.tracker.register.source_trust import PinnedKey
+    from dcc.tracker.register.source_addresses import PinnedKey
 
     if address.protocol != SourceProtocol.SFTP:
         return []

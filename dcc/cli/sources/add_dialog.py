@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dcc.settings import Settings
     from dcc.sources.base import Extent, SourceAddress
-    from dcc.tracker.register.source_trust import PinnedKey, TlsTrust
+    from dcc.tracker.register.source_addresses import PinnedKey, TlsTrust
 
 
 _Answer = TypeVar("_Answer")
@@ -384,7 +384,7 @@ def _try(
 def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tuple[int, list[PinnedKey], list[str]]:
     from dcc.tracker.database import writing
     from dcc.tracker.register import centres, file_sources
-    from dcc.tracker.register.source_trust import PinnedKey, TlsTrust
+    from dcc.tracker.register.source_addresses import PinnedKey, TlsTrust
 
     keys = [] if trial.host_key is None else [PinnedKey.of(trial.host_key)]
     trusted = TlsTrust(tls.authorities, trial.address.tls_fingerprints or tls.fingerprints)

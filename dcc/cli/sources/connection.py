@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dcc.session.crawling import SourceListing
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
-    from dcc.tracker.register.source_trust import PinnedKey
+    from dcc.tracker.register.source_addresses import PinnedKey
 
 PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
 """The platform's protocols, without loading their libraries."""
@@ -177,7 +177,7 @@ def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) 
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
     from dcc.sources.sftp.connection import fetch_host_key
-    from dcc.tracker.register.source_trust import PinnedKey
+    from dcc.tracker.register.source_addresses import PinnedKey
 
     shown = fetch_host_key(address.hostname, settings)
     endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
@@ -286,16 +286,16 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
     """Pin the server's present key; returns the old and the new one, None if it was pinned before."""
     from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.database import writing
-    from dcc.tracker.register import source_trust
+    from dcc.tracker.register import source_addresses
 
     if address.protocol != "sftp":
         raise ConfigurationError(f"{address.label} is no sftp server and has no host key. Leave --accept-host-key out.")
     shown = fetch_host_key(address.hostname, settings)
     with writing(tracker) as connection:
-        old = source_trust.pinned_keys(connection, address.id)
+        old = source_addresses.pinned_keys(connection, address.id)
         if shown.fingerprint in {key.fingerprint for key in old}:
             return None
-        source_trust.pin_host_keys(connection, address.id, [source_trust.PinnedKey.of(shown)])
+        source_addresses.pin_host_keys(connection, address.id, [source_addresses.PinnedKey.of(shown)])
     before = ", ".join(key.fingerprint for key in old) or "none"
     click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
     return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}

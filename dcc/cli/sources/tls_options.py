@@ -11,7 +11,7 @@ import click
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from dcc.tracker.register.source_trust import TlsTrust
+    from dcc.tracker.register.source_addresses import TlsTrust
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -37,7 +37,7 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
     Raises ConfigurationError for a protocol without TLS, a file without certificates, and an invalid fingerprint.
     """
     from dcc.sources.certificates import parse_fingerprint, read_authorities
-    from dcc.tracker.register.source_trust import TlsTrust
+    from dcc.tracker.register.source_addresses import TlsTrust
 
     if (authorities or any(fingerprints)) and protocol not in ("ftps", "https"):
         raise ConfigurationError(

@@ -11,7 +11,7 @@ from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import echo_json, echo_table
 
 if TYPE_CHECKING:
-    from dcc.tracker.hostings.declined_archives import Decline
+    from dcc.tracker.hostings.foreign_archives import Decline
 
 
 _PLACES = {
@@ -55,17 +55,17 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     \b
     JSON: as one of `dcc archive declined --json`
     """
-    from dcc.tracker import declines
     from dcc.tracker.database import writing
+    from dcc.tracker.hostings import foreign_archives
 
     if revoke == (reason is not None):
         raise click.UsageError("Give --reason to turn it down, or --revoke to take that back.")
     key = parse_zip_key(zip_action)
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         if reason is None:
-            made = declines.accept_archive(connection, key, revoked_by=user_name())
+            made = foreign_archives.accept_archive(connection, key, revoked_by=user_name())
         else:
-            made = declines.decline_archive(connection, key, declined_by=user_name(), reason=reason)
+            made = foreign_archives.decline_archive(connection, key, declined_by=user_name(), reason=reason)
     if as_json:
         echo_json(_as_json(made))
     elif reason is None:
@@ -84,7 +84,7 @@ def declined(everything: bool, as_json: bool) -> None:
     JSON: a list of {"zip", "owner" (the centre of its name), "declined_by", "reason", "created",
       "revoked", "revoked_by"}
     """
-    from dcc.tracker.hostings.declined_archives import list_declines
+    from dcc.tracker.hostings.foreign_archives import list_declines
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         entries = list_declines(connection, everything=everything)

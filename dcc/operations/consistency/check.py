@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
-from dcc.operations.consistency import applied_documents, qc_rows, sessions, staged_files, zip_actions
+from dcc.operations.consistency import applied_documents, qc_rows, staged_files, tracker_rules
 from dcc.operations.consistency.inconsistency import Inconsistency, bounded
 from dcc.session.leases import active_sessions, read_leases
 from dcc.settings import Settings
@@ -61,13 +61,13 @@ def _moment(connection: Connection, settings: Settings) -> _Moment:
 
 def _always(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:
     """Rules that every transaction keeps."""
-    yield from zip_actions.zip_action_hostings(tracker)
-    yield from zip_actions.listings(tracker)
-    yield from zip_actions.nothing_twice(tracker)
-    yield from zip_actions.failure_reasons(tracker)
-    yield from sessions.ended_sessions(tracker, read_leases(tracker, settings))
+    yield from tracker_rules.zip_action_hostings(tracker)
+    yield from tracker_rules.listings(tracker)
+    yield from tracker_rules.nothing_twice(tracker)
+    yield from tracker_rules.failure_reasons(tracker)
+    yield from tracker_rules.ended_sessions(tracker, read_leases(tracker, settings))
     if settings.archive_keep_days is None:
-        yield from zip_actions.stored_archives(tracker)
+        yield from tracker_rules.stored_archives(tracker)
     if qc is not None:
         with qc.connect() as connection:
             yield from applied_documents.finding_states(connection)
@@ -81,9 +81,9 @@ def _always(tracker: Connection, qc: Engine | None, settings: Settings) -> Itera
 def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:
     """Rules that hold after sessions."""
     staging = Staging(settings.staging_directory)
-    yield from zip_actions.zip_states(tracker)
-    yield from zip_actions.download_states(tracker)
-    yield from sessions.nothing_under_way(tracker)
+    yield from tracker_rules.zip_states(tracker)
+    yield from tracker_rules.download_states(tracker)
+    yield from tracker_rules.nothing_under_way(tracker)
     yield from staged_files.staged_archives(tracker, staging)
     yield from staged_files.staged_documents(tracker, staging)
     yield from staged_files.unfinished_files(tracker, staging)

@@ -2,7 +2,9 @@
 
 Such an archive is fetched if a source of its own centre lists it too, or if its centre has delegated to that of the
 source. If the own copy has another size it wins, unless it proved bad. Any other archive is held: it waits and is not
-downloaded, and every session decides again, unless a person declined it (`declined_archives`).
+downloaded, and every session decides again, unless a person declined it: then it stops waiting, even if its centre
+delegates. A hosting on a source of its own centre overrides the decline. Functions that write expect the caller's write
+transaction. Nothing is deleted: a revoked decline stays on record.
 """
 
 from __future__ import annotations
@@ -10,19 +12,31 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select, update
 from sqlalchemy.orm import aliased
 
-from dcc.errors import NotFoundError
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
 from dcc.phases import ACTIONS_BY_ID
-from dcc.tracker.hostings.declined_archives import Decline, declines_of, is_declined
+from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.lineage import is_at, is_named
-from dcc.tracker.models import BadCopy, Centre, Delegation, FileSource, FileSourceHasZip, ZipAction, ZipFile
+from dcc.tracker.lineage import KEY, chunks, is_at, is_named, key_of, object_of, require_zip_action
+from dcc.tracker.models import (
+    ArchiveDecline,
+    BadCopy,
+    Centre,
+    Delegation,
+    FileSource,
+    FileSourceHasZip,
+    ZipAction,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.register.column_texts import PERSON_LENGTH, require_reason
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
 
@@ -30,6 +44,56 @@ _OwnHosting = aliased(FileSourceHasZip)
 _OwnBadCopy = aliased(BadCopy)
 _OwnSource = aliased(FileSource)
 _Host = aliased(Centre)
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """A declined archive: by whom, why, when; `owner` is the centre of its name."""
+
+    za_id: int
+    key: ZipKey
+    owner: str | None
+    declined_by: str
+    reason: str
+    created: datetime
+    revoked: datetime | None
+    revoked_by: str | None
+
+
+def is_declined() -> ColumnElement[bool]:
+    """Whether an archive is declined, as a condition for a query with its hostings."""
+    return (
+        exists(select(ArchiveDecline.id))
+        .where(ArchiveDecline.za_id == FileSourceHasZip.za_id, ArchiveDecline.revoked.is_(None))
+        .correlate(FileSourceHasZip)
+    )
+
+
+def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decline]:
+    """The declines in force of these submissions, by their ids; a statement for every 500."""
+    in_force = ArchiveDecline.revoked.is_(None)
+    return {
+        one.za_id: one
+        for ids in chunks(za_ids)
+        for one in _declines(connection, ArchiveDecline.za_id.in_(ids), in_force)
+    }
+
+
+def list_declines(connection: Connection, *, everything: bool = False) -> list[Decline]:
+    """The declines in force; with `everything`, revoked ones too. Oldest first."""
+    return _declines(connection, *([] if everything else [ArchiveDecline.revoked.is_(None)]))
+
+
+def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[Decline]:
+    query = (
+        select(ArchiveDecline, *KEY, Centre.short_name.label("owner"))
+        .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(*conditions)
+        .order_by(ArchiveDecline.id)
+    )
+    return [object_of(Decline, row, key=key_of(row)) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +308,50 @@ def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldA
     notices = [NewNotice(one.owner, one.za_id, Outcome.HELD) for one in held]
     new = {notice.za_id for notice in add_notices(connection, notices)}
     return [one for one in held if one.za_id in new]
+
+
+def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
+    """Decline a held archive; the centre of its name and those of its sources get a notice.
+
+    Raises NotFoundError if it is not held, ConfigurationError if it is declined already, and for a reason that is blank
+    or too long.
+    """
+    require_zip_action(connection, key)
+    found = held_archives(connection, key=key)
+    if not found:
+        raise NotFoundError(
+            f"{key} is not held as an archive: see how far it is with `dcc show {key}`. Documents of it that are held "
+            f"are turned down with `dcc data undo {key} --reason ...`."
+        )
+    (held,) = found
+    if held.declined is not None:
+        raise ConfigurationError(held.message)
+    values = {
+        "za_id": held.za_id,
+        "declined_by": declined_by[:PERSON_LENGTH],
+        "reason": require_reason(reason, "the centres concerned are told"),
+        "created": utc_now(),
+    }
+    insert_rows(connection, ArchiveDecline, [values])
+    made = declines_of(connection, [held.za_id])[held.za_id]
+    _tell(connection, held, NewNotice("", held.za_id, Outcome.DECLINED, done_by=declined_by, reason=made.reason))
+    return made
+
+
+def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
+    """Let a declined archive wait again. Raises NotFoundError if it is not declined."""
+    require_zip_action(connection, key)
+    wanted = [one for one in list_declines(connection) if one.key == key]
+    if not wanted:
+        raise NotFoundError(f"{key} is not turned down at present. See: dcc archive declined --all")
+    of_archive = ArchiveDecline.za_id == wanted[0].za_id
+    ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
+    connection.execute(update(ArchiveDecline).where(of_archive, ArchiveDecline.revoked.is_(None)).values(ended))
+    for held in held_archives(connection, key=key):
+        _tell(connection, held, NewNotice("", held.za_id, Outcome.HELD, done_by=revoked_by))
+    return _declines(connection, of_archive)[-1]
+
+
+def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:
+    """Add notices for the archive's centre and those of its sources, even if they got the same before."""
+    add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], again=True)

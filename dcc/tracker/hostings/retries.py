@@ -18,9 +18,8 @@ from dcc.tracker import progress
 from dcc.tracker.attempts import archive_size
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
-from dcc.tracker.hostings.declined_archives import Decline, declines_of
 from dcc.tracker.hostings.download_plan import HOSTING, hosted, hosting_of, load_plans
-from dcc.tracker.hostings.foreign_archives import HeldArchive, may_be_taken
+from dcc.tracker.hostings.foreign_archives import Decline, HeldArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.listing_changes import REFUSED
 from dcc.tracker.lineage import IDS, KEY, chunks, key_of, latest_downloads
 from dcc.tracker.models import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from dcc.errors import ArchiveRemovedError, NotFoundError
+from dcc.errors import ArchiveRemovedError
 from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
@@ -21,7 +21,7 @@ from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.lineage import is_named, object_of
+from dcc.tracker.lineage import is_named, not_found_error, object_of
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -30,7 +30,6 @@ from dcc.tracker.models import (
     DocumentReopening,
     FileSource,
     FileSourceHasZip,
-    ProcessingTypeRow,
     ProtocolRow,
     Reopening,
     XmlFile,
@@ -193,7 +192,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         .where(is_named(key))
     ).one_or_none()
     if row is None:
-        raise NotFoundError(_not_found(connection, key))
+        raise not_found_error(connection, key)
     za_id = row[0]
     hosts = _hosts(connection, za_id)
     downloads = _downloads(connection, za_id, with_documents)
@@ -254,26 +253,6 @@ def _fetched_nothing(download: DownloadStory) -> bool:
 def _brought(download: DownloadStory) -> bool:
     given_up = download.status is Status.CANCELLED and download.phase <= Phase.XSD
     return download.phase > Phase.DOWNLOAD and not given_up
-
-
-def require_zip_action(connection: Connection, key: ZipKey) -> None:
-    """Check that the tracker knows a submission. Raises NotFoundError."""
-    query = select(ZipAction.id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    if connection.scalar(query.where(is_named(key))) is None:
-        raise NotFoundError(_not_found(connection, key))
-
-
-def _not_found(connection: Connection, key: ZipKey) -> str:
-    others = connection.scalars(
-        select(ProcessingTypeRow.short_name)
-        .join(ZipAction, ZipAction.todo_id == ProcessingTypeRow.id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(ZipFile.file_name == key.file_name)
-    ).all()
-    if others:
-        known = ", ".join(f"{action}/{key.file_name}" for action in others)
-        return f"There is no submission {key}. The tracker knows {known}."
-    return f"There is no submission {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
 
 
 def _label(row: Any) -> str:

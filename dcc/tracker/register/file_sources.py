@@ -33,15 +33,17 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
-from dcc.tracker.register.source_addresses import SourceState, extent_columns, extent_of
-from dcc.tracker.register.source_pace import pace_columns, pace_of
-from dcc.tracker.register.source_trust import (
+from dcc.tracker.register.source_addresses import (
     PinnedKey,
+    SourceState,
     TlsTrust,
+    extent_columns,
+    extent_of,
     pin_host_keys,
     trust_certificates,
     trusted_certificates,
 )
+from dcc.tracker.register.source_pace import pace_columns, pace_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""

@@ -1,11 +1,11 @@
-"""Rules about submissions, downloads and documents in the tracker: accounted for, in legal states, with reasons."""
+"""Rules about submissions, downloads, documents and sessions in the tracker: accounted for, ended, with reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, exists, func, or_, select
 from sqlalchemy.sql.selectable import Subquery
 
 from dcc.operations.consistency.inconsistency import Inconsistency
@@ -13,11 +13,14 @@ from dcc.operations.consistency.tracker_rows import PAGE, pages, sources_were_pu
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import OK, PARTIAL
+from dcc.session.leases import UNFINISHED, Lease
 from dcc.tracker.hostings.listing_changes import REFUSED
 from dcc.tracker.lineage import IDS, KEY, is_at, key_of, state_of
 from dcc.tracker.models import (
+    CrawlingSession,
     FileSourceHasZip,
     Reopening,
+    SessionTask,
     SourceCrawlRow,
     StoredArchive,
     XmlFile,
@@ -28,7 +31,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.states import SET_ASIDE, WAITING, State, advance, roll_up
+from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
 
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
 _FETCHED_ANEW: Final = State(Phase.UNZIP, Status.RUNNING)
@@ -214,3 +217,65 @@ def stored_archives(connection: Connection) -> Iterator[Inconsistency]:
             f"download {number}",
             f"It delivered the archive {sha256}, which the archive store does not know. Report this as a fault.",
         )
+
+
+_TAKEN_UP: Final = "The next session takes it up: dcc crawl"
+
+
+def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[Inconsistency]:
+    """C6."""
+    held = {lease.session for lease in leases if not lease.is_dead}
+    unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == UNFINISHED)
+    query = select(CrawlingSession.id, CrawlingSession.start_time).where(unfinished).order_by(CrawlingSession.id)
+    for session_id, started in connection.execute(query):
+        if session_id not in held:
+            yield Inconsistency(
+                "C6",
+                f"session {session_id}",
+                f"It began at {started} UTC and never ended; no process holds it. The next session records that "
+                "it died, and takes up its work: dcc crawl",
+            )
+    tasks = (
+        select(SessionTask.id, SessionTask.session_id, SessionTask.comment)
+        .join(CrawlingSession)
+        .where(or_(SessionTask.finish_time.is_(None), SessionTask.status == UNFINISHED))
+        .where(CrawlingSession.finish_time.is_not(None))
+        .order_by(SessionTask.id)
+    )
+    for task_id, session_id, comment in connection.execute(tasks):
+        yield Inconsistency(
+            "C6",
+            f"task {task_id} of session {session_id}",
+            f"It never ended ({comment}), though its session did. Look at dcc session list; report this as a fault.",
+        )
+
+
+def nothing_under_way(connection: Connection) -> Iterator[Inconsistency]:
+    """C5. Only when no session is active."""
+    running = int(Status.RUNNING)
+    zips = (
+        select(*KEY, ZipAction.phase_id, ZipAction.status_id)
+        .join(ZipFile)
+        .where(ZipAction.status_id == running)
+        .order_by(ZipAction.id)
+    )
+    for zip_action in connection.execute(zips):
+        yield _idle(str(key_of(zip_action)), zip_action)
+    downloads = (
+        select(ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id)
+        .where(or_(ZipDownload.status_id == running, is_at(ZipDownload, REQUESTED)))
+        .order_by(ZipDownload.id)
+    )
+    for download in connection.execute(downloads):
+        yield _idle(f"download {download.id}", download)
+    documents = (
+        select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
+        .where(XmlFile.status_id == running)
+        .order_by(XmlFile.id)
+    )
+    for document in connection.execute(documents):
+        yield _idle(f"document {document.id}, {document.fname}", document)
+
+
+def _idle(subject: str, row: Any) -> Inconsistency:
+    return Inconsistency("C5", subject, f"It is {state_of(row)}, though no session is active. {_TAKEN_UP}")
