@@ -162,7 +162,7 @@ class TestAside:
         assert not (root / "add" / "x.zip.contents").exists()
 
 
-def _clean(data: DataInstallation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> Cleaned:
+def _clean(data: DataInstallation | Installation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> Cleaned:
     decisions = review_staging(data.tracker, data.settings, policy)
     return clean(data.tracker, data.settings, policy, decisions, unknown=unknown)
 
@@ -177,6 +177,15 @@ def through(data: DataInstallation) -> DataInstallation:
     data.put(ZIP, specimens(), experiments())
     data.run()
     return data
+
+
+@pytest.fixture
+def damaged(installation: Installation) -> Installation:
+    """An archive that could not be opened, at (unzip, failed)."""
+    installation.add_folder().put(ZIP, b"no zip")
+    installation.run_session()
+    assert installation.states() == {ZIP: "unzip failed"}
+    return installation
 
 
 def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(through: DataInstallation) -> None:
@@ -246,13 +255,14 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     assert data.states() == {ZIP: "qc done"}
 
 
-def test_nothing_is_removed_beside_a_session(through: DataInstallation) -> None:
-    before = through.base.staged()
-    with open_session(through.tracker, through.settings), pytest.raises(SessionActiveError, match="is active"):
-        _clean(through)
-    with open_session(through.tracker, through.settings), pytest.raises(SessionActiveError, match="is active"):
-        clean(through.tracker, through.settings, AT_ONCE, [])
-    assert through.base.staged() == before
+def test_nothing_is_removed_beside_a_session(damaged: Installation) -> None:
+    before = damaged.staged()
+    with open_session(damaged.tracker, damaged.settings):
+        with pytest.raises(SessionActiveError, match="is active"):
+            _clean(damaged)
+        with pytest.raises(SessionActiveError, match="is active"):
+            clean(damaged.tracker, damaged.settings, AT_ONCE, [])
+    assert damaged.staged() == before
 
 
 def test_what_changed_since_it_was_looked_at_is_left_alone(through: DataInstallation) -> None:
@@ -264,59 +274,52 @@ def test_what_changed_since_it_was_looked_at_is_left_alone(through: DataInstalla
 
 
 @only_sqlite
-def test_a_session_cleans_up_after_itself_only_if_the_settings_say_so(through: DataInstallation) -> None:
-    values = {"staging_keep_days": 0, "staging_keep_phase": "data"}
-    assert through.with_settings(**values).base.run_session().closing_notices == ()
-    assert ZIP in through.base.staged()
-    result = through.with_settings(**values, staging_clean=True).base.run_session()
+def test_a_session_cleans_up_after_itself_only_if_the_settings_say_so(damaged: Installation) -> None:
+    assert damaged.with_settings(staging_keep_failed_days=0).run_session().closing_notices == ()
+    assert ZIP in damaged.staged()
+    result = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True).run_session()
     (notice,) = result.closing_notices
     assert notice.startswith("Removed ")
-    assert through.base.staged() == {}
+    assert damaged.staged() == {}
 
 
 @only_sqlite
 def test_a_session_whose_cleaning_fails_is_done_all_the_same(
-    through: DataInstallation, monkeypatch: pytest.MonkeyPatch
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise CleaningError("The disk is read-only.")
 
     monkeypatch.setattr(cleanup, "review_staging", broken)
-    result = through.with_settings(staging_clean=True).base.run_session()
+    result = data.with_settings(staging_clean=True).base.run_session()
     assert result.closing_notices == ("Staging was not cleaned: The disk is read-only.",)
-    assert through.last_session()[0] == 0
+    assert data.last_session()[0] == 0
 
 
 @only_sqlite
 def test_a_cleaning_that_was_killed_leaves_nothing_behind(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    damaged: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = installation.add_folder()
-    folder.put(ZIP, b"no zip")
-    installation.run_session()
-    assert installation.states() == {ZIP: "unzip failed"}
     monkeypatch.setattr(Aside, "_remove", lambda self: None)
-    decisions = review_staging(installation.tracker, installation.settings, AT_ONCE)
-    clean(installation.tracker, installation.settings, AT_ONCE, decisions)
-    (left,) = installation.settings.staging_directory.glob("add/.*.removed-*")
+    _clean(damaged)
+    (left,) = damaged.settings.staging_directory.glob("add/.*.removed-*")
     assert [path.name for path in left.iterdir()] == [KEY.file_name]
     monkeypatch.undo()
-    assert _verdicts(review_staging(installation.tracker, installation.settings, POLICY)) == {
-        f"add/{left.name}": Verdict.REMOVE
-    }
-    installation.run_session()
-    assert installation.staged() == {}
+    assert _verdicts(review_staging(damaged.tracker, damaged.settings, POLICY)) == {f"add/{left.name}": Verdict.REMOVE}
+    damaged.run_session()
+    assert damaged.staged() == {}
 
 
 @only_sqlite
-def test_unknown_files_stay_unless_they_are_asked_for(through: DataInstallation) -> None:
-    root = through.settings.staging_directory
+def test_unknown_files_stay_unless_they_are_asked_for(installation: Installation) -> None:
+    root = installation.settings.staging_directory
+    (root / "add").mkdir(parents=True)
     (root / "notes.txt").write_text("mine")
     (root / "add" / "H.2099-01-01.1.impc.zip").write_text("put there by hand")
-    _clean(through)
-    assert set(through.base.staged()) == {"notes.txt", "add/H.2099-01-01.1.impc.zip"}
-    assert len(_clean(through, unknown=True).removed) == 2
-    assert through.base.staged() == {}
+    _clean(installation)
+    assert set(installation.staged()) == {"notes.txt", "add/H.2099-01-01.1.impc.zip"}
+    assert len(_clean(installation, unknown=True).removed) == 2
+    assert installation.staged() == {}
 
 
 @only_sqlite
@@ -342,11 +345,11 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
 
 
 @only_sqlite
-def test_what_cannot_be_removed_is_said(through: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_said(damaged: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "x.zip")
 
     monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
-        _clean(through)
-    assert ZIP in through.base.staged()
+        _clean(damaged)
+    assert ZIP in damaged.staged()
