@@ -16,7 +16,7 @@ from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.register.centres import NewCentre, add_centre
 from dcc.tracker.register.file_sources import add_source
-from dcc.tracker.register.source_trust import PinnedKey
+from dcc.tracker.register.source_addresses import PinnedKey
 
 
 @contextmanager

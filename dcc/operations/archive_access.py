@@ -202,18 +202,16 @@ def _attempts() -> Select[Any]:
 
 def _documents() -> Select[Any]:
     document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), DocumentPlace.place)
-    query: Select[Any] = (
-        select(*_COLUMNS, *document).select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
-    )
-    return _joined(query).outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
+    query: Select[Any] = select(*_COLUMNS, *document).select_from(XmlFile).join(ZipDownload)
+    return _joined(query).outerjoin(DocumentPlace)
 
 
 def _joined(query: Select[Any]) -> Select[Any]:
     return (
-        query.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        query.join(FileSourceHasZip)
+        .join(ZipAction)
+        .join(ZipFile)
+        .join(FileSource)
         .join(Centre, Centre.id == FileSource.centre_id)
     )
 

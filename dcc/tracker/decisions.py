@@ -138,9 +138,9 @@ def quarantine(connection: Connection, session_id: int, most_faults: int) -> Non
     )
     met = (
         select(FileSourceHasZip.za_id)
-        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
-        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(ZipDownload)
+        .join(ZipLog)
+        .join(AnException)
         .where(AnException.short_name == InternalFaultError.short_name(), ZipDownload.id > func.coalesce(opened, 0))
         .group_by(FileSourceHasZip.za_id)
         .having(func.count() >= most_faults)
@@ -166,5 +166,5 @@ def is_unfinished() -> ColumnElement[bool]:
 
 def acknowledged_keys(connection: Connection) -> Sequence[ZipKey]:
     """The submissions that are acknowledged."""
-    query = select(*KEY).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    query = select(*KEY).join(ZipFile)
     return [key_of(row) for row in connection.execute(query.where(is_acknowledged()))]

@@ -45,7 +45,7 @@ def document_problems(connection: Connection, download_ids: Collection[int]) -> 
     query = (
         select(XmlLog.xml_id, *OF_DOCUMENT)
         .join(AnException)
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(XmlFile)
         .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )

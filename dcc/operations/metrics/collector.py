@@ -186,7 +186,7 @@ class Collection:
 
 
 def _build_info() -> Metric:
-    values = {(version("dcc"), platform.python_version()): 1.0}
+    values: dict[Labels, float] = {(version("dcc"), platform.python_version()): 1}
     return gauge("build_info", "The version of the platform, and of Python.", ("version", "python"), values)
 
 

@@ -108,10 +108,10 @@ def _of_tracker(
             latest.c.download_id,
             FileSourceHasZip.file_source_id,
         )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .outerjoin(latest, latest.c.za_id == ZipAction.id)
         .outerjoin(ZipDownload, ZipDownload.id == latest.c.download_id)
-        .outerjoin(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .outerjoin(FileSourceHasZip)
         .where(ZipAction.id.in_(session_zip_ids(connection, session)))
         .order_by(ZipAction.id)
     )

@@ -79,9 +79,9 @@ def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datet
     query = (
         select(ZipAction.id, func.max(CrawlFinding.created))
         .select_from(CrawlFinding)
-        .join(ZipAction, ZipAction.id == CrawlFinding.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .join(FileSource, FileSource.id == CrawlFinding.file_source_id)
+        .join(ZipAction)
+        .join(ZipFile)
+        .join(FileSource)
         .join(FileSourceHasZip, FileSourceHasZip.za_id == CrawlFinding.za_id)
         .where(FileSourceHasZip.file_source_id == FileSource.id)
         .where(CrawlFinding.kind == CHANGED, CrawlFinding.za_id.in_(wanted), still_changed(), may_be_taken())

@@ -88,7 +88,7 @@ def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[
     query = (
         select(ArchiveDecline, *KEY, Centre.short_name.label("owner"))
         .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(*conditions)
         .order_by(ArchiveDecline.id)

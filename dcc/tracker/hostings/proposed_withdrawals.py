@@ -189,8 +189,8 @@ def count_open(connection: Connection) -> dict[str | None, int]:
     query = (
         select(Centre.short_name, func.count())
         .select_from(ProposedWithdrawal)
-        .join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipAction)
+        .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(ProposedWithdrawal.state == ProposalState.OPEN)
         .group_by(Centre.short_name)

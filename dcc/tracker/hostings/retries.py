@@ -198,7 +198,7 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
     """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
     query = (
         hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified), None)
-        .join(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+        .join(BadCopy)
         .where(ZipAction.id == _id_of(connection, key))
         .order_by(FileSource.id)
     )
@@ -231,11 +231,11 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
             _Named.short_name.label("owner"),
             may_be_taken().label("may_be_taken"),
         )
-        .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
-        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(FileSourceHasZip)
+        .join(ResourceStateRow)
         .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipAction)
+        .join(ZipFile)
         .outerjoin(_Named, _Named.id == ZipFile.centre_id)
         .where(FileSourceHasZip.za_id == _id_of(connection, key))
         .order_by(FileSource.id)

@@ -61,9 +61,7 @@ def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
 def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey]:
     """Those of some archives that the tracker knows and that do not wait for their download."""
     query = (
-        select(*KEY)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(ZipFile.file_name.in_(sorted({key.file_name for key in keys})), ~_IS_WAITING)
+        select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(sorted({key.file_name for key in keys})), ~_IS_WAITING)
     )
     found = {key_of(row) for row in connection.execute(query)}
     return [key for key in keys if key in found]

@@ -90,7 +90,7 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
         select(*KEY, XmlFile.phase_id, XmlFile.status_id, func.count().label("number"))
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .where(ZipAction.id.in_(session_zip_ids(connection, session)))
         .group_by(*KEY, XmlFile.phase_id, XmlFile.status_id)
     )
@@ -108,11 +108,11 @@ def session_entries(
     query = (
         select(*KEY, XmlFile.fname, *OF_DOCUMENT)
         .select_from(XmlLog)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(AnException)
+        .join(XmlFile)
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .where(
             ZipAction.id.in_(session_zip_ids(connection, session)),
             AnException.short_name.in_(kinds),
@@ -132,10 +132,10 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
     query = (
         select(*KEY, ZipLog.message)
         .select_from(ZipLog)
-        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(AnException)
         .join(latest, latest.c.download_id == ZipLog.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(ZipFile)
         .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, State(Phase.UNZIP, Status.RUNNING)))
         .order_by(ZipLog.id)
     )
@@ -158,11 +158,7 @@ def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
     """Whether a submission is of one of the centres: by its name, or without one by its source."""
     own = select(Centre.id).where(Centre.short_name.in_(sorted(centres)))
     unnamed = select(ZipFile.id).where(ZipFile.centre_id.is_(None))
-    hosted = (
-        select(FileSourceHasZip.za_id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-        .where(FileSource.centre_id.in_(own))
-    )
+    hosted = select(FileSourceHasZip.za_id).join(FileSource).where(FileSource.centre_id.in_(own))
     return or_(named_after(centres), and_(ZipAction.zip_id.in_(unnamed), ZipAction.id.in_(hosted)))
 
 

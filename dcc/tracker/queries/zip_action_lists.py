@@ -332,8 +332,8 @@ def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] 
         require_centre(connection, wanted.centre)
     loaded = exists(
         select(XmlFile.id)
-        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipDownload)
+        .join(FileSourceHasZip)
         .where(
             FileSourceHasZip.za_id == ZipAction.id,
             or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, State(Phase.UPLOAD, Status.DONE))),
@@ -356,7 +356,7 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
         action, slash, archive = name.partition("/")
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
     known: dict[str, list[str]] = defaultdict(list)
-    listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction, ZipAction.zip_id == ZipFile.id)
+    listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction)
     for some in chunks(of_archives):
         for archive, todo in connection.execute(listed.where(ZipFile.file_name.in_(some))):
             known[archive].append(ACTIONS_BY_ID[todo].value)
@@ -380,7 +380,7 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
 
 def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
     """The actions of an archive with that name; none if there is no such archive."""
-    query = select(ZipAction.todo_id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    query = select(ZipAction.todo_id).join(ZipFile)
     ids = connection.scalars(query.where(ZipFile.file_name == file_name).order_by(ZipAction.todo_id))
     return [ACTIONS_BY_ID[number] for number in ids]
 
