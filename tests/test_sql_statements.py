@@ -29,13 +29,21 @@ REVIEWED = {
     ),
     "dcc/operations/backups/row_copies.py": (
         NAMES,
-        {"', '.join(self.reading)", "name", "names", "order", "places", "self.name", "shape.query()"},
+        {
+            "', '.join(self.reading)",
+            "_CLIENT_SECONDS",
+            "name",
+            "names",
+            "order",
+            "places",
+            "self.name",
+            "shape.query()",
+        },
     ),
-    "dcc/operations/backups/server_loading.py": (
+    "dcc/operations/backups/targets.py": (
         NAMES,
         {"_CHECKS.format(0)", "_CHECKS.format(1)", "last + 1", "name", "statement"},
     ),
-    "dcc/operations/backups/targets.py": (NAMES, {"name"}),
     "dcc/databases/attached_files.py": ("a name that is made of a number", {"name"}),
     "dcc/databases/descriptions.py": (
         NAMES + "; definitions of columns as the database itself tells them; descriptions, quoted",

@@ -16,8 +16,7 @@ from dcc.errors import ConfigurationError, StorageNotEmptyError
 from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.server_loading import drop_tables
-from dcc.operations.backups.targets import Target
+from dcc.operations.backups.targets import Target, drop_tables
 from dcc.tracker.database import TRACKER
 from tests.support.databases import seed_centre
 from tests.support.stores import BOTH_KINDS, Store, content

@@ -26,7 +26,7 @@ from dcc.errors import (
     StorageUnfinishedError,
 )
 from dcc.naming import Action
-from dcc.operations.backups import restoration, server_loading, targets
+from dcc.operations.backups import restoration, targets
 from dcc.operations.backups.backup import BackupRequest, make_backup
 from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
@@ -263,14 +263,14 @@ def test_connections_that_are_cut_while_rows_are_loaded_cost_no_row(
     backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_store("mariadb")
-    insert, calls = server_loading._insert, iter(range(1, 1_000))
+    insert, calls = targets._insert, iter(range(1, 1_000))
 
     def cutting(*arguments: Any) -> None:
         if next(calls) in {3, 9}:
             cut_connections(mariadb, store.qc)
         insert(*arguments)
 
-    monkeypatch.setattr(server_loading, "_insert", cutting)
+    monkeypatch.setattr(targets, "_insert", cutting)
     # Databases that are missing are made, and have nothing to be replaced.
     restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert next(calls) > 9

@@ -32,9 +32,8 @@ from dcc.databases.schema import exclusive_connection
 from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.database_files import open_file, write_file
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.row_copies import LEFT_OUT, Summing, no_progress, read_rows, shape_of
-from dcc.operations.backups.server_loading import load_rows
-from dcc.operations.backups.snapshots import patient_connection
+from dcc.operations.backups.row_copies import LEFT_OUT, Summing, no_progress, patient_connection, read_rows, shape_of
+from dcc.operations.backups.targets import load_rows
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import MEASUREMENT
 from dcc.tracker.database import TRACKER

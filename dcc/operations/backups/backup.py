@@ -38,8 +38,7 @@ from dcc.operations.backups.manifest import (
     shown_settings,
     write_manifest,
 )
-from dcc.operations.backups.row_copies import Progress, TableSum, no_progress, sum_tables
-from dcc.operations.backups.snapshots import snapshot
+from dcc.operations.backups.row_copies import Progress, TableSum, no_progress, snapshot, sum_tables
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
 from dcc.settings import Settings

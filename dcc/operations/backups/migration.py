@@ -12,8 +12,7 @@ from sqlalchemy import Engine
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, CopyFailedError
 from dcc.operations.backups.database_files import disk_errors
-from dcc.operations.backups.row_copies import Progress, TableSum, differences, no_progress
-from dcc.operations.backups.snapshots import snapshot
+from dcc.operations.backups.row_copies import Progress, TableSum, differences, no_progress, snapshot
 from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
 from dcc.session.leases import refuse_beside_session
 from dcc.settings import Settings
