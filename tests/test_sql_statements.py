@@ -25,7 +25,7 @@ NAMES = "names of tables, columns and indexes of the platform's own schema, or a
 REVIEWED = {
     "dcc/operations/backups/database_files.py": (
         NAMES + "; types of columns",
-        {"column", "index['name']", "insertion", "kind", "name", "pragma"},
+        {"column", "index['name']", "kind", "name", "pragma", "statement"},
     ),
     "dcc/operations/backups/row_copies.py": (
         NAMES,
