@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import getpass
 import shutil
+from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Dcc
-from tests.support.databases import only_sqlite
+from tests.store.test_archive_store import known_hosts
+from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.installations import experiments, specimens
+from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket
+from tests.support.servers import SftpServer
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
-pytestmark = only_sqlite
 
 
+@only_sqlite
 def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     content = folder.put(ZIP)
@@ -40,3 +48,42 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     shutil.rmtree(home / "archive")
     (home / "archive").write_text("no directory")
     dcc("archive", "audit", "--all", exit_code=4)
+
+
+@only_mariadb
+@pytest.mark.both_databases
+@pytest.mark.servers
+def test_a_bucket_and_an_ssh_server_stand_in_for_each_other(dcc: Dcc, bucket: Bucket, openssh: SftpServer) -> None:
+    """Each command asks the copies that are there, and staging has none."""
+    served = dcc.root / "served"
+    served.mkdir()
+    dcc.environment |= {
+        "DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}, sftp://{getpass.getuser()}@{openssh.hostname}{served}",
+        "DCC_ARCHIVE_ACCESS_KEY": f"key:{openssh.key}",
+        "DCC_KNOWN_HOSTS": str(known_hosts(openssh, dcc.root / "known_hosts")),
+        "DCC_STORE_ENDPOINT": bucket.server.endpoint,
+        "DCC_STORE_ACCESS_KEY_ID": ACCESS_KEY_ID,
+        "DCC_STORE_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+        "DCC_UNTIL": "qc",
+    }
+    folder = dcc.add_folder()
+    content = folder.put(ZIP, specimens() | experiments())
+    dcc("crawl")
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    (copy,) = served.glob("??/*")
+    key = f"{copy.name[:2]}/{copy.name}"
+
+    bucket.client.delete_object(Bucket=bucket.name, Key=key)
+    assert dcc.json("replay", "--workers", "1")["documents"] == 2
+    assert [one["repaired"] for one in dcc.json("archive", "audit", "--all")["audits"]] == [1, 0]
+    copy.write_bytes(b"other")
+    dcc("archive", "get", ZIP, "--output", dcc.root / "got")
+    assert (dcc.root / "got").read_bytes() == content
+    assert [one["repaired"] for one in dcc.json("archive", "audit", "--all")["audits"]] == [0, 1]
+    dcc("backup", dcc.root / "sets", "--with-archives")
+    assert dcc.json("backup", "--verify", dcc.root / "sets")["archives"] == {"good": 1, "missing": 0}
+
+    bucket.client.delete_object(Bucket=bucket.name, Key=key)
+    copy.unlink()
+    (folder.path / ZIP).unlink()
+    assert dcc.json("archive", "audit", "--all", exit_code=1)["lost"][0]["archives"] == [ZIP]
