@@ -21,7 +21,7 @@ _NEIGHBOURS: Final = 500
 
 
 def rows_of(connection: Connection, query: Select[*tuple[Any, ...]], given: Mapping[str, object]) -> Iterable[Any]:
-    """The rows of a query, in any order, whose columns are all whole numbers or texts.
+    """The rows of a query as lists, in any order; its columns are all whole numbers or texts.
 
     The query is a constant of its module and should yield a few hundred rows: the server cuts off the text of many
     more, and they are read a second time.
@@ -37,10 +37,11 @@ def many_rows_of(connection: Connection, query: Select[*tuple[Any, ...]]) -> Ite
 def _rows(
     connection: Connection, query: Select[*tuple[Any, ...]], given: Mapping[str, object], *, many: bool
 ) -> Iterable[Any]:
-    if connection.dialect.name == "sqlite":
-        return connection.execute(query, given)
-    found = rows_in(connection.execute(_as_texts(query, many), given).all())
-    return connection.execute(query, given) if found is None else found
+    found: Iterable[Any] | None = None
+    if connection.dialect.name != "sqlite":
+        found = rows_in(connection.execute(_as_texts(query, many), given).all())
+    # Without the names of columns on every server.
+    return map(list, connection.execute(query, given)) if found is None else found
 
 
 def as_text(columns: Iterable[ColumnElement[Any]]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
