@@ -89,7 +89,9 @@ class TestOneTreeOverEveryProtocol:
 def manifest(name: str, content: bytes, **changed: object) -> str:
     """The manifest of an archive of one document, with other values for the row of the archive itself."""
     own = {"file": name, "size": len(content), "checksum": hashlib.sha256(content).hexdigest()} | changed
-    return json.dumps([own, {"file": name.replace("impc.zip", "specimen.impc.xml"), "specimens": 2}])
+    text = json.dumps([own, {"file": name.replace("impc.zip", "specimen.impc.xml"), "specimens": 2}])
+    # As long as any other: only its time tells that it was corrected.
+    return text.ljust(400)
 
 
 WRONG = {"size": {"size": 7}, "checksum": {"checksum": "0" * 32}, "other archive": {"file": "J.2013-10-31.1.impc.zip"}}

@@ -17,10 +17,10 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.messages import Message, mark, message
-from dcc.naming import Action
+from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress
+from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFile, SourceAddress
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.login import describe, open_session
 from dcc.sources.ftp.session import FAILURES, FtpSession
@@ -165,14 +165,20 @@ class FtpConnection(BlockwiseConnection):
         return None
 
     def _with_times(self, session: FtpSession, path: str, listing: ActionListing) -> ActionListing:
-        """Request the archives' times, if the listing lacks them and it does not take too long."""
-        if "MDTM" not in session.features or not 0 < sum(f.modified is None for f in listing.zips) <= _MAX_TIMES:
+        """Request the times of archives and manifests, if the listing lacks them and it does not take too long."""
+        without = [file for file in listing.zips if file.modified is None]
+        asked = len(without) + sum(bool(file.manifest) for file in without)
+        if "MDTM" not in session.features or not 0 < asked <= _MAX_TIMES:
             return listing
-        timed = (
-            replace(file, modified=session.time_of(f"{path}/{_wire(file.path)}")) if file.modified is None else file
-            for file in listing.zips
-        )
-        return replace(listing, zips=tuple(timed))
+
+        def timed(file: ListedFile) -> ListedFile:
+            known = replace(file, modified=session.time_of(f"{path}/{_wire(file.path)}"))
+            if not file.manifest:
+                return known
+            beside = session.time_of(f"{path}/{_wire(manifest_beside(file.path, file.manifest))}")
+            return replace(known, manifest_version=f"{file.manifest_version} {beside}")
+
+        return replace(listing, zips=tuple(timed(file) if file.modified is None else file for file in listing.zips))
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         path = self._path(action, name)
