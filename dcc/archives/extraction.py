@@ -150,7 +150,8 @@ class _Extraction:
             for entry in entries:
                 self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
                 if entry.path in MANIFEST_NAMES and not place:
-                    self.expected = _read_manifest(entry, label)
+                    if self.expected is None or entry.path == MANIFEST_NAMES[0]:
+                        self.expected = _read_manifest(entry, label)
                 else:
                     self._sort(entry, place, len(archives), inner, documents, files)
             written = (*inner, *files, *(entry for entry, _ in documents))

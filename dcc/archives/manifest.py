@@ -20,7 +20,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 
 MANIFEST_NAMES: Final = tuple(f"manifest.{suffix}" for suffix in MANIFEST_FORMATS)
-"""What manifests are called."""
+"""What manifests are called, that which counts first."""
 MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 """How long a manifest may be."""
 

@@ -79,6 +79,15 @@ def test_an_archive_that_holds_what_its_manifest_says_is_taken(
     assert [str(path) for path, _ in found.archive.ignored] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("names", [("manifest.json", "manifest.csv"), ("manifest.csv", "manifest.json")])
+def test_of_two_manifests_in_an_archive_that_in_json_counts(
+    checker: ArchiveChecker, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    told = {"manifest.json": as_json(rows()), "manifest.csv": b"file\nmore.txt\n"}
+    first, second = names
+    assert isinstance(check(checker, tmp_path, told[first], first, **{second: told[second]}), CheckedArchive)
+
+
 DIFFERENT: dict[str, tuple[object, str]] = {
     "missing": ([*rows(), {"file": "more.txt"}], "more.txt is missing"),
     "unexpected": (rows()[:1], f"{EXPERIMENTS} is not in the manifest"),

@@ -162,7 +162,9 @@ class Model:
             if self.left_out and held.left_out.get(name) == self.left_out and name not in record.left_out:
                 self._go_on(record, name, "data")
                 self._roll_up(record)
-        self.touched.clear()
+        if self.left_out != "data":
+            # Otherwise it is found again when what changed them is judged.
+            self.touched.clear()
 
     def standing(self) -> Standing:
         """What the databases should hold."""
