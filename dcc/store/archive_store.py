@@ -45,8 +45,10 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LEFT_ALONE_SECONDS: Final = 300.0
-_SLOWEST_DISK: Final = 5_000_000
+_SLOWEST_DISK: Final = 1_000_000
 """Bytes a second below which a directory counts as away."""
+_ALL_DIRECTORIES: Final = 1_000_000_000
+"""To go through all directories may take as long as these bytes."""
 _LEFTOVER: Final = timedelta(days=1)
 _REMEDY: Final = "Correct DCC_ARCHIVE_REPLICAS and its credentials, or have the rights there given."
 
@@ -99,7 +101,7 @@ class Replica:
                 raise ConnectionError("other bytes came back")
             return True
 
-        if self._do(f"put {sha256} there", upload):
+        if self._do(f"put {sha256} there", upload, size_bytes=size_bytes):
             return
         if (found := self.check(sha256)).state is not CopyState.GOOD:
             raise _lost(sha256, f"{found.reason} ({self.url})")
@@ -127,7 +129,7 @@ class Replica:
         reason = ""
         for _ in range(2):
             try:
-                found = self._do(f"read {sha256}", partial(self._digest, sha256=sha256))
+                found = self._do(f"read {sha256}", partial(self._digest, sha256=sha256), reads=sha256)
             except FileNotFoundError:
                 return Copy(CopyState.MISSING, "is missing")
             except (StoreUnreachableError, StoreRefusedError) as error:
@@ -140,7 +142,7 @@ class Replica:
     def get(self, sha256: str, path: Path) -> None:
         """Write the bytes of a copy to a file. Raises StoredObjectLostError unless they are the right ones."""
         try:
-            self._do(f"get {sha256}", lambda files: files.get_file(self._place(sha256), str(path)))
+            self._do(f"get {sha256}", lambda files: files.get_file(self._place(sha256), str(path)), reads=sha256)
         except FileNotFoundError as error:
             raise _lost(sha256, f"is missing ({self.url})") from error
         if sha256_of(path) != sha256:
@@ -168,7 +170,8 @@ class Replica:
     def remove_parts(self) -> None:
         """Remove what killed processes left of copies more than a day ago, if the replica answers."""
         with suppress(FileNotFoundError, DccError):
-            self._do("remove parts", lambda files: remove_parts(files, self._root, datetime.now(UTC) - _LEFTOVER))
+            before = datetime.now(UTC) - _LEFTOVER
+            self._do("remove parts", lambda files: remove_parts(files, self._root, before), size_bytes=_ALL_DIRECTORIES)
 
     def close(self) -> None:
         """Close its connections."""
@@ -196,10 +199,13 @@ class Replica:
             files.get_file(self._place(sha256), str(path))
             return sha256_of(path)
 
-    def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T]) -> _T:
+    def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T], *, reads: str = "", size_bytes: int = 0) -> _T:
+        """`ask` the file system. `reads` is the copy that it reads whole, `size_bytes` what else it takes time for."""
         self._require_answers()
         try:
             with store_errors(self.url, doing, _REMEDY):
+                if self._scheme == "file":
+                    return self._ask_directory(ask, reads, size_bytes)
                 return self._ask(ask)
         except (StoreUnreachableError, StoreRefusedError) as error:
             # A server that refuses the login would refuse it for each archive.
@@ -212,8 +218,6 @@ class Replica:
             raise StoreUnreachableError(self._away[1])
 
     def _ask(self, ask: Callable[[AbstractFileSystem], _T]) -> _T:
-        if self._scheme == "file":
-            return self._ask_directory(ask)
         files, is_new = self._files()
         try:
             return ask(files)
@@ -229,11 +233,17 @@ class Replica:
         # The server may have closed a connection that was not used for a while.
         return ask(self._files()[0])
 
-    def _ask_directory(self, ask: Callable[[AbstractFileSystem], _T]) -> _T:
+    def _ask_directory(self, ask: Callable[[AbstractFileSystem], _T], reads: str, size_bytes: int) -> _T:
         """The disk of a directory may be away, too: a mount of NFS then answers nothing for ever."""
+
+        def look() -> int:
+            self._require_directory()
+            with suppress(FileNotFoundError):
+                return Path(self._place(reads)).stat().st_size if reads else size_bytes
+            return 0
+
         seconds = self.settings.connect_timeout + self.settings.idle_timeout
-        in_time(self._require_directory, seconds, "the disk")
-        longest = seconds + self.settings.max_unsized_bytes / _SLOWEST_DISK
+        longest = seconds + in_time(look, seconds, "the disk") / _SLOWEST_DISK
         return in_time(lambda: ask(self._files()[0]), longest, "the disk")
 
     def _files(self) -> tuple[AbstractFileSystem, bool]:

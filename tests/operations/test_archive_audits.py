@@ -199,7 +199,7 @@ def test_a_directory_that_hangs_is_away(
     tracker: Engine, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, (_, two) = replicas(settings, tmp_path, 2)
-    settings = settings.model_copy(update={"connect_timeout": 0.3, "idle_timeout": 0.3, "max_unsized_bytes": 1})
+    settings = settings.model_copy(update={"connect_timeout": 0.3, "idle_timeout": 0.3})
     keep(tracker, settings, tmp_path, 3)
     (copy, *_) = two.glob("??/*")
     content = copy.read_bytes()
