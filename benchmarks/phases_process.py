@@ -30,7 +30,7 @@ def take_up() -> dict[str, tuple[float, float]]:
     took: dict[str, tuple[float, float]] = {}
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc, open_session(tracker, settings) as session:
-        work = DataSession(tracker, qc, settings, session, None, Staging(settings.staging_directory))
+        work = DataSession(qc, session, None, Staging(settings.staging_directory))
         for phase in PHASES:
             statuses: Counter[Status] = Counter()
             wall, cpu = time.perf_counter(), _processor_seconds()

@@ -39,9 +39,9 @@ def main() -> None:
     tracker, qc = open_tracker(settings), open_qc_database(settings)
     wall, before = time.perf_counter(), os.times()
     with open_session(tracker, settings) as session:
-        deque(crawl_file_sources(tracker, settings, session, None), maxlen=0)
-        outcomes = list(process_zip_actions(tracker, settings, session, workers=FinishedWorkers()))
-        deque(take_up_data(tracker, qc, settings, session, until=Phase.QC), maxlen=0)
+        deque(crawl_file_sources(session, None), maxlen=0)
+        outcomes = list(process_zip_actions(session, workers=FinishedWorkers()))
+        deque(take_up_data(qc, session, until=Phase.QC), maxlen=0)
     after = os.times()
     if not all(outcome.succeeded for outcome in outcomes):
         raise RuntimeError("Archives failed: the time means nothing.")

@@ -60,9 +60,7 @@ class Work:
 
         wanted = self.source_ids if source_ids is None else source_ids
         with self._noting_failure():
-            for outcome in crawl_file_sources(
-                self.tracker, self.settings, self.session, wanted, only_scheduled=self.only_scheduled
-            ):
+            for outcome in crawl_file_sources(self.session, wanted, only_scheduled=self.only_scheduled):
                 self.on_crawl(outcome)
                 yield outcome
         self.crawled = True
@@ -77,8 +75,6 @@ class Work:
         wanted = self.keys if keys is None else keys
         with self._noting_failure():
             for outcome in process_zip_actions(
-                self.tracker,
-                self.settings,
                 self.session,
                 wanted,
                 requested_by=self.requested_by,
@@ -105,7 +101,7 @@ class Work:
                 reason = "Materialised in Dagster."
                 recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
             until = max(self.until, Phase.DATA) if again else self.until
-            for outcome in take_up_data(self.tracker, qc, self.settings, self.session, until=until, keys=wanted):
+            for outcome in take_up_data(qc, self.session, until=until, keys=wanted):
                 self.on_data(outcome)
                 yield outcome
         self.loaded = True

@@ -22,9 +22,6 @@ _XS: Final = "{http://www.w3.org/2001/XMLSchema}"
 _XSI: Final = "{http://www.w3.org/2001/XMLSchema-instance}"
 _XSI_TYPE: Final = f"{_XSI}type"
 _LONGEST_RUN: Final = 1_000
-_TIMES: Final = frozenset({"date", "dateTime", "time"})
-_INTEGERS: Final = frozenset({"int", "integer", "long", "nonNegativeInteger", "positiveInteger"})
-_READ: Final = _TIMES | _INTEGERS | {"boolean", "decimal", "double", "float"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +106,6 @@ class Declared:
         """Why the element may not hold text that libxml2 alone refuses; None unless it is of a type built into XSD."""
         built_in = isinstance(self._type_of_text, XsdAtomicBuiltin)
         return Refusal(text, _built_in(self._type_of_text)) if built_in else None
-
-    def refused_by_libxml2(self, given: Mapping[str, str], text: str) -> Iterator[tuple[str | None, Refusal]]:
-        """The attributes, and under None the text, whose values xmlschema permits, which reads them as Python does."""
-        declared = self._element.attributes
-        values = [(name, declared[name].type, value) for name, value in given.items() if name in declared]
-        for name, value_type, value in (*values, (None, self._type_of_text, text)):
-            kind = _built_in(value_type)
-            is_padded = kind in _TIMES and value != value.strip()
-            if is_padded or (kind in _READ and (not value.isascii() or "_" in value)):
-                yield name, Refusal(value, kind)
 
     @property
     def _type_of_text(self) -> Any:

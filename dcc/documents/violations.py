@@ -245,12 +245,8 @@ def _values(tag: Tag) -> list[Violation]:
     found = [] if refused is None else [_value(tag, None, refused)]
     if tag.begins:
         found += [_value(tag, _local(name), why) for name, why in tag.declared.refused_attributes(tag.attributes)]
-    if not found:
-        # libxml2 is stricter than xmlschema, as with dates in blanks, and with addresses.
-        given, text = tag.attributes if tag.begins else {}, tag.element.text or "" if tag.ends else ""
-        alone = tag.declared.refused_by_libxml2(given, text)
-        found = [_value(tag, None if name is None else _local(name), why) for name, why in alone]
     if not found and tag.ends and not tag.attributes:
+        # libxml2 is stricter than xmlschema, as with addresses.
         unexplained = tag.declared.unexplained_text(tag.element.text or "")
         found = [] if unexplained is None else [_value(tag, None, unexplained)]
     return found

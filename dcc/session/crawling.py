@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, select
 
 from dcc.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
 from dcc.messages import mark, message_to_json
@@ -34,7 +34,7 @@ from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.due import Due, PastCrawls, due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
-from dcc.tracker.database import exception_id, insert_rows, run_reading
+from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
@@ -117,12 +117,7 @@ def list_source(
 
 
 def crawl_file_sources(
-    tracker: Engine,
-    settings: Settings,
-    session: Session,
-    source_ids: Sequence[int] | None = None,
-    *,
-    only_scheduled: bool = False,
+    session: Session, source_ids: Sequence[int] | None = None, *, only_scheduled: bool = False
 ) -> Iterator[SourceCrawl]:
     """Crawl the available sources of active centres that are due, or those of `source_ids`, which a person named.
 
@@ -133,42 +128,40 @@ def crawl_file_sources(
     A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
     Raises TrackerUnreachableError and SessionLostError.
     """
-
+    failure_limit = session.settings.source_failure_limit
     session.named_sources = frozenset(source_ids or ())
 
     def load(connection: Connection) -> tuple[list[SourceAddress], dict[int, Due]]:
-        dues = load_dues(connection, settings.source_failure_limit, named=session.named_sources)
+        dues = load_dues(connection, failure_limit, named=session.named_sources)
         wanted = {number for number, one in dues.items() if one.is_due and (one.pace.is_its_own or not only_scheduled)}
         available = load_addresses(connection, ids=source_ids)
         addresses = [one for one in available if session.covers(one.centre) and one.id in wanted]
         # Those that were listed longest ago are first where a server takes few connections.
         return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
 
-    addresses, dues = run_reading(tracker, load, patience_seconds=settings.database_retry)
+    addresses, dues = session.read(load)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
-        following = _following(dues[crawl.source_id], crawl, settings.source_failure_limit)
+        following = _following(dues[crawl.source_id], crawl, failure_limit)
         return crawl if following.is_due else replace(crawl, then=str(following))
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     look = partial(list_source, places=session.places)
-    for listing in _list_in_parallel(
-        addresses, settings, session.on_progress, look, _wait(addresses, settings, session)
-    ):
+    for listing in _list_in_parallel(addresses, session, look):
         session.check()
         with _logging_about(listing.address):
-            crawl, recent = _record(settings, session, listing)
+            crawl, recent = _record(session, listing)
         if recent:
             unsettled[crawl.source_id] = listing, crawl, recent
         else:
             yield ended(crawl)
     looks = [Relisting(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
-    for second in list_again(looks, settings, session):
+    for second in list_again(looks, session):
         _, crawl, recent = unsettled[second.address.id]
         with _logging_about(second.address):
-            found = settle(settings, session, second, recent)
+            found = settle(session, second, recent)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
 
@@ -189,7 +182,7 @@ class Relisting:
     archives: Collection[ZipKey]
 
 
-def list_again(looks: Collection[Relisting], settings: Settings, session: Session) -> Iterator[SourceListing]:
+def list_again(looks: Collection[Relisting], session: Session) -> Iterator[SourceListing]:
     """List the directories of some archives again, after the quiet period of each source."""
     by_source = {look.address.id: look for look in looks}
 
@@ -199,14 +192,14 @@ def list_again(looks: Collection[Relisting], settings: Settings, session: Sessio
         return list_source(address, settings, watch, sorted({key.action for key in look.archives}), session.places)
 
     if by_source:
-        addresses = [look.address for look in looks]
-        wait = settings.quiet_seconds + _wait(addresses, settings, session)
-        for listing in _list_in_parallel(addresses, settings, session.on_progress, listed, wait):
+        for listing in _list_in_parallel(
+            [look.address for look in looks], session, listed, wait=session.settings.quiet_seconds
+        ):
             session.check()
             yield listing
 
 
-def relist(tracker: Engine, settings: Settings, session: Session, keys: Collection[ZipKey]) -> None:
+def relist(session: Session, keys: Collection[ZipKey]) -> None:
     """Record how the sources of some archives list them now; a source that cannot be listed changes nothing.
 
     Recent archives are listed once more, as in a crawl: those that are still being uploaded cannot be fetched.
@@ -217,25 +210,23 @@ def relist(tracker: Engine, settings: Settings, session: Session, keys: Collecti
         addresses = load_addresses(connection, ids=list(archives)) if archives else []
         return [Relisting(address, -math.inf, archives[address.id]) for address in addresses]
 
-    looks = run_reading(tracker, look, patience_seconds=settings.database_retry)
+    looks = session.read(look)
     archives = {look.address.id: look.archives for look in looks}
     unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
     again: list[Relisting] = []
-    for listing in list_again(looks, settings, session):
+    for listing in list_again(looks, session):
         if listing.error is not None:
             log.warning("%s", listing.error)
-        if recent := _note(settings, session, listing, archives[listing.address.id]):
+        if recent := _note(session, listing, archives[listing.address.id]):
             unsettled[listing.address.id] = recent
             again.append(Relisting(listing.address, listing.ended, recent))
-    for second in list_again(again, settings, session):
-        settle(settings, session, second, unsettled[second.address.id])
+    for second in list_again(again, session):
+        settle(session, second, unsettled[second.address.id])
 
 
-def _note(
-    settings: Settings, session: Session, listing: SourceListing, keys: Collection[ZipKey]
-) -> Mapping[ZipKey, ListedFile]:
+def _note(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:
     def write(connection: Connection) -> Mapping[ZipKey, ListedFile]:
-        recorder = _recorder(connection, settings, session, listing)
+        recorder = _recorder(connection, session, listing)
         return recorder.relist(listing.address, keys, listing.listings)
 
     return session.write(write, alone=True)
@@ -253,12 +244,13 @@ def _progress_of(address: SourceAddress, on_progress: Callable[[str], object]) -
 
 def _list_in_parallel(
     addresses: Sequence[SourceAddress],
-    settings: Settings,
-    on_progress: Callable[[str], object],
+    session: Session,
     look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing],
-    wait: float,
+    *,
+    wait: float = 0.0,
 ) -> Iterator[SourceListing]:
     """Yields each source's complete listing; one that exceeds every time limit, after `wait`, is given up."""
+    settings = session.settings
     results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
     of_server = Counter(server_of(address) for address in addresses)
     most = {server: settings.limits_of(server).connections or count for server, count in of_server.items()}
@@ -269,7 +261,7 @@ def _list_in_parallel(
             # The time limit of a listing does not include the wait for others on the same server.
             with _logging_about(address), rooms[server_of(address)]:
                 seconds = settings.for_protocol(address.protocol).list_timeout
-                watch = ListingWatch(address.label, seconds, _progress_of(address, on_progress))
+                watch = ListingWatch(address.label, seconds, _progress_of(address, session.on_progress))
                 listing = look(address, settings, watch)
         except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
             with _logging_about(address):
@@ -289,6 +281,9 @@ def _list_in_parallel(
     limit = _SLACK_SECONDS + max(
         (_longest_listing(settings.for_protocol(address.protocol)) for address in addresses), default=0
     )
+    if session.places is not None:
+        # Each waits for a place as long as its listing may take.
+        wait += max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
     rounds = max((math.ceil(count / most[server]) for server, count in of_server.items()), default=1)
     deadline = time.monotonic() + (wait + limit) * rounds
     while waiting:
@@ -311,25 +306,14 @@ def _list_in_parallel(
             yield result
 
 
-def _wait(addresses: Sequence[SourceAddress], settings: Settings, session: Session) -> float:
-    """The most seconds that listings may wait for a place."""
-    if session.places is None:
-        return 0
-    return max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
-
-
 def _longest_listing(settings: Settings) -> float:
     return settings.connect_timeout + settings.login_timeout + settings.list_timeout
 
 
-def _record(
-    settings: Settings, session: Session, listing: SourceListing
-) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
+def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
     """Record a listing; returns the result, and the archives to list once more."""
     address = listing.address
-    result, outcome, error = session.write(
-        lambda connection: _write(connection, settings, session, listing), alone=True
-    )
+    result, outcome, error = session.write(lambda connection: _write(connection, session, listing), alone=True)
     problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
@@ -370,16 +354,14 @@ def _record(
     return crawl, result.unsettled
 
 
-def settle(
-    settings: Settings, session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]
-) -> list[Finding]:
+def settle(session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]) -> list[Finding]:
     """Record the second listing of archives; returns findings on those that are still being uploaded."""
     if second.error is not None:
         log.warning("%s", second.error)
     listings = None if second.error is not None else second.listings
 
     def write(connection: Connection) -> list[Finding]:
-        return _recorder(connection, settings, session).settle(second.address, recent, listings)
+        return _recorder(connection, session).settle(second.address, recent, listings)
 
     found = session.write(write, alone=True)
     for finding in found:
@@ -387,9 +369,8 @@ def settle(
     return found
 
 
-def _recorder(
-    connection: Connection, settings: Settings, session: Session, listing: SourceListing | None = None
-) -> ListingRecorder:
+def _recorder(connection: Connection, session: Session, listing: SourceListing | None = None) -> ListingRecorder:
+    settings = session.settings
     centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
     return ListingRecorder(
         connection,
@@ -405,9 +386,9 @@ def _recorder(
 
 
 def _write(
-    connection: Connection, settings: Settings, session: Session, listing: SourceListing
+    connection: Connection, session: Session, listing: SourceListing
 ) -> tuple[RecordedListing, str, SourceError | InternalFaultError | None]:
-    recorder = _recorder(connection, settings, session, listing)
+    recorder = _recorder(connection, session, listing)
     now = recorder.now
     result = recorder.record(listing.address, listing.listings, whole=listing.error is None)
     error, outcome = listing.error, listing.outcome

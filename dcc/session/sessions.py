@@ -44,7 +44,7 @@ from dcc.session.leases import (
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.crawls import TASK_LACKED_ROOM
-from dcc.tracker.database import insert_rows, run_writing, writing
+from dcc.tracker.database import insert_rows, run_reading, run_writing, writing
 from dcc.tracker.models import SessionLock, SessionTask, utc_now
 
 log = logging.getLogger(__name__)
@@ -75,8 +75,8 @@ class Session:
     holder: str
     _lock_id: int = field(repr=False)
     notices: tuple[str, ...]
-    _tracker: Engine = field(repr=False)
-    _settings: Settings = field(repr=False)
+    tracker: Engine = field(repr=False)
+    settings: Settings = field(repr=False)
     _renewed: float = field(repr=False)
     _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -113,19 +113,23 @@ class Session:
         self._check_lease()
         if self._deadline is not None and utc_now() > self._deadline:
             raise SessionTimeLimitError(
-                f"Session {self.id} ended after the {self._settings.session_time_limit:g} s of DCC_SESSION_TIME_LIMIT. "
+                f"Session {self.id} ended after the {self.settings.session_time_limit:g} s of DCC_SESSION_TIME_LIMIT. "
                 "The next session continues its work: dcc crawl"
             )
 
     def _check_lease(self) -> None:
-        if self._lost.is_set() or time.monotonic() - self._renewed > self._settings.lease_timeout:
+        if self._lost.is_set() or time.monotonic() - self._renewed > self.settings.lease_timeout:
             raise self._lost_error()
 
     def _lost_error(self) -> SessionLostError:
         return SessionLostError(
-            f"Session {self.id} lost its lock: it gave no sign of life for {self._settings.lease_timeout:g} s, or "
+            f"Session {self.id} lost its lock: it gave no sign of life for {self.settings.lease_timeout:g} s, or "
             "another session took over. Its work is taken up by the next session; look at `dcc session list`."
         )
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Read from the tracker. Raises as `run_reading`."""
+        return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
 
     def write(self, work: Callable[[Connection], T], *, alone: bool = False) -> T:
         """Do `work` in a write transaction that no other session can precede: the lease is locked until its end.
@@ -143,7 +147,7 @@ class Session:
                 raise self._lost_error()
             result = work(connection)
             now = time.monotonic()
-            if now - self._renewed < self._settings.lease_timeout / _RENEWALS:
+            if now - self._renewed < self.settings.lease_timeout / _RENEWALS:
                 return result, self._renewed
             # No other session could take it meanwhile.
             connection.execute(_RENEWAL.where(mine))
@@ -195,7 +199,7 @@ class Session:
             self.finish_task(task_id, failed=failed)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        return run_writing(self._tracker, work, patience_seconds=self._settings.database_retry)
+        return run_writing(self.tracker, work, patience_seconds=self.settings.database_retry)
 
 
 class SessionEnd(Protocol):
@@ -329,10 +333,10 @@ def _release(session: Session, broke_off: EndReason | None) -> None:
 
 
 def _keep_alive(session: Session, stop: threading.Event) -> None:
-    while not stop.wait(session._settings.lease_timeout / _RENEWALS):
+    while not stop.wait(session.settings.lease_timeout / _RENEWALS):
         began = time.monotonic()
         try:
-            with writing(session._tracker) as connection:
+            with writing(session.tracker) as connection:
                 mine = (SessionLock.id == session._lock_id) & (SessionLock.holder == session.holder)
                 held = connection.execute(_RENEWAL.where(mine)).rowcount > 0
         except Exception as error:

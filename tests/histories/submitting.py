@@ -79,9 +79,9 @@ class Centre:
     def crawl(self) -> None:
         """Run a session."""
         with open_session(self.tracker, self.settings) as session:
-            _exhaust(crawl_file_sources(self.tracker, self.settings, session))
-            _exhaust(process_zip_actions(self.tracker, self.settings, session))
-            _exhaust(take_up_data(self.tracker, self.qc, self.settings, session, until=Phase.QC))
+            _exhaust(crawl_file_sources(session))
+            _exhaust(process_zip_actions(session))
+            _exhaust(take_up_data(self.qc, session, until=Phase.QC))
 
     def withdraw(self, key: ZipKey) -> None:
         """Have what an archive brought withdrawn, if that is possible."""

@@ -226,7 +226,7 @@ def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_
     raised = {"error": BreakError, "interrupt": KeyboardInterrupt}.get(end)
     try:
         with open_session(data.tracker, settings) as session:
-            list(crawl_file_sources(data.tracker, settings, session))
+            list(crawl_file_sources(session))
             if raised is not None:
                 raise raised
     except (BreakError, KeyboardInterrupt):

@@ -271,7 +271,7 @@ def test_a_mirror_on_another_centre_s_source_goes_on_when_the_own_source_is_down
     content = other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
     data.folder.put(PLANTED, content)
     with open_session(data.tracker, data.settings) as session:
-        list(crawl_file_sources(data.tracker, data.settings, session))
+        list(crawl_file_sources(session))
     other.path.rename(other.path.with_name("away"))
     data.base.run_session()
     assert data.states() == {PLANTED: "xsd done"}

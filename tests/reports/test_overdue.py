@@ -28,7 +28,7 @@ def test_a_centre_is_silent_when_it_is_unusual_for_it(
         day = date(2026, 1, 1) + timedelta(days=gap * number)
         folder.put(f"add/H.{day}.1.impc.zip", b"x")
     with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
+        list(crawl_file_sources(session))
     for days, silent in ((silent_after - 0.5, False), (silent_after + 0.5, True)):
         with installation.tracker.connect() as connection:
             (found,) = heard_centres(connection, installation.settings, utc_now() + timedelta(days=days))

@@ -262,7 +262,7 @@ def test_a_report_says_when_the_archive_is_kept_no_more(desk: Desk) -> None:
 def test_what_was_only_seen_waits_to_be_fetched(installation: Installation) -> None:
     installation.add_folder().put(world.GOOD)
     with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
+        list(crawl_file_sources(session))
     with installation.tracker.connect() as tracker:
         desk = Desk(DataInstallation(installation, installation.tracker, Folder(Path())), tracker, tracker)
         report = desk.report(world.GOOD, with_qc=False)

@@ -131,7 +131,7 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
     assert grouped.states()[ZIP] == "download failed"
     archive.write_bytes(whole)
     with open_session(grouped.tracker, grouped.settings, group=EUROPE) as session:
-        deque(crawl_file_sources(grouped.tracker, grouped.settings, session), maxlen=0)
+        deque(crawl_file_sources(session), maxlen=0)
         session.hand_over()
     whole_session(grouped, AMERICA)
     request = asked(retry_failed_downloads, instance)
@@ -141,9 +141,9 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
 
 def whole_session(grouped: Installation, group: str, while_crawled: Callable[[], object] = lambda: None) -> None:
     with open_session(grouped.tracker, grouped.settings, group=group) as session:
-        deque(crawl_file_sources(grouped.tracker, grouped.settings, session), maxlen=0)
+        deque(crawl_file_sources(session), maxlen=0)
         while_crawled()
-        deque(process_zip_actions(grouped.tracker, grouped.settings, session), maxlen=0)
+        deque(process_zip_actions(session), maxlen=0)
 
 
 class TestSchedules:

@@ -146,7 +146,7 @@ class TestYoungArchives:
     ) -> None:
         folder.put(KEY, modified=int(time.time()) - 60)
         with open_session(careful.tracker, careful.settings) as session:
-            list(crawl_file_sources(careful.tracker, careful.settings, session))
+            list(crawl_file_sources(session))
         with careful.tracker.begin() as connection:
             connection.execute(update(FileSourceHasZip).values(uploading_since=FileSourceHasZip.last_update))
         assert careful.run_session().zips[KEY].succeeded
@@ -168,7 +168,7 @@ class TestChangedWhileFetched:
         local_folder.put(KEY, content[: len(content) // 2])
         register(quick, local_folder)
         with open_session(quick.tracker, quick.settings) as session:
-            list(crawl_file_sources(quick.tracker, quick.settings, session))
+            list(crawl_file_sources(session))
         local_folder.put(KEY, content, 1_400_000_060)
         result = quick.run_session(crawl=False)
         assert result.zips == {}

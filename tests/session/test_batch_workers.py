@@ -105,8 +105,8 @@ def first(tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path:
 def validate(data: DataInstallation, workers: HereAndNow) -> None:
     """Have a session take archives from workers, up to their validation."""
     with open_session(data.tracker, data.settings) as session:
-        deque(crawl_file_sources(data.tracker, data.settings, session, None), maxlen=0)
-        deque(process_zip_actions(data.tracker, data.settings, session, workers=workers), maxlen=0)
+        deque(crawl_file_sources(session, None), maxlen=0)
+        deque(process_zip_actions(session, workers=workers), maxlen=0)
 
 
 def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew(

@@ -42,7 +42,7 @@ FIRST, SECOND, THIRD = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3))
 def crawl(installation: Installation) -> SessionResult:
     with open_session(installation.tracker, installation.settings) as session:
         result = SessionResult(session.id)
-        for crawled in crawl_file_sources(installation.tracker, installation.settings, session):
+        for crawled in crawl_file_sources(session):
             result.crawls[crawled.source_id] = crawled
     return result
 
@@ -241,7 +241,7 @@ def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(install
     folder.path.with_name("away").rename(folder.path)
     assert crawl(installation).crawls == {}
     with open_session(installation.tracker, installation.settings) as session:
-        (named,) = crawl_file_sources(installation.tracker, installation.settings, session, [folder.source_id])
+        (named,) = crawl_file_sources(session, [folder.source_id])
     assert (named.outcome, named.then) == ("ok", "")
     assert set(crawl(installation).crawls) == {folder.source_id}
 

@@ -63,7 +63,7 @@ def state(data: DataInstallation, key: str) -> str:
 def list_only(data: DataInstallation) -> None:
     """A session that ends with the names of archives."""
     with open_session(data.tracker, data.settings) as session:
-        list(crawl_file_sources(data.tracker, data.settings, session))
+        list(crawl_file_sources(session))
 
 
 def known_but_away(data: DataInstallation, second: Folder) -> None:

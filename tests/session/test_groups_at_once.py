@@ -53,11 +53,11 @@ def whole_session(installation: DataInstallation, group: str | None) -> int:
     """Crawl, process and take up data in a session of a group, or of all centres; its id."""
     tracker, settings = installation.tracker, installation.settings
     with open_session(tracker, settings, group=group) as session:
-        for _ in crawl_file_sources(tracker, settings, session):
+        for _ in crawl_file_sources(session):
             pass
-        for _ in process_zip_actions(tracker, settings, session):
+        for _ in process_zip_actions(session):
             pass
-        for _ in take_up_data(tracker, installation.qc, settings, session):
+        for _ in take_up_data(installation.qc, session):
             pass
     return session.id
 
@@ -109,7 +109,7 @@ def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation)
 
 def test_a_session_of_a_group_leaves_archives_of_other_centres_alone(grouped: DataInstallation) -> None:
     with open_session(grouped.tracker, grouped.settings) as session:
-        for _ in crawl_file_sources(grouped.tracker, grouped.settings, session):
+        for _ in crawl_file_sources(session):
             pass
     before = {key: state for key, state in grouped.states().items() if "/J." in key}
     whole_session(grouped, EUROPE)
@@ -121,9 +121,9 @@ def test_a_session_of_a_group_leaves_archives_of_other_centres_alone(grouped: Da
 def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataInstallation) -> None:
     """It takes what is left half done for that of a dead session only where it is of its own centres."""
     with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
-        for _ in crawl_file_sources(grouped.tracker, grouped.settings, session):
+        for _ in crawl_file_sources(session):
             pass
-        processing = process_zip_actions(grouped.tracker, grouped.settings, session)
+        processing = process_zip_actions(session)
         next(processing)
         leftover = grouped.settings.staging_directory / "add" / ".J.2013-11-01.1.impc.zip.contents.unpacking-x"
         leftover.mkdir()
@@ -227,7 +227,7 @@ def test_what_two_sessions_must_not_do_at_once_they_do_one_after_the_other(group
     def crawl(group: str) -> None:
         with open_session(tracker, settings, group=group) as session:
             together.wait(PATIENCE)
-            outcomes = [crawl.outcome for crawl in crawl_file_sources(tracker, settings, session)]
+            outcomes = [crawl.outcome for crawl in crawl_file_sources(session)]
             assert outcomes == ["ok"]
 
     in_threads(lambda: crawl(EUROPE), lambda: crawl(AMERICA))

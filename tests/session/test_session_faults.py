@@ -117,7 +117,7 @@ class TestServersThatAreNotTrusted:
         keys = put_many(share, "H", 40)
         register(quick, share)
         with open_session(quick.tracker, quick.settings) as session:
-            list(crawl_file_sources(quick.tracker, quick.settings, session))
+            list(crawl_file_sources(session))
         with writing(quick.tracker) as connection:
             connection.execute(update(FileSource).values(accesskey="wrong horse"))
         failed = quick.run_session(crawl=False).zips
@@ -163,7 +163,7 @@ def test_tens_of_thousands_of_entries_are_a_normal_session(
     def crawl() -> tuple[SourceCrawl, float, int]:
         began = time.process_time()
         with open_session(quick.tracker, quick.settings) as session, sent_statements(quick.tracker) as sent:
-            (found,) = crawl_file_sources(quick.tracker, quick.settings, session)
+            (found,) = crawl_file_sources(session)
         return found, time.process_time() - began, len(sent)
 
     first, seconds, statements = crawl()

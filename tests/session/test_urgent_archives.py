@@ -31,8 +31,8 @@ def fetched(installation: Installation, *urgent: ZipKey) -> list[str]:
     one = installation.with_settings(downloads_per_source=1, max_retries=0)
     with open_session(one.tracker, one.settings) as session:
         session.urgent = frozenset(urgent)
-        list(crawl_file_sources(one.tracker, one.settings, session))
-        list(process_zip_actions(one.tracker, one.settings, session))
+        list(crawl_file_sources(session))
+        list(process_zip_actions(session))
     query = (
         select(ZipFile.file_name)
         .join(ZipAction, ZipAction.zip_id == ZipFile.id)
@@ -51,9 +51,9 @@ def test_the_order_of_downloads(installation: Installation) -> None:
     folder.put(f"add/{FAILING}")
     content = path.read_bytes()
     with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
+        list(crawl_file_sources(session))
         path.unlink()
-        list(process_zip_actions(installation.tracker, installation.settings, session))
+        list(process_zip_actions(session))
     for name in NAMES:
         folder.put(f"add/{name}", content)
     unknown = ZipKey(Action.EDIT, OLDEST)

@@ -127,7 +127,7 @@ class DataInstallation:
         result = DataResult()
         with open_session(self.tracker, self.settings) as session:
             wanted = None if keys is None else [key_of(key) for key in keys]
-            result.take(take_up_data(self.tracker, self.qc, self.settings, session, until=until, keys=wanted))
+            result.take(take_up_data(self.qc, session, until=until, keys=wanted))
         return result
 
     def run(self) -> DataResult:

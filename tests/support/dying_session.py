@@ -140,8 +140,8 @@ def main(point: str) -> None:
     settings = load_settings()
     tracker = open_tracker(settings)
     with open_session(tracker, settings) as session:
-        list(crawl_file_sources(tracker, settings, session))
-        list(process_zip_actions(tracker, settings, session))
+        list(crawl_file_sources(session))
+        list(process_zip_actions(session))
 
 
 def retry(point_and_key: str) -> None:
@@ -152,7 +152,7 @@ def retry(point_and_key: str) -> None:
     tracker = open_tracker(settings)
     action, _, name = key.partition("/")
     with open_session(tracker, settings) as session:
-        list(process_zip_actions(tracker, settings, session, [ZipKey(Action(action), name)]))
+        list(process_zip_actions(session, [ZipKey(Action(action), name)]))
 
 
 if __name__ == "__main__":

@@ -104,9 +104,9 @@ class Installation:
         with open_session(self.tracker, self.settings) as session:
             result = SessionResult(session.id, notices=session.notices)
             if crawl:
-                for crawled in crawl_file_sources(self.tracker, self.settings, session, source_ids):
+                for crawled in crawl_file_sources(session, source_ids):
                     result.crawls[crawled.source_id] = crawled
-            for outcome in process_zip_actions(self.tracker, self.settings, session):
+            for outcome in process_zip_actions(session):
                 result.zips[str(outcome.key)] = outcome
         result.closing_notices = session.notices[len(result.notices) :]
         return result
@@ -116,7 +116,7 @@ class Installation:
         named = [ZipKey(Action(key.partition("/")[0]), key.partition("/")[2]) for key in keys]
         with open_session(self.tracker, self.settings) as session:
             result = SessionResult(session.id)
-            for outcome in process_zip_actions(self.tracker, self.settings, session, named, requested_by="tester"):
+            for outcome in process_zip_actions(session, named, requested_by="tester"):
                 result.zips[str(outcome.key)] = outcome
         return result
 

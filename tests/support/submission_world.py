@@ -97,7 +97,7 @@ def populate(data: DataInstallation) -> DataInstallation:
     withdraw_submission(careful.tracker, careful.qc, careful.settings, key_of(WITHDRAWN), **who)
     careful.put(NOT_ARRIVED, specimens("2013-11-07.1", first=140))
     with open_session(careful.tracker, careful.settings) as session:
-        list(crawl_file_sources(careful.tracker, careful.settings, session))
+        list(crawl_file_sources(session))
     (careful.folder.path / NOT_ARRIVED).unlink()
     careful.base.run_session(crawl=False)
     return careful

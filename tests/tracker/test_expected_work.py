@@ -49,7 +49,7 @@ def test_a_session_leaves_what_the_next_is_expected_by(installation: Installatio
     folder.put("add/H.2013-10-31.2.impc.zip")
     folder.put("add/H.2013-10-31.3.impc.zip")
     with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
+        list(crawl_file_sources(session))
     with installation.tracker.connect() as connection:
         found = expected_work(connection)
     assert (found.archives, found.seconds) == (2, 14)

@@ -172,9 +172,9 @@ def crawl_and_process(
     with open_session(tracker, settings, group=group) as session:
         session.urgent = frozenset(urgent)
         listeners.on_begin(session)
-        for crawl in crawl_file_sources(tracker, settings, session, source_ids):
+        for crawl in crawl_file_sources(session, source_ids):
             listeners.on_crawl(crawl)
-        _process(tracker, settings, session, None, listeners)
+        _process(session, None, listeners)
     _raise_away(session, away)
     return session.id, session.notices
 
@@ -235,20 +235,19 @@ def process_again(
 
     with open_session(tracker, settings) as session:
         listeners.on_begin(session)
-        _process(tracker, settings, session, keys, listeners)
+        _process(session, keys, listeners)
     _raise_away(session, away)
     return session.id, session.notices
 
 
-def _process(
-    tracker: Engine, settings: Settings, session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners
-) -> None:
+def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners) -> None:
     from dcc.phases import Phase
     from dcc.session.archives.processing import process_zip_actions
 
+    settings = session.settings
     if settings.last_phase < Phase.XSD:
         return
-    for outcome in process_zip_actions(tracker, settings, session, keys, requested_by=user_name()):
+    for outcome in process_zip_actions(session, keys, requested_by=user_name()):
         listeners.on_zip(outcome)
     if settings.last_phase < Phase.UPLOAD:
         return
@@ -256,5 +255,5 @@ def _process(
     from dcc.session.data.session_data import take_up_data
 
     with open_qc(settings, patience_seconds=settings.database_retry) as qc:
-        for data in take_up_data(tracker, qc, settings, session, until=settings.last_phase, keys=keys):
+        for data in take_up_data(qc, session, until=settings.last_phase, keys=keys):
             listeners.on_data(data)

@@ -47,7 +47,6 @@ from dcc.session.fetching.downloads import (
 )
 from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Setup
 from dcc.session.sessions import Session
-from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
 from dcc.store.copies import Kept
@@ -91,7 +90,6 @@ class Coordinator:
 
     def __init__(
         self,
-        settings: Settings,
         session: Session,
         setup: Setup,
         addresses: Mapping[int, SourceAddress],
@@ -106,7 +104,7 @@ class Coordinator:
         self.damaged: list[int] = []
         self.changed: list[Job] = []
         self._told_later: dict[int, list[tuple[int, Problem]]] = {}
-        self._session = session
+        self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, select
 
 from dcc.errors import InternalFaultError
 from dcc.messages import mark
@@ -33,11 +33,9 @@ from dcc.session.batches.results import (
 from dcc.session.crawling import Relisting, list_again, relist, settle
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
-from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
-from dcc.tracker.database import run_reading
 from dcc.tracker.decisions import quarantine
 from dcc.tracker.hostings.download_plan import (
     InterruptedZip,
@@ -108,8 +106,6 @@ class Work:
 
 
 def process_zip_actions(
-    tracker: Engine,
-    settings: Settings,
     session: Session,
     keys: Sequence[ZipKey] | None = None,
     *,
@@ -124,19 +120,19 @@ def process_zip_actions(
     ConfigurationError if staging cannot be written to, TrackerUnreachableError, SessionLostError, and, after everything
     else is done, InternalFaultError.
     """
-    staging = Staging(settings.staging_directory)
+    staging = Staging(session.settings.staging_directory)
     staging.make()
     if keys is None:
-        remove_leftovers(staging.root, lambda name: session.covers(settings.naming.centre_of_zip(name)))
+        remove_leftovers(staging.root, lambda name: session.covers(session.settings.naming.centre_of_zip(name)))
         if workers is not None:
-            remove_leftovers_of_workers(tracker, settings)
-    work = _take_up(tracker, settings, session, staging, keys, requested_by)
+            remove_leftovers_of_workers(session)
+    work = _take_up(session, staging, keys, requested_by)
     yield from map(_held_outcome, work.held)
     if not work:
         return
     held_much = len(work) >= _MUCH
-    with prepared_by_workers(workers if keys is None else None, tracker, settings, session, work.planned) as results:
-        faults = yield from _process(tracker, settings, session, work, named=keys is not None, from_workers=results)
+    with prepared_by_workers(workers if keys is None else None, session, work.planned) as results:
+        faults = yield from _process(session, work, named=keys is not None, from_workers=results)
     del work
     if held_much:
         give_back_freed_memory()
@@ -144,34 +140,25 @@ def process_zip_actions(
 
 
 def _process(
-    tracker: Engine,
-    settings: Settings,
-    session: Session,
-    work: Work,
-    *,
-    named: bool,
-    from_workers: FromWorkers | None = None,
+    session: Session, work: Work, *, named: bool, from_workers: FromWorkers | None = None
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
     """Process the archives; returns the faults of the platform."""
-    addresses, centres = run_reading(
-        tracker,
-        lambda connection: _surroundings(connection, session, work, named=named),
-        patience_seconds=settings.database_retry,
-    )
+    settings = session.settings
+    addresses, centres = session.read(lambda connection: _surroundings(connection, session, work, named=named))
     setup = Setup.from_settings(settings, centres)
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} submissions")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} submissions")
     many = len(work) >= MANY
-    with Coordinator(settings, session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
+    with Coordinator(session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
         if coordinator.damaged:
             anew = _plan_anew(session, coordinator.damaged)
             yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in anew)
         if coordinator.changed:
-            uploading = _still_uploading(session, settings, addresses, coordinator.changed)
+            uploading = _still_uploading(session, addresses, coordinator.changed)
             left = [job for job in coordinator.changed if job.key in uploading]
             if left:
-                _leave_uploading(session, settings, left, named=named)
+                _leave_uploading(session, left, named=named)
             yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
     session.write(lambda connection: record_conduct(connection, coordinator.conduct), alone=True)
     if coordinator.faults:
@@ -181,20 +168,11 @@ def _process(
     return coordinator.faults
 
 
-def _take_up(
-    tracker: Engine,
-    settings: Settings,
-    session: Session,
-    staging: Staging,
-    keys: Sequence[ZipKey] | None,
-    requested_by: str,
-) -> Work:
+def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> Work:
     """Find the archives to process; repairs what a dead session left."""
     if keys is not None:
-        relist(tracker, settings, session, keys)
-        copies = run_reading(
-            tracker, lambda connection: staged_copies_of(connection, keys), patience_seconds=settings.database_retry
-        )
+        relist(session, keys)
+        copies = session.read(lambda connection: staged_copies_of(connection, keys))
         whole_copies = {
             # What lies beside it is fetched anew, which no listing tells of.
             one.za_id: one._replace(unchanged=one.unchanged and not staging.has_manifest(one.key))
@@ -204,7 +182,7 @@ def _take_up(
         return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, whole_copies))
     whole: list[InterruptedZip] = []
     broken: list[int] = []
-    for left in run_reading(tracker, load_interrupted, patience_seconds=settings.database_retry):
+    for left in session.read(load_interrupted):
         if not session.covers(left.centre):
             continue
         if staging.holds(left.key, left.size_bytes, left.md5):
@@ -217,7 +195,7 @@ def _take_up(
             reason = mark("The archive is not in staging any more.")
             progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
         unconcluded = cancel_orphans(connection, session.centres).unconcluded
-        dues = load_dues(connection, settings.source_failure_limit, named=session.named_sources)
+        dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
         sources = sources_to_use(connection, session.id, session.centres, dues)
         reopen_failed_downloads(connection, sources, session.centres)
         waiting = load_waiting_and_held(connection, sources, centres=session.centres)
@@ -304,9 +282,7 @@ def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
     return session.write(plan)
 
 
-def _still_uploading(
-    session: Session, settings: Settings, addresses: Mapping[int, SourceAddress], jobs: Sequence[Job]
-) -> set[ZipKey]:
+def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], jobs: Sequence[Job]) -> set[ZipKey]:
     """The archives that differ from their listing, or are bad, and that have changed on their sources since.
 
     A later session lists them again; the others failed.
@@ -324,17 +300,17 @@ def _still_uploading(
             )
     looks = [Relisting(addresses[source], -math.inf, archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
-    for second in list_again(looks, settings, session):
+    for second in list_again(looks, session):
         if second.error is None:
-            found = settle(settings, session, second, listed[second.address.id])
+            found = settle(session, second, listed[second.address.id])
             session.notices += tuple(finding.message for finding in found)
             uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
     return uploading
 
 
-def _leave_uploading(session: Session, settings: Settings, jobs: Sequence[Job], *, named: bool) -> None:
+def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> None:
     """Let archives wait that are still being uploaded; their transfers do not count as attempts."""
-    staging = Staging(settings.staging_directory)
+    staging = Staging(session.settings.staging_directory)
     for job in jobs:
         if job.downloaded:
             staging.archive(job.key).unlink(missing_ok=True)

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Engine
-
 from dcc.errors import (
     DccError,
     FileMissingError,
@@ -41,7 +39,6 @@ from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging
 from dcc.tracker.attempts import earlier_copies
-from dcc.tracker.database import run_reading
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
 
@@ -175,7 +172,7 @@ class FromWorkers:
 
 @contextmanager
 def prepared_by_workers(
-    workers: Workers | None, tracker: Engine, settings: Settings, session: Session, planned: Sequence[PlannedZip]
+    workers: Workers | None, session: Session, planned: Sequence[PlannedZip]
 ) -> Iterator[FromWorkers | None]:
     """The results of workers, if there are any, for the planned archives; they are removed after the block.
 
@@ -185,17 +182,14 @@ def prepared_by_workers(
     if workers is None or not planned:
         yield None
         return
+    settings = session.settings
     scratch = settings.staging_directory / f"{_SCRATCH}{session.id}"
     results = FromWorkers(ObjectStore(settings), session.id, scratch)
     try:
         _see_to_reference_data(settings)
-        rates = run_reading(tracker, source_rates, patience_seconds=settings.database_retry)
+        rates = session.read(source_rates)
         hostings = [one.hostings[0].id for one in planned if one.hostings]
-        earlier = run_reading(
-            tracker,
-            lambda connection: earlier_copies(connection, hostings),
-            patience_seconds=settings.database_retry,
-        )
+        earlier = session.read(lambda connection: earlier_copies(connection, hostings))
         staging = Staging(settings.staging_directory)
         with_held = partial(_with_held_copies, staging=staging, earlier=earlier)
         _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source, with_held)
@@ -212,14 +206,13 @@ def prepared_by_workers(
             log.warning("What workers left for the session stays in the store until the next one: %s", error)
 
 
-def remove_leftovers_of_workers(tracker: Engine, settings: Settings) -> None:
+def remove_leftovers_of_workers(session: Session) -> None:
     """Remove results for sessions that are no longer active, and incomplete uploads of killed processes.
 
     If the store is away or refuses, they stay until the next session.
     """
-    leases = run_reading(
-        tracker, lambda connection: active_sessions(connection, settings), patience_seconds=settings.database_retry
-    )
+    settings = session.settings
+    leases = session.read(lambda connection: active_sessions(connection, settings))
     active = {lease.session for lease in leases}
     for place in settings.staging_directory.glob(f"{_SCRATCH}*"):
         if int(place.name.removeprefix(_SCRATCH)) not in active:

@@ -106,7 +106,7 @@ def withdraw_submission(
 
 def catch_up_with_withdrawals(work: DataSession) -> None:
     """Record withdrawals that the tracker missed because the process was killed."""
-    both = _Databases(work.tracker, work.qc, work.settings)
+    both = _Databases(work.session.tracker, work.qc, work.settings)
     undone = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
     withdrawn = [one for one in undone if work.covers(one.key)]
     _tell_of_withdrawn(both, withdrawn, work.author, "The documents were withdrawn before.")

@@ -55,9 +55,7 @@ class DataSession:
     data were refreshed. `delegations` are those in force since the upload began.
     """
 
-    tracker: Engine
     qc: Engine
-    settings: Settings
     session: Session
     keys: set[ZipKey] | None
     staging: Staging
@@ -67,6 +65,7 @@ class DataSession:
     delegations: Delegations = field(default_factory=Delegations)
 
     def __post_init__(self) -> None:
+        self.settings: Settings = self.session.settings
         self.left_out: LeftOutSteps = self.settings.steps_left_out
 
     @property
@@ -122,7 +121,7 @@ class DataSession:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read from the tracker."""
-        return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
+        return self.session.read(work)
 
     def read_qc(self, work: Callable[[Connection], T]) -> T:
         """Read from the QC database."""

@@ -24,7 +24,6 @@ from dcc.session.data.quality_control import (
 )
 from dcc.session.data.uploading import upload_documents
 from dcc.session.sessions import Session
-from dcc.settings import Settings
 from dcc.store.staging import Staging
 
 progress = progress_log(__name__)
@@ -40,9 +39,7 @@ _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
 
 
 def take_up_data(
-    tracker: Engine,
     qc: Engine,
-    settings: Settings,
     session: Session,
     *,
     until: Phase = Phase.QC,
@@ -58,9 +55,9 @@ def take_up_data(
     """
     if until < Phase.UPLOAD:
         return
-    staging = Staging(settings.staging_directory)
+    staging = Staging(session.settings.staging_directory)
     wanted = session.urgent or None if keys is None else keys
-    work = DataSession(tracker, qc, settings, session, None if wanted is None else set(wanted), staging)
+    work = DataSession(qc, session, None if wanted is None else set(wanted), staging)
     catch_up_with_withdrawals(work)
     make_up_for_left_out(work)
     for phase in _PHASES:

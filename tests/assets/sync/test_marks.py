@@ -78,8 +78,8 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
 def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grouped: DataInstallation) -> None:
     """It died while one of another group was at work, which sets no mark for its centres."""
     with open_session(grouped.tracker, grouped.settings, group=EUROPE) as dead:
-        deque(crawl_file_sources(grouped.tracker, grouped.settings, dead), maxlen=0)
-        deque(process_zip_actions(grouped.tracker, grouped.settings, dead), maxlen=0)
+        deque(crawl_file_sources(dead), maxlen=0)
+        deque(process_zip_actions(dead), maxlen=0)
         session(grouped, AMERICA)
     assert shown(grouped, OF_EUROPE) == [[0] * len(ASSETS)] * 2
     session(grouped, EUROPE)
