@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Select, String, bindparam, cast, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, String, bindparam, cast, func, literal, select
 
 from dcc.databases.list_parameters import all_of, as_json, groups_in
 from dcc.qc.models import MEASUREMENT
@@ -32,22 +32,10 @@ def _summed_groups(connection: Connection, groups: Sequence[Sequence[int]]) -> S
     """
     given: dict[str, object] = {"runs": as_json(groups)}
     if connection.dialect.name != "sqlite":
-        measurements, first, last = _extent_of(connection, groups)
+        measurements, first, last = connection.execute(_EXTENT, given).one()
         if measurements and last - first < _DENSE * measurements:
             return connection.execute(_SUMS_WITHIN, {**given, "first": first, "last": last}).all()
     return connection.execute(_SUMS, given).all()
-
-
-def _extent_of(connection: Connection, groups: Sequence[Sequence[int]]) -> Sequence[Any]:
-    """The number of runs' measurements, and their first and last id, from an index by run.
-
-    If the runs are dense too, the complete index between the first and the last: runs in between are included.
-    """
-    runs = {run_id for group in groups for run_id in group}
-    lowest, highest = min(runs), max(runs)
-    if highest - lowest < _DENSE * len(runs):
-        return connection.execute(_EXTENT_BETWEEN, {"lowest": lowest, "highest": highest}).one()
-    return connection.execute(_EXTENT, {"runs": as_json(groups)}).one()
 
 
 def _summed() -> Select[Any]:
@@ -71,10 +59,11 @@ def _sums_of(number: ColumnElement[int]) -> Select[Any]:
     return select(*columns, func.count().label("measured"), marks).group_by(*columns)
 
 
-def _extent(measured: FromClause) -> Select[Any]:
-    ids = MEASUREMENT.c.id
-    columns: Sequence[ColumnElement[Any]] = (func.count(), func.min(ids), func.max(ids))
-    return select(*columns).select_from(measured)
+def _extent() -> Select[int, Any, Any]:
+    """The number of runs' measurements, and their first and last id."""
+    given, ids = groups_in("runs"), MEASUREMENT.c.id
+    measured = given.join(MEASUREMENT, given.c.value == MEASUREMENT.c.procedure_run_id)
+    return select(func.count(), func.min(ids), func.max(ids)).select_from(measured)
 
 
 def _listed(summed: Select[Any]) -> Select[Any]:
@@ -90,7 +79,4 @@ _DENSE: Final = 2
 _SUMS_OF_PARAMETERS: Final = _summed()
 _SUMS: Final = _listed(_SUMS_OF_PARAMETERS)
 _SUMS_WITHIN: Final = _listed(_summed_within())
-_GIVEN: Final = groups_in("runs")
-_RUN_ID: Final = MEASUREMENT.c.procedure_run_id
-_EXTENT: Final = _extent(_GIVEN.join(MEASUREMENT, _GIVEN.c.value == _RUN_ID))
-_EXTENT_BETWEEN: Final = _extent(MEASUREMENT).where(_RUN_ID.between(bindparam("lowest"), bindparam("highest")))
+_EXTENT: Final = _extent()
