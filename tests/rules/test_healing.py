@@ -16,6 +16,7 @@ from dcc.qc.database import writing
 from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT
+from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.waivers import Waiver
 from tests.support.integrity_cases import (
     REFERENCE,
@@ -31,7 +32,6 @@ from tests.support.integrity_cases import (
     specimens,
 )
 from tests.support.judging_cases import (
-    Reference,
     add_snapshots,
     basis,
     judge,
@@ -195,7 +195,7 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     qc_database: Engine, faulty: tuple[Applied, Applied]
 ) -> None:
     ids = add_snapshots(qc_database)
-    by = basis(reference=Reference(snapshot_ids=ids))
+    by = basis(reference=ActiveReference(REFERENCE, ids))
     for document_id in (1, 2, 3, 4):
         judge(qc_database, document_id, by)
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == []
@@ -204,5 +204,5 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     with_findings = [document.document_id for document in faulty]
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == with_findings
     assert asked(qc_database, healing.documents_unchecked) == []
-    judge(qc_database, faulty[0], basis(reference=Reference(replace(REFERENCE, impress=None))))
+    judge(qc_database, faulty[0], basis(reference=ActiveReference(replace(REFERENCE, impress=None), {})))
     assert asked(qc_database, healing.documents_unchecked) == with_findings[:1]

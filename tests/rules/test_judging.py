@@ -18,6 +18,7 @@ from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import DOCUMENT, FINDING
+from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
 from dcc.rules.waivers import Waiver
@@ -37,7 +38,6 @@ from tests.support.integrity_cases import (
 )
 from tests.support.judging_cases import (
     BASIS,
-    Reference,
     add_snapshots,
     basis,
     document_row,
@@ -106,7 +106,7 @@ def test_a_document_without_a_flaw_is_valid_and_has_no_findings(mouse: Engine) -
 def test_a_finding_names_its_entity_line_path_value_and_the_snapshot_that_judged(mouse: Engine) -> None:
     ids = add_snapshots(mouse)
     document = upload(mouse, ill("5", "x"), tracker_id=70)
-    judgement = judge(mouse, document, basis(reference=Reference(snapshot_ids=ids)))
+    judgement = judge(mouse, document, basis(reference=ActiveReference(BASIS.reference.data, ids)))
     (row,) = findings(mouse, document)
     assert (row.rule, row.severity, row.line, row.value, row.tracker_id) == ("P9", "error", 10, "x", 70)
     assert row.path == "/centreProcedureSet/centre[1]/experiment[2]/procedure/simpleParameter[2]"
@@ -227,7 +227,7 @@ def test_a_waiver_for_a_procedure_is_for_repeated_experiments_of_it_only(mouse: 
 
 def test_missing_reference_data_are_nobodys_fault(mouse: Engine) -> None:
     document = upload(mouse, ill("x"))
-    without = basis(reference=Reference(replace(BASIS.reference.data, impress=None)))
+    without = basis(reference=ActiveReference(replace(BASIS.reference.data, impress=None), {}))
     judgement = judge(mouse, document, without)
     assert (judgement.failed, rules_of(judgement)) == (False, ["reference"])
     assert judgement.counts == {("reference", Severity.UNCHECKED): 1}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -17,24 +17,15 @@ from dcc.qc.apply.documents import Applied
 from dcc.qc.database import writing
 from dcc.qc.judging.documents import Basis, Judgement, judge_document
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
+from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
-from dcc.reference.loading import ReferenceData
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import Validity, WaiverEffect
 from tests.support.integrity_cases import REFERENCE, TODAY
 from tests.support.qc_documents import apply_document, to_apply
 from tests.support.sent_statements import sent_statements
 
-
-@dataclass(frozen=True)
-class Reference:
-    """Reference data with the ids that their snapshots have in a database."""
-
-    data: ReferenceData = REFERENCE
-    snapshot_ids: Mapping[str, int] = field(default_factory=dict)
-
-
-BASIS = Basis(Reference(), (), TODAY)
+BASIS = Basis(ActiveReference(REFERENCE, {}), (), TODAY)
 
 
 def basis(*waivers: Waiver, **changes: Any) -> Basis:

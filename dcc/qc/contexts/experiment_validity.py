@@ -69,14 +69,6 @@ def _set(connection: Connection, experiments: Iterable[int], validity: int) -> N
     change_rows(connection, EXPERIMENT.c.id, set(experiments), validity=validity)
 
 
-def _named_by(specimen: Any) -> Any:
-    """Joins an experiment, its `_NAMED` and the specimens of that name, of any version."""
-    return and_(
-        specimen.c.centre == EXPERIMENT.c.centre,
-        same_text(specimen.c.specimen_id, NAMED.c.specimen_id),
-    )
-
-
 def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
     """The experiments whose column is among the given numbers; looked up by these, not the other way round."""
     given = numbers_in(name).subquery()
@@ -88,9 +80,10 @@ def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
 
 def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
     """The experiments that name a specimen which is not valid now."""
+    same_animal = (SPECIMEN.c.centre == EXPERIMENT.c.centre) & same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id)
     return (
         experiments.join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
-        .join(SPECIMEN, _named_by(SPECIMEN))
+        .join(SPECIMEN, same_animal)
         .where(SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.INVALID)
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -39,7 +39,7 @@ from dcc.qc.judging.finding_store import (
 )
 from dcc.qc.judging.lookups import SqlLookups
 from dcc.qc.models import DOCUMENT
-from dcc.reference.loading import ReferenceData
+from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext
@@ -54,20 +54,6 @@ _CHUNK: Final = 1_000
 _COUNTING: Final = (Severity.ERROR, Severity.FATAL)
 
 
-class ReferenceInForce(Protocol):
-    """The reference data that documents are judged by, and the ids of their snapshots in the QC database."""
-
-    @property
-    def data(self) -> ReferenceData:
-        """The available snapshots."""
-        ...
-
-    @property
-    def snapshot_ids(self) -> Mapping[str, int]:
-        """The id of each snapshot, by the name of the set."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Basis:
     """What documents are judged by on a day, in UTC.
@@ -76,7 +62,7 @@ class Basis:
     document; one more finding has the number of the rest.
     """
 
-    reference: ReferenceInForce
+    reference: ActiveReference
     waivers: tuple[Waiver, ...]
     today: date
     limit: int = LIMIT

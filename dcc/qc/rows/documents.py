@@ -35,7 +35,6 @@ _FORMER: Final = (
 )
 _WITH_TRACKER_ID: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.tracker_id == bindparam("tracker"))
 _RELEASE: Final = update(DOCUMENT).where(DOCUMENT.c.id.in_(bindparam("ids", expanding=True))).values(tracker_id=None)
-_INSERT: Final = insert(DOCUMENT)
 _NEWER: Final = (
     select(DOCUMENT.c.created)
     .where(
@@ -187,29 +186,16 @@ def document_row(
 
     `origin` is what it was converted from, as JSON.
     """
-    return {
-        "id": document_id,
-        "tracker_id": document.tracker_id,
-        "zip_action": document.action.value,
-        "zip_file": document.zip_file,
-        "file_name": document.file_name,
-        "kind": document.kind.value,
-        "centre": document.centre,
-        "created": document.created,
-        "inc": document.inc,
-        "action": document.action.value,
-        "md5": document.md5,
-        "size_bytes": document.size_bytes,
-        "content_digest": content,
-        "state": DocumentState.APPLIED.value,
-        "applied_at": at,
-        "origin": origin,
-    }
+    same = ("tracker_id", "zip_file", "file_name", "centre", "created", "inc", "md5", "size_bytes")
+    action = document.action.value
+    row: dict[str, Any] = {"id": document_id, "zip_action": action, "action": action, "kind": document.kind.value}
+    row |= {"content_digest": content, "applied_at": at, "origin": origin}
+    return row | {name: getattr(document, name) for name in same}
 
 
 def insert_documents(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows of `document_row`, all with the same columns."""
-    connection.execute(_INSERT, rows)
+    connection.execute(insert(DOCUMENT), rows)
 
 
 def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
@@ -243,25 +229,11 @@ def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToAp
             connection.execute(update(table).where(column == row.id).values(tracker_id=document.tracker_id))
 
 
-def newest_before(connection: Connection, document: DocumentToApply, document_id: int) -> date | None:
-    """The newest date of the centre's documents that should have come after this one; None if none is newer.
-
-    `document_id` is its new id: documents that came together with it do not count, nor do higher ids.
-
-    Specimens come before experiments of any date, so that only a specimen document is late after an experiment
-    document.
-    """
-    before = document_id if document.together_from is None else document.together_from
-    asked: dict[str, object] = {"before": before, "centre": document.centre, "created": document.created}
-    if document.kind is DocumentKind.SPECIMEN:
-        return connection.scalar(_NEWER, asked)
-    return connection.scalar(_NEWER_OF_KIND, asked | {"kind": document.kind.value})
-
-
 class NewestDates:
     """The newest dates of centres' documents, which show whether one of several documents is late.
 
-    See `newest_before`, which is queried once for each centre and kind.
+    They are queried once for each centre and kind, without documents that came together with these. Specimens come
+    before experiments of any date, so that only a specimen document is late after an experiment document.
     """
 
     def __init__(self, connection: Connection, documents: Iterable[DocumentToApply]) -> None:
@@ -270,7 +242,12 @@ class NewestDates:
             first = oldest.setdefault((one.centre, one.kind), one)
             if one.created < first.created:
                 oldest[one.centre, one.kind] = one
-        self._newest = {place: newest_before(connection, one, _NO_DOCUMENT) for place, one in oldest.items()}
+        self._newest: dict[tuple[str, DocumentKind], date | None] = {}
+        for place, one in oldest.items():
+            before = _NO_DOCUMENT if one.together_from is None else one.together_from
+            asked = {"before": before, "centre": one.centre, "created": one.created, "kind": one.kind.value}
+            newer = _NEWER if one.kind is DocumentKind.SPECIMEN else _NEWER_OF_KIND
+            self._newest[place] = connection.scalar(newer, asked)
 
     def before(self, document: DocumentToApply) -> date | None:
         """The newest date of a document that should have come after this one; None if none is newer."""

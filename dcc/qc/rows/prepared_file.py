@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -96,19 +96,19 @@ class PreparedWriter:
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("BEGIN")
-        self._last = dict.fromkeys((*columns.names, _ENTRY), 0)
+        self.last = dict.fromkeys((*columns.names, _ENTRY), 0)
         self._of_run = itemgetter(*map(columns.names[_RUN].index, OF_RUN))
         self._of_runs: dict[Value, Row] = {}
         self._new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._numbers = itertools.count(1)
-        self._documents: list[dict[str, Any]] = []
+        self.documents: list[dict[str, Any]] = []
 
     def document(self, kind: DocumentKind) -> DocumentWriter:
         """Begin a document. An unfinished document does no harm."""
         number = next(self._numbers)
         tables: dict[str, list[Row]] = {table: [] for table in self._columns.names}
         builder = RowBuilder(number, self._new_ids, tables, self._columns.limits)
-        return DocumentWriter(number, kind, builder, tables, self._write, self._last, self._documents.append)
+        return DocumentWriter(self, number, kind, builder, tables)
 
     def close(self) -> None:
         """End the file, and put it in its place with what is told of it."""
@@ -117,7 +117,7 @@ class PreparedWriter:
         beside = _told_beside(self._path)
         beside.unlink(missing_ok=True)
         self._part.replace(self._path)
-        told = {"version": VERSION, "basis": self._basis, "crc32": crc32_of(self._path), "documents": self._documents}
+        told = {"version": VERSION, "basis": self._basis, "crc32": crc32_of(self._path), "documents": self.documents}
         text = json.dumps(told).encode()
         beside.write_bytes(_mark_of(text) + b"\n" + text)
 
@@ -126,10 +126,11 @@ class PreparedWriter:
         self._connection.close()
         self._part.unlink(missing_ok=True)
 
-    def _write(self, table: str, rows: Sequence[Row]) -> None:
+    def write(self, table: str, rows: Sequence[Row]) -> None:
+        """Write rows of a table, for a document."""
         if table in self._columns.left_out:
             return
-        self._last[table] = last = rows[-1][0] if table in NUMBERED else self._last[table] + len(rows)  # type: ignore[assignment]
+        self.last[table] = last = rows[-1][0] if table in NUMBERED else self.last[table] + len(rows)  # type: ignore[assignment]
         if self._columns.in_lines and table != _ENTRY:
             if table == _RUN:
                 self._of_runs = {run[0]: self._of_run(run) for run in rows}
@@ -159,16 +160,14 @@ class DocumentWriter:
 
     def __init__(
         self,
+        writer: PreparedWriter,
         number: int,
         kind: DocumentKind,
         builder: RowBuilder,
         tables: Mapping[str, list[Row]],
-        write: Callable[[str, Sequence[Row]], None],
-        last: Mapping[str, int],
-        tell: Callable[[dict[str, Any]], None],
     ) -> None:
+        self._writer, self._before = writer, dict(writer.last)
         self._number, self._kind, self._builder, self._tables = number, kind, builder, tables
-        self._write, self._last, self._before, self._tell = write, last, dict(last), tell
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._content = ContentDigest()
         self._block: said.Block | None = None
@@ -215,14 +214,14 @@ class DocumentWriter:
             "md5": md5,
             "content": self._content.hexdigest(),
             "number": self._number,
-            "rows": {table: (self._before[table], last) for table, last in self._last.items()},
+            "rows": {table: (self._before[table], last) for table, last in self._writer.last.items()},
             "measured": dict(sorted(self._builder.measured.items())),
             "centres": sorted(self._centres),
             "whole": self._whole,
             "findings": findings,
             "origin": origin,
         }
-        self._tell(told)
+        self._writer.documents.append(told)
 
     def _note(
         self, kind: EntityKind | None, line: int, path: str, key: Key, row_id: int | None, excess: TooLong | None
@@ -237,11 +236,11 @@ class DocumentWriter:
     def _flush(self) -> None:
         for table, rows in self._tables.items():
             if rows:
-                self._write(table, rows)
+                self._writer.write(table, rows)
                 rows.clear()
         for kind, entries in self._entries.items():
             if entries:
-                self._write(_ENTRY, [(kind, json.dumps(list(zip(*entries, strict=True))))])
+                self._writer.write(_ENTRY, [(kind, json.dumps(list(zip(*entries, strict=True))))])
                 entries.clear()
         self._content.flush()
         self._flushed = (self._builder.held_rows, self._builder.held_text)

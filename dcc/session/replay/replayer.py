@@ -10,9 +10,9 @@ import shutil
 import sqlite3
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -38,9 +38,9 @@ from dcc.qc.judging.documents import lock_documents
 from dcc.qc.judging.lookups import SqlLookups
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.judging.other_specimens import questionable
+from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
-from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, Severity
@@ -152,7 +152,7 @@ class Replayer:
     @cached_property
     def judging_basis(self) -> judging.Basis:
         """What documents are judged by."""
-        return judging.Basis(_Reference(self.basis.reference), self.waivers, self.basis.today, self.limit)
+        return judging.Basis(ActiveReference(self.basis.reference, {}), self.waivers, self.basis.today, self.limit)
 
     def require_rules(self, module: str) -> None:
         """Raise ConfigurationError if a proposed module registers no rule."""
@@ -229,14 +229,6 @@ class Replayer:
         """The verdicts on applied documents by `xml_id`."""
         with _scratch(place) as engine, _Files() as files, engine.connect() as connection:
             return _Judging(self, connection, files).judge(documents)
-
-
-@dataclass(frozen=True)
-class _Reference:
-    """Reference data without rows in the scratch QC database."""
-
-    data: ReferenceData
-    snapshot_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Files:
