@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dcc.documents.contents import Block, Content, Experiment, Procedure, Specimen
 from dcc.documents.origins import Origin
@@ -15,7 +15,10 @@ from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, che
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, Severity
-from dcc.session.text_limits import TextLimits
+
+if TYPE_CHECKING:
+    # A process that prepares documents loads no database.
+    from dcc.session.text_limits import TextLimits
 
 MISSING: Final = frozenset({"E4", "S14"})
 """The rules about missing things, which may have been submitted before."""
