@@ -8,10 +8,9 @@ from dcc.settings import load_settings
 from dcc_assets.archive_audits import archive_audit_definitions
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.reference import reference_definitions
-from dcc_sensors.archive_audits import archive_audit_automation
 from dcc_sensors.notifications import notification_automation
 from dcc_sensors.overdue import overdue_automation
-from dcc_sensors.reference import reference_automation
+from dcc_sensors.schedules import daily_automation
 from dcc_sensors.sessions import automation_definitions
 
 # Dagster loads this into each process that works for it.
@@ -24,8 +23,7 @@ defs = Definitions.merge(
     reference_definitions(),
     archive_audit_definitions(),
     automation_definitions(settings),
-    reference_automation(),
-    archive_audit_automation(),
+    daily_automation(),
     notification_automation(),
     overdue_automation(),
 )

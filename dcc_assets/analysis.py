@@ -17,7 +17,7 @@ from dcc.settings import Settings
 from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS
 from dcc_assets.specs import OWNERS
 from dcc_dagster.metadata import table
-from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.databases import QcDatabaseResource
 
 GROUP: Final = "analysis"
 _PROCEDURES_SHOWN: Final = 100

@@ -5,8 +5,8 @@ from typing import Final
 from dagster import Definitions, Failure, OpExecutionContext, in_process_executor, job, op
 
 from dcc.operations.archive_audits import audit_archives
+from dcc_resources.databases import TrackerResource
 from dcc_resources.store import StoreResource
-from dcc_resources.tracker import TrackerResource
 
 AUDIT_JOB: Final = "audit_archives"
 

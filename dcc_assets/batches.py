@@ -41,8 +41,7 @@ from dcc.settings.workers import ExecutorKind
 from dcc_assets.runs import SESSION_TAG
 from dcc_dagster.executors import BROKER, broker_of, execution_of, executor_of, instance_overrides, require_executor
 from dcc_dagster.instance import dagster_environment, open_instance
-from dcc_resources.qc_database import QcDatabaseResource
-from dcc_resources.tracker import TrackerResource
+from dcc_resources.databases import QcDatabaseResource, TrackerResource
 
 log = logging.getLogger(__name__)
 

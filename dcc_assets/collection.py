@@ -32,11 +32,8 @@ from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report, Result, results
-from dcc_resources.folder import FolderResource
-from dcc_resources.ftp import FtpResource
-from dcc_resources.http import HttpResource
+from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.session import SessionResource
-from dcc_resources.sftp import SftpResource
 from dcc_resources.work import Work
 
 GROUP: Final = "collection"

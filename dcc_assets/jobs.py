@@ -25,14 +25,10 @@ from dcc_assets.validation import DOCUMENT_SPECS, chosen_zip_actions, process
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.job_assets import materialises
 from dcc_resources.code_location import platform_resources
-from dcc_resources.folder import FolderResource
-from dcc_resources.ftp import FtpResource
-from dcc_resources.http import HttpResource
-from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.databases import QcDatabaseResource, TrackerResource
+from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.session import SessionResource
-from dcc_resources.sftp import SftpResource
 from dcc_resources.store import StoreResource
-from dcc_resources.tracker import TrackerResource
 
 CRAWL_JOB: Final = "crawl_file_sources"
 PROCESS_JOB: Final = "process_zip_actions"

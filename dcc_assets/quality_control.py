@@ -24,7 +24,7 @@ from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import Result, results
-from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.session import SessionResource
 
 GROUP: Final = "quality_control"

@@ -27,7 +27,7 @@ from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, refresh, setting
 from dcc_assets.keys import REFERENCE
 from dcc_assets.specs import OWNERS
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.reference_data import ReferenceDataResource
 
 REFERENCE_JOB: Final = "refresh_reference_data"

@@ -25,8 +25,7 @@ from dcc_assets.partitions import known_keys
 from dcc_assets.specs import asset
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import Materialised, Report, Result, results
-from dcc_resources.qc_database import QcDatabaseResource
-from dcc_resources.tracker import TrackerResource
+from dcc_resources.databases import QcDatabaseResource, TrackerResource
 
 GROUP: Final = "reports"
 

@@ -13,7 +13,7 @@ from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import Step
 from dcc_dagster.instance import QC_DATABASE_POOL
-from dcc_resources.file_source import FileSourceResource
+from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.session import SessionResource
 from dcc_resources.work import Work
 

@@ -29,8 +29,8 @@ from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
 from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs, ready_made, session_tags
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
-from dcc_resources.file_source import FileSourceResource
-from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.databases import QcDatabaseResource
+from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.session import SessionResource
 from dcc_resources.store import StoreResource
 from dcc_resources.work import Work, ignore

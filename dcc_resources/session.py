@@ -8,12 +8,11 @@ from dagster import ResourceDependency
 
 from dcc.operations.sessions import open_session
 from dcc.settings import Settings
-from dcc_resources.file_source import FileSourceResource
+from dcc_resources.databases import QcDatabaseResource, TrackerResource
+from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.mail import MailResource
 from dcc_resources.platform_resource import PlatformResource, setting
-from dcc_resources.qc_database import QcDatabaseResource
 from dcc_resources.store import StoreResource
-from dcc_resources.tracker import TrackerResource
 from dcc_resources.webhook import WebhookResource
 from dcc_resources.work import Work
 

@@ -19,7 +19,7 @@ from dcc.tracker.database import run_reading
 if TYPE_CHECKING:
     from dcc.data_outcomes import DataOutcome
     from dcc.session.batches.results import Workers
-    from dcc_resources.qc_database import QcDatabaseResource
+    from dcc_resources.databases import QcDatabaseResource
 
 
 def ignore(_outcome: object) -> None:

@@ -29,8 +29,8 @@ from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_dagster.check_results import latest_results
+from dcc_resources.databases import TrackerResource
 from dcc_resources.mail import MailResource
-from dcc_resources.tracker import TrackerResource
 from dcc_resources.webhook import WebhookResource
 
 NOTIFY_SECONDS: Final = 60

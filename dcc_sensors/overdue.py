@@ -17,8 +17,8 @@ from dcc.notify.outages import Trouble
 from dcc.settings import Settings
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
 from dcc_dagster.partition_events import Report
+from dcc_resources.databases import TrackerResource
 from dcc_resources.mail import MailResource
-from dcc_resources.tracker import TrackerResource
 from dcc_resources.webhook import WebhookResource
 
 OVERDUE_SECONDS: Final = 600

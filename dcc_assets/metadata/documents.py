@@ -8,7 +8,7 @@ could not be checked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,6 +90,11 @@ def data_report(outcome: ZipData) -> Report | None:
     return Report(
         outcome.key.partition, materialised, tuple(verdicts), utc_timestamp(outcome.finished), ZIP_ACTIONS.name
     )
+
+
+def data_reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
+    """The reports of the phases that are shown on submissions."""
+    return (report for outcome in outcomes if (report := data_report(outcome)) is not None)
 
 
 def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:

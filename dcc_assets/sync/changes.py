@@ -31,7 +31,7 @@ from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.states import State
 from dcc_assets.keys import CENTRES
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
-from dcc_assets.metadata.documents import data_report
+from dcc_assets.metadata.documents import data_reports
 from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
 from dcc_assets.sync.document_records import AT_ONCE, documented_zip_actions, recorded_page
 from dcc_assets.sync.horizon import read_archive
@@ -134,19 +134,19 @@ class Mirror:
         elif isinstance(outcome, OverviewsBuilt):
             yield from self._of_overviews(outcome, but)
         elif outcome.reached is not Phase.DATA:
-            yield from _reports([outcome])
+            yield from data_reports([outcome])
 
     def _of_judged(self) -> Iterator[Report]:
         """The judged submissions, with everything recorded of them: checks are about all documents."""
         keys, self._judged = self._judged, []
         if keys:
-            yield from _reports(outcome for outcome in self._recorded(keys) if outcome.reached is Phase.DATA)
+            yield from data_reports(outcome for outcome in self._recorded(keys) if outcome.reached is Phase.DATA)
 
     def recorded(
         self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
     ) -> Iterator[Report]:
         """Reports of everything recorded, for all submissions and centres or for these."""
-        yield from _reports(self._recorded(keys))
+        yield from data_reports(self._recorded(keys))
         contexts, overviews = self._read(
             lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres))
         )
@@ -222,11 +222,6 @@ class Mirror:
         self.centres_shown.update(keys)
         if keys:
             self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
-
-
-def _reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
-    reports = (data_report(outcome) for outcome in outcomes)
-    return (report for report in reports if report is not None)
 
 
 def _is_after(part: Part[Mark], now: datetime) -> bool:

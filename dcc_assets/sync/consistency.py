@@ -20,7 +20,7 @@ from dcc.store.staging import Staging
 from dcc_assets.keys import CENTRES, CHECK_OF_GROUP, CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, UPLOAD_CHECK, ZIP_ACTIONS
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
-from dcc_assets.metadata.documents import data_report
+from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import open_qc
 from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
@@ -53,7 +53,9 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
                 # It was not made yet, so it is empty.
                 return
             with qc.connect() as qc_connection:
-                yield from shown.missing(ZIP_ACTIONS.name, _of_data(connection, qc_connection, wanted))
+                yield from shown.missing(
+                    ZIP_ACTIONS.name, data_reports(recorded_data(connection, qc_connection, wanted=wanted))
+                )
                 yield from shown.missing(CENTRES.name, _of_centres(qc_connection))
 
     return check_at_rest(tracker, settings, look)
@@ -65,11 +67,6 @@ def _of_sources(connection: Connection) -> Iterator[Report]:
 
 def _of_zips(connection: Connection, staging: Staging, wanted: ColumnElement[bool]) -> Iterator[Report]:
     return (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
-
-
-def _of_data(tracker: Connection, qc: Connection, wanted: ColumnElement[bool]) -> Iterator[Report]:
-    reports = (data_report(outcome) for outcome in recorded_data(tracker, qc, wanted=wanted))
-    return (report for report in reports if report is not None)
 
 
 def _of_centres(qc: Connection) -> Iterator[Report]:

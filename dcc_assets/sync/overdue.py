@@ -47,7 +47,7 @@ from dcc_dagster.instance import storage_place
 from dcc_dagster.job_assets import materialises
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Report, Verdict
-from dcc_resources.tracker import TrackerResource
+from dcc_resources.databases import TrackerResource
 
 _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {

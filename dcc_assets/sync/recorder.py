@@ -13,7 +13,7 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.causes import causes_explained
-from dcc_assets.metadata.documents import data_report
+from dcc_assets.metadata.documents import data_reports
 from dcc_assets.partitions import keys_of_partitions
 from dcc_assets.runs import step_of
 from dcc_assets.sync.archive_records import recorded_zips
@@ -58,8 +58,7 @@ def zips_recalled(
             reports = [complete_zip_report(zip_, staging) for zip_ in recorded_zips(connection, keys)]
             if qc is not None:
                 with qc.connect() as qc_connection:
-                    data_reports = [data_report(outcome) for outcome in recorded_data(connection, qc_connection, keys)]
-                reports += [report for report in data_reports if report is not None]
+                    reports += data_reports(recorded_data(connection, qc_connection, keys))
             return reports
 
     return recall

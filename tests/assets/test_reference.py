@@ -17,6 +17,7 @@ from dagster import (
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.reference.loading import SETS
 from dcc.settings import Settings
+from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
 from dcc_assets.reference import (
     FRESH,
     REFERENCE_CHECK_SPECS,
@@ -25,7 +26,7 @@ from dcc_assets.reference import (
     reference_definitions,
 )
 from dcc_resources.code_location import platform_resources
-from dcc_sensors.reference import REFRESH_TIME, reference_automation, refresh_reference
+from dcc_sensors.schedules import AUDIT_TIME, REFRESH_TIME, daily_automation, refresh_reference
 from tests.support.dagster_instances import looked
 from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer
@@ -140,7 +141,8 @@ def test_every_day_a_refresh_is_asked_for_once_there_is_a_database(qc_settings: 
     engine.dispose()
     assert isinstance(looked(refresh_reference), RunRequest)
     resources = Definitions(resources=platform_resources())
-    definitions = Definitions.merge(reference_definitions(), reference_automation(), resources)
+    jobs = Definitions.merge(reference_definitions(), archive_audit_definitions())
+    definitions = Definitions.merge(jobs, daily_automation(), resources)
     Definitions.validate_loadable(definitions)
-    (scheduled,) = definitions.schedules or ()
-    assert (scheduled.cron_schedule, scheduled.job_name) == (REFRESH_TIME, REFERENCE_JOB)
+    scheduled = {schedule.job_name: schedule.cron_schedule for schedule in definitions.schedules or ()}
+    assert scheduled == {REFERENCE_JOB: REFRESH_TIME, AUDIT_JOB: AUDIT_TIME}

@@ -24,7 +24,7 @@ from dagster._core.events import (
     EngineEventData,
     StepMaterializationData,
 )
-from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 
 from dcc_dagster import event_storage
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
@@ -74,7 +74,7 @@ def make(kind: type[SqliteEventLogStorage], path: Path, instance: DagsterInstanc
     return storage
 
 
-def answers(storage: SqliteEventLogStorage) -> dict[str, object]:
+def answers(storage: SqlEventLogStorage) -> dict[str, object]:
     """What the public interface tells of everything stored, without what the clock gives."""
     checks = storage.get_asset_check_execution_history(CHECK, limit=100)
     return {
@@ -154,8 +154,10 @@ def test_dagsters_own_class_reads_what_was_stored_and_stores_on(
 def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
+    fail_a_batch(make(BatchingSqliteEventLogStorage, tmp_path, instance), monkeypatch)
 
+
+def fail_a_batch(storage: SqlEventLogStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object) -> None:
         raise OSError("disk full")
 
@@ -169,7 +171,10 @@ def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
 
 
 def test_threads_that_store_and_read_at_once_lose_nothing(tmp_path: Path, instance: DagsterInstance) -> None:
-    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
+    store_in_threads(make(BatchingSqliteEventLogStorage, tmp_path, instance))
+
+
+def store_in_threads(storage: SqlEventLogStorage) -> None:
     failures: list[BaseException] = []
 
     def store(run_id: str) -> None:
@@ -182,9 +187,7 @@ def test_threads_that_store_and_read_at_once_lose_nothing(tmp_path: Path, instan
         except BaseException as error:
             failures.append(error)
 
-    runs = [str(uuid.UUID(int=number)) for number in range(20)]
-    threads = [threading.Thread(target=store, args=(run_id,)) for run_id in runs[:10]]
-    run_all(threads)
+    run_all([threading.Thread(target=store, args=(str(uuid.UUID(int=number)),)) for number in range(10)])
     assert failures == []
     assert len(storage.get_materialized_partitions(ASSETS[0])) == 10 * 4
 

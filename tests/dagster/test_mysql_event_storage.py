@@ -7,14 +7,23 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterEventType, DagsterInstance
-from dagster._core.events import StepMaterializationData
+from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInstance
 from dagster_mysql import MySQLEventLogStorage
 
 from dcc_dagster import mysql_event_storage
 from dcc_dagster.mysql_connections import Connections, borrow_connections, url_for_dagster
 from dcc_dagster.mysql_event_storage import BatchingMysqlEventLogStorage
-from tests.dagster.test_event_storage import ASSETS, CHECK, RUNS, answers, entry, run_all, some_events
+from tests.dagster.test_event_storage import (
+    ASSETS,
+    CHECK,
+    RUNS,
+    answers,
+    entry,
+    fail_a_batch,
+    run_all,
+    some_events,
+    store_in_threads,
+)
 from tests.support.databases import only_mariadb
 
 pytestmark = only_mariadb
@@ -91,16 +100,7 @@ def test_where_dagster_does_not_fit_its_own_class_is_taken(url: str, monkeypatch
 def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
     storage: BatchingMysqlEventLogStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise OSError("refused")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(storage, "_store_asset_event_tags", refuse)
-        with pytest.raises(OSError, match="refused"):
-            storage.store_event_batch(some_events())
-    assert storage.get_materialized_partitions(ASSETS[0]) == set()
-    storage.store_event_batch(some_events())
-    assert storage.get_materialized_partitions(ASSETS[0]) == {"add/H.1", "add/H.2"}
+    fail_a_batch(storage, monkeypatch)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -129,21 +129,7 @@ def test_a_batch_whose_commit_was_not_answered_is_stored_once(
 
 
 def test_threads_that_store_and_read_at_once_lose_nothing(storage: BatchingMysqlEventLogStorage) -> None:
-    failures: list[BaseException] = []
-
-    def store(name: str) -> None:
-        try:
-            for number in range(4):
-                there = AssetMaterialization(ASSETS[0], partition=f"{name} {number}")
-                data = StepMaterializationData(there)
-                storage.store_event_batch([entry(name, DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
-                storage.get_logs_for_run(name)
-        except BaseException as error:
-            failures.append(error)
-
-    run_all([threading.Thread(target=store, args=(f"run {number}",)) for number in range(8)])
-    assert failures == []
-    assert len(storage.get_materialized_partitions(ASSETS[0])) == 8 * 4
+    store_in_threads(storage)
 
 
 def test_a_deadlock_is_tried_again(storage: BatchingMysqlEventLogStorage, connections: Connections) -> None:

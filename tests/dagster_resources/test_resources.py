@@ -22,11 +22,11 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc_assets.jobs import asset_definitions, crawl_file_sources
 from dcc_assets.sync.archive_records import recorded_crawls
 from dcc_resources.code_location import platform_resources
+from dcc_resources.databases import TrackerResource
+from dcc_resources.file_sources import SftpResource
 from dcc_resources.mail import MailResource
 from dcc_resources.reference_data import ReferenceDataResource
-from dcc_resources.sftp import SftpResource
 from dcc_resources.store import StoreResource
-from dcc_resources.tracker import TrackerResource
 from dcc_resources.webhook import WebhookResource
 from tests.dagster_resources.test_resources_page import RESOURCES
 from tests.support.dagster_instances import set_environment

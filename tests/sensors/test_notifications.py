@@ -24,7 +24,6 @@ from dcc_assets.jobs import CRAWL_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_resources.code_location import platform_resources
-from dcc_sensors.archive_audits import archive_audit_automation
 from dcc_sensors.notifications import notifications
 from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
@@ -93,9 +92,7 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
         path.unlink()
     (folder.path / "add/H.2013-10-31.1.impc.zip").unlink()
     with DagsterInstance.ephemeral() as other:
-        nightly = Definitions.merge(archive_audit_definitions(), archive_audit_automation())
-        job = Definitions.merge(nightly, Definitions(resources=platform_resources()))
-        assert [schedule.job_name for schedule in job.schedules or ()] == [AUDIT_JOB]
+        job = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
         run = job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=other, raise_on_error=False)
     assert not run.success
     for _ in range(2):

@@ -30,8 +30,7 @@ from dcc_dagster.dagster_database import init_dagster_database
 from dcc_dagster.instance import open_instance
 from dcc_dagster.mysql_connections import open_dagster_database
 from dcc_resources.code_location import platform_resources
-from dcc_resources.qc_database import QcDatabaseResource
-from dcc_resources.tracker import TrackerResource
+from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from tests.support.data_installations import DataInstallation
 from tests.support.installations import Installation
 

@@ -1,4 +1,4 @@
-"""The schedule that refreshes the reference data every day."""
+"""The schedules that refresh the reference data and audit the archive store every day."""
 
 from typing import Final
 
@@ -13,11 +13,14 @@ from dagster import (
 )
 
 from dcc.errors import QcDatabaseOutdatedError
+from dcc_assets.archive_audits import AUDIT_JOB
 from dcc_assets.reference import REFERENCE_JOB
-from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.databases import QcDatabaseResource
 
 REFRESH_TIME: Final = "20 3 * * *"
 """The time of the refresh, in UTC: at night in Europe, where most of the sources are."""
+AUDIT_TIME: Final = "20 1 * * *"
+"""The time of the audit, in UTC."""
 
 
 @schedule(
@@ -37,7 +40,14 @@ def refresh_reference(_context: ScheduleEvaluationContext, qc_database: QcDataba
     return RunRequest()
 
 
-def reference_automation() -> Definitions:
-    """The schedule."""
-    schedules: list[ScheduleDefinition] = [refresh_reference]
-    return Definitions(schedules=schedules)
+def daily_automation() -> Definitions:
+    """The schedules."""
+    audit = ScheduleDefinition(
+        name="archive_audit_schedule",
+        job_name=AUDIT_JOB,
+        cron_schedule=AUDIT_TIME,
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+        description="Reads a share of the archive store's copies every night, and repairs bad ones.",
+    )
+    return Definitions(schedules=[refresh_reference, audit])

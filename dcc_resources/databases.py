@@ -1,18 +1,20 @@
-"""Common parts of both databases' resources: an engine that is made on first use, and closed with the run."""
+"""The resources for both databases: each has an engine that is made on first use, and closed with the run."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import ClassVar, Self
 
 from dagster import InitResourceContext
 from pydantic import PrivateAttr
 from sqlalchemy import Engine
 
+from dcc.qc import database as qc
 from dcc.settings import Settings
-from dcc_resources.platform_resource import PlatformResource
+from dcc.tracker import database as tracker
+from dcc_resources.platform_resource import PlatformResource, setting
 
 
 class DatabaseResource(PlatformResource):
@@ -59,3 +61,41 @@ class DatabaseResource(PlatformResource):
         """The resource for the time of a run, or of a sensor's tick."""
         with self.opened():
             yield self
+
+
+class TrackerResource(DatabaseResource):
+    """The tracker: the database with the state of every archive and document. It is the truth that Dagster shows."""
+
+    key: ClassVar[str] = "tracker"
+
+    url: str | None = setting("tracker_url", secret=True, plain=r"sqlite:.*")
+    retry_seconds: float | None = setting(
+        "database_retry", "Seconds for which a lost connection to the tracker or the QC database is tried again."
+    )
+
+    @classmethod
+    def holding(cls, settings: Settings, engine: Engine) -> Self:
+        """A resource with these settings and an existing engine that its owner closes."""
+        resource = cls.of(settings)
+        resource._engine = engine
+        return resource
+
+    def _open(self, settings: Settings) -> Engine:
+        return tracker.open_tracker(settings)
+
+    def _require_current(self, engine: Engine, patience_seconds: float | None) -> None:
+        tracker.require_current(engine, patience_seconds=patience_seconds)
+
+
+class QcDatabaseResource(DatabaseResource):
+    """The QC database: the data of valid documents, the findings in them, and the state of quality control."""
+
+    key: ClassVar[str] = "qc_database"
+
+    url: str | None = setting("qc_url", secret=True, plain=r"sqlite:.*")
+
+    def _open(self, settings: Settings) -> Engine:
+        return qc.open_qc_database(settings)
+
+    def _require_current(self, engine: Engine, patience_seconds: float | None) -> None:
+        qc.require_current(engine, patience_seconds=patience_seconds)
