@@ -91,8 +91,15 @@ def is_at(model: Any, *states: State) -> ColumnElement[bool]:
 
 
 def object_of(kind: type[_Object], row: Any, /, **given: object) -> _Object:
-    """An object of a dataclass; its fields are the columns with their names, except those that are `given`."""
-    found = row._mapping
+    """An object of a dataclass; its fields are the columns with their names, except those that are `given`.
+
+    `key`, `phase` and `status` are those of a submission, or of what else has such columns.
+    """
+    found = row._asdict()
+    if "todo_id" in found and "file_name" in found:
+        found["key"] = key_of(row)
+    if "phase_id" in found and "status_id" in found:
+        found["phase"], found["status"] = state_of(row)
     return kind(**{each.name: found[each.name] for each in fields(kind) if each.name in found} | given)  # type: ignore[arg-type]
 
 

@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Engine, Row, select
 
 from dcc.databases.transactions import run_reading
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import SessionEntry, list_sessions
-from dcc.tracker.lineage import IDS, newest_downloads, rows_by_id
+from dcc.tracker.lineage import IDS, KEY, newest_downloads, object_of, rows_by_id
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.source_addresses import load_addresses
@@ -79,13 +79,11 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
         session,
         [one for one in addresses.values() if one.id in crawled],
         [
-            SessionArchive(
-                ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
-                addresses.get(row.file_source_id),
-                row.size_bytes,
-                Phase(row.phase_id),
-                Status(row.status_id),
-                of_download.get(row.download_id, []),
+            object_of(
+                SessionArchive,
+                row,
+                source=addresses.get(row.file_source_id),
+                documents=of_download.get(row.download_id, []),
             )
             for row in archives
         ],
@@ -100,10 +98,9 @@ def _of_tracker(
     latest = newest_downloads()
     query = (
         select(
-            ZipAction.todo_id,
+            *KEY,
             ZipAction.phase_id,
             ZipAction.status_id,
-            ZipFile.file_name,
             ZipFile.size_bytes,
             latest.c.download_id,
             FileSourceHasZip.file_source_id,

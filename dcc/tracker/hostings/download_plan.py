@@ -297,7 +297,6 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
         object_of(
             InterruptedZip,
             row,
-            key=key_of(row),
             size_bytes=row.archive_bytes,
             documents=_documents(connection, row.download_id),
             hosting=hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified),

@@ -24,7 +24,7 @@ from dcc.outcomes import DECLINED, HELD, ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.lineage import KEY, chunks, is_at, is_named, key_of, object_of, require_zip_action
+from dcc.tracker.lineage import KEY, chunks, is_at, is_named, object_of, require_zip_action
 from dcc.tracker.models import (
     ArchiveDecline,
     BadCopy,
@@ -93,7 +93,7 @@ def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[
         .where(*conditions)
         .order_by(ArchiveDecline.id)
     )
-    return [object_of(Decline, row, key=key_of(row)) for row in connection.execute(query)]
+    return [object_of(Decline, row) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,6 @@ def list_proposals(
         object_of(
             WithdrawalProposal,
             row,
-            key=key_of(row),
             source=row.file_source_id,
             documents=tuple(json.loads(row.documents)),
             state=ProposalState(row.state),
@@ -251,6 +250,6 @@ def missing_archives(connection: Connection, source: int | None = None) -> list[
     if source is not None:
         query = query.where(FileSourceHasZip.file_source_id == source)
     return [
-        object_of(MissingArchive, row, key=key_of(row), proposal=row.state and ProposalState(row.state))
+        object_of(MissingArchive, row, proposal=row.state and ProposalState(row.state))
         for row in connection.execute(query)
     ]

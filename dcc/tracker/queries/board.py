@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.tracker.lineage import key_of
+from dcc.tracker.lineage import object_of
 from dcc.tracker.models import Centre, StatusRow, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, require_centre, select_zip_actions
 
@@ -63,10 +63,7 @@ def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> li
     """The archives that a filter selects, those that came last first: of page `page`, from 1."""
     query = select_zip_actions().where(*conditions_of(wanted)).order_by(ZipAction.id.desc())
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE))
-    return [
-        BoardArchive(key_of(row), row.centre or "", Phase(row.phase_id), Status(row.status_id), row.last_update)
-        for row in rows
-    ]
+    return [object_of(BoardArchive, row, centre=row.centre or "", since=row.last_update) for row in rows]
 
 
 def status_colours(connection: Connection) -> dict[Status, str]:

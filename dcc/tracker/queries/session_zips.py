@@ -14,7 +14,7 @@ from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.outcomes import NO_ROOM, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry
-from dcc.tracker.lineage import KEY, is_at, key_of, named_after, newest_downloads
+from dcc.tracker.lineage import KEY, is_at, key_of, named_after, newest_downloads, object_of
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -67,10 +67,7 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
     for za_id, centre in connection.execute(hosting):
         hosts[za_id][centre] = None
     query = select_zip_actions().where(ZipAction.id.in_(touched)).order_by(*OLDEST_FIRST)
-    return [
-        SessionZip(key_of(row), row.centre, tuple(hosts[row.id]), Phase(row.phase_id), Status(row.status_id))
-        for row in connection.execute(query)
-    ]
+    return [object_of(SessionZip, row, hosts=tuple(hosts[row.id])) for row in connection.execute(query)]
 
 
 def count_session_zips(connection: Connection, session: SessionEntry) -> dict[Status, int]:

@@ -205,8 +205,6 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
             ZipEntry,
             row,
             action=ACTIONS_BY_ID[row.todo_id],
-            phase=Phase(row.phase_id),
-            status=Status(row.status_id),
             sources=tuple(hosts[row.id]),
             since=row.last_update,
             contact=row.contact or None,
@@ -344,10 +342,7 @@ def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] 
     )
     query = query.where(*conditions_of(wanted)).order_by(*OLDEST_FIRST)
     rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
-    return [
-        object_of(SelectedZip, row, key=key_of(row), phase=Phase(row.phase_id), status=Status(row.status_id))
-        for row in rows
-    ]
+    return [object_of(SelectedZip, row) for row in rows]
 
 
 def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str]) -> Iterator[Row[Any]]:

@@ -205,17 +205,12 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     if older is not None:
         held.append(Reason(WAITS, older.said, utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
-    return ZipStory(
-        file_name=row.file_name,
+    return object_of(
+        ZipStory,
+        row,
         action=key.action,
-        centre=row.centre,
-        phase=Phase(row.phase_id),
-        status=Status(row.status_id),
         sources=tuple(host.source for host in hosts if host.gone_since is None),
-        size_bytes=row.size_bytes,
         md5=row.content_md5,
-        created=row.created,
-        inc=row.inc,
         hosts=hosts,
         downloads=downloads,
         documents=latest.documents if latest else (),
@@ -313,15 +308,12 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
     reasons = _download_reasons(connection, ids)
     documents = _documents(connection, ids if with_documents else [])
     return tuple(
-        DownloadStory(
-            id=row.id,
-            source=row.source,
+        object_of(
+            DownloadStory,
+            row,
             label=_label(row),
             requested=row.request,
-            received=row.received,
             bytes=row.downloaded_size_bytes,
-            phase=Phase(row.phase_id),
-            status=Status(row.status_id),
             reasons=tuple(reasons[row.id]),
             documents=tuple(documents[row.id]),
             outcome=None if row.outcome is None else AttemptOutcome(row.outcome),
@@ -344,15 +336,13 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
     )
     for row in connection.execute(query):
         documents[row.zip_id].append(
-            DocumentStory(
+            object_of(
+                DocumentStory,
+                row,
                 file_name=row.fname,
-                phase=Phase(row.phase_id),
-                status=Status(row.status_id),
-                size_bytes=row.size_bytes,
                 md5=row.content_md5,
                 errors=tuple(errors[row.id]),
                 reopenings=tuple(reopenings[row.id]),
-                place=row.place,
                 archives=tuple(map(tuple, json.loads(row.archives or "[]"))),
             )
         )
