@@ -9,24 +9,21 @@ import signal
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
-from dcc.errors import ConfigurationError, TransferFailedError
+from dcc.errors import ConfigurationError
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
-from dcc.sources.folder import LocalConnection
 from dcc.tracker.database import writing
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
 from tests.session.test_crash_recovery import run_dying
-from tests.support.installations import MODIFIED, Folder, Installation, specimens
+from tests.support.installations import MODIFIED, Fetches, Folder, Installation, specimens
 from tests.support.served_sources import logged
 from tests.support.session_reports import session_report
 
@@ -52,29 +49,6 @@ def mirror(installation: Installation, folder: Folder) -> Folder:
     with writing(installation.tracker) as connection:
         delegations.delegate(connection, "H", "J", recorded_by="wrangler")
     return installation.add_folder("J", "mirror")
-
-
-@dataclass
-class Fetched:
-    """The folders from which archives were fetched, and those from which nothing can be fetched."""
-
-    folders: list[str] = field(default_factory=list)
-    away: set[str] = field(default_factory=set)
-
-
-@pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
-    noted, fetch = Fetched(), LocalConnection.fetch
-
-    def noting(self: LocalConnection, action: Any, name: str, *arguments: Any, **named: Any) -> None:
-        if name == NAME:
-            if self._base.name in noted.away:
-                raise TransferFailedError(f"{self._base.name} broke off.")
-            noted.folders.append(self._base.name)
-        fetch(self, action, name, *arguments, **named)
-
-    monkeypatch.setattr(LocalConnection, "fetch", noting)
-    return noted
 
 
 @pytest.mark.parametrize(
@@ -120,13 +94,13 @@ def test_other_sources_are_tried_before_the_centre_is_blamed(
 
 @pytest.mark.parametrize("published", [None, GOOD], ids=["damaged", "not as published"])
 def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
-    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched, published: bytes | None
+    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches, published: bytes | None
 ) -> None:
     folder.put(KEY, DAMAGED)
     mirror.put(KEY, GOOD)
     if published is not None:
         publish(folder, published)
-    fetched.away.add("mirror")
+    fetches.away.add("mirror")
 
     session = installation.with_settings(max_retries=0).run_session()
 
@@ -141,28 +115,28 @@ def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
 
 
 def test_two_sources_with_the_same_bad_checksum_end_the_tries(
-    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched
+    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches
 ) -> None:
     third = installation.add_folder("J", "third")
     for place, content in ((folder, DAMAGED), (mirror, DAMAGED), (third, GOOD)):
         place.put(KEY, content)
     installation.run_session()
-    assert fetched.folders == ["centre", "mirror"]
+    assert fetches.folders == ["centre", "mirror"]
     assert installation.states() == {KEY: "unzip failed"}
     assert installation.run_session().zips == {}
-    assert fetched.folders == ["centre", "mirror"]
+    assert fetches.folders == ["centre", "mirror"]
 
 
 @pytest.mark.parametrize("beside_mirror", [None, OTHER], ids=["none", "another"])
 def test_the_checksum_of_the_producer_binds_every_mirror(
-    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched, beside_mirror: bytes | None
+    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches, beside_mirror: bytes | None
 ) -> None:
     folder.put(KEY, GOOD)
     publish(folder, GOOD)
     mirror.put(KEY, bytes(reversed(GOOD)))
     if beside_mirror is not None:
         publish(mirror, beside_mirror)
-    fetched.away.add("centre")
+    fetches.away.add("centre")
 
     outcome = installation.with_settings(max_retries=0).run_session().zips[KEY]
 
@@ -177,11 +151,11 @@ def test_the_checksum_of_the_producer_binds_every_mirror(
 
 
 def test_the_last_known_checksum_of_the_producer_counts_while_its_source_is_away(
-    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched
+    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches
 ) -> None:
     folder.put(KEY, GOOD)
     publish(folder, GOOD)
-    fetched.away.add("centre")
+    fetches.away.add("centre")
     assert installation.with_settings(max_retries=0).run_session().zips[KEY].failed
     # Read though nothing could be fetched, for the mirrors depend on it.
     moved = folder.path.rename(folder.path.with_name("away"))
@@ -197,18 +171,18 @@ def test_the_last_known_checksum_of_the_producer_counts_while_its_source_is_away
 
 
 def test_a_bad_copy_is_not_fetched_again_until_its_listing_changes(
-    installation: Installation, folder: Folder, fetched: Fetched
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     folder.put(KEY, DAMAGED)
     installation.run_session()
     assert installation.run_session().zips == {}
     with pytest.raises(ConfigurationError, match=f"damaged .MD5 {md5(DAMAGED)}.*dcc crawl"):
         installation.process_again(KEY)
-    assert fetched.folders == ["centre"]
+    assert fetches.folders == ["centre"]
     assert (installation.states(), installation.count(Reopening)) == ({KEY: "unzip failed"}, 0)
     folder.put(KEY, GOOD, modified=MODIFIED + 60)
     assert installation.run_session().zips[KEY].succeeded
-    assert fetched.folders == ["centre", "centre"]
+    assert fetches.folders == ["centre", "centre"]
 
 
 def encrypted() -> bytes:
@@ -262,19 +236,19 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
 
 
 def test_a_mirror_that_was_away_or_is_new_is_tried_by_a_later_session(
-    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched
+    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches
 ) -> None:
     folder.put(KEY, DAMAGED)
     mirror.put(KEY, GOOD)
-    fetched.away.add("mirror")
+    fetches.away.add("mirror")
     once = installation.with_settings(max_retries=0)
     outcome = once.run_session().zips[KEY]
     assert (outcome.failed, installation.states()) == (True, {KEY: "unzip failed"})
     once.run_session()
     assert installation.states() == {KEY: "unzip failed"}
-    fetched.away.clear()
+    fetches.away.clear()
     assert once.run_session().zips[KEY].succeeded
-    assert fetched.folders == ["centre", "mirror"]
+    assert fetches.folders == ["centre", "mirror"]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +259,7 @@ def test_a_mirror_that_was_away_or_is_new_is_tried_by_a_later_session(
     ],
 )
 def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
-    installation: Installation, folder: Folder, fetched: Fetched, correct: Callable[[Folder], None]
+    installation: Installation, folder: Folder, fetches: Fetches, correct: Callable[[Folder], None]
 ) -> None:
     folder.put(KEY, OTHER)
     publish(folder, GOOD)
@@ -293,7 +267,7 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     later = installation.run_session().zips[KEY]
     assert later.kept
     assert "still publishes" in later.reasons[-1].message
-    assert fetched.folders == ["centre"]
+    assert fetches.folders == ["centre"]
     assert installation.states() == {KEY: "zip_md5 failed"}
     assert installation.attempts(KEY) == [
         (folder.source_id, "zip_md5 failed"),
@@ -301,7 +275,7 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     ]
     correct(folder)
     assert installation.run_session().zips[KEY].succeeded
-    assert fetched.folders == ["centre"] * 2
+    assert fetches.folders == ["centre"] * 2
 
 
 @pytest.mark.parametrize(("other", "ends"), [(GOOD, "xsd done"), (SHORT, "unzip failed")], ids=["good", "damaged"])

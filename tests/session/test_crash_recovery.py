@@ -6,7 +6,7 @@ import signal
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.session.archives import processing
@@ -14,7 +14,7 @@ from dcc.settings import Settings
 from dcc.tracker.models import CrawlingSession, SessionLock, XmlFile, XmlLog, ZipDownload, ZipLog
 from tests.support import dying_session
 from tests.support.dying_session import POINTS
-from tests.support.installations import Folder, Installation, experiments, specimens
+from tests.support.installations import Fetches, Folder, Installation, experiments, specimens
 from tests.support.prepared_processes import run_in_process
 
 
@@ -110,27 +110,13 @@ def test_a_killed_session_is_continued_by_processes_too(
     assert ending(installation) == undisturbed
 
 
-def test_the_mid_transfer_part_is_gone_on_with(
-    installation: Installation, tracker: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mid_transfer_part_is_gone_on_with(installation: Installation, fetches: Fetches) -> None:
     """What arrived before the kill is not fetched again."""
-    from dcc.sources.folder import LocalConnection
-
     folder = installation.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip", specimens() | experiments(at_least=300_000))
     assert run_dying(installation.settings, "in mid-transfer") == -signal.SIGKILL
     part = installation.settings.staging_directory / "add" / "H.2013-10-31.1.impc.zip.part"
     received = part.stat().st_size
     assert received > 0
-    offsets = []
-    fetch = LocalConnection.fetch
-
-    def noting(
-        self: Any, action: Any, name: str, sink: Any, *, size: Any, offset: int = 0, modified: Any = None
-    ) -> None:
-        offsets.append(offset)
-        fetch(self, action, name, sink, size=size, offset=offset, modified=modified)
-
-    monkeypatch.setattr(LocalConnection, "fetch", noting)
     assert installation.run_session().zips["add/H.2013-10-31.1.impc.zip"].succeeded
-    assert offsets == [received]
+    assert fetches.offsets == [received]

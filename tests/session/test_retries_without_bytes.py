@@ -9,16 +9,22 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.errors import TransferFailedError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.reports.languages import load_catalogue
-from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import Reopening
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.sync.archive_records import recorded_zips
-from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, note_withdrawn, specimens
+from tests.support.installations import (
+    MODIFIED,
+    Fetches,
+    Folder,
+    Installation,
+    note_uploaded,
+    note_withdrawn,
+    specimens,
+)
 from tests.support.prepared_processes import run_in_process
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -31,21 +37,6 @@ def wrong() -> bytes:
     return submissions.archive(
         {name: submissions.damaged(document, 'centreID="', 'centerID="') for name, document in documents.items()}
     )
-
-
-@pytest.fixture
-def away(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The names of folders from which nothing can be fetched."""
-    names: set[str] = set()
-    fetch = LocalConnection.fetch
-
-    def refusing(self: LocalConnection, *arguments: Any, **named: Any) -> None:
-        if self._base.name in names:
-            raise TransferFailedError(f"{self._base.name} broke off.")
-        fetch(self, *arguments, **named)
-
-    monkeypatch.setattr(LocalConnection, "fetch", refusing)
-    return names
 
 
 def told(installation: Installation) -> dict[str, Any]:
@@ -77,11 +68,11 @@ def failed(installation: Installation, folder: Folder) -> Folder:
 
 @pytest.mark.parametrize("how", ["breaks off", "is not there", "is away"])
 def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
-    installation: Installation, failed: Folder, away: set[str], how: str
+    installation: Installation, failed: Folder, fetches: Fetches, how: str
 ) -> None:
     before = told(installation)
     if how == "breaks off":
-        away.add("centre")
+        fetches.away.add("centre")
     elif how == "is not there":
         (failed.path / KEY).unlink()
     else:
@@ -97,13 +88,13 @@ def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
 
 
 def test_what_was_asked_for_again_is_tried_by_the_next_session(
-    installation: Installation, failed: Folder, away: set[str]
+    installation: Installation, failed: Folder, fetches: Fetches
 ) -> None:
-    away.add("centre")
+    fetches.away.add("centre")
     once = installation.with_settings(max_retries=0)
     once.process_again(KEY)
     assert once.run_session().zips[KEY].kept
-    away.clear()
+    fetches.away.clear()
     failed.put(KEY)
     assert once.run_session().zips[KEY].succeeded
     assert installation.states() == {KEY: "xsd done"}
@@ -111,12 +102,12 @@ def test_what_was_asked_for_again_is_tried_by_the_next_session(
 
 
 def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
-    installation: Installation, folder: Folder, away: set[str]
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     folder.put(KEY, wrong())
     installation.run_session()
     before = told(installation)
-    away.add("centre")
+    fetches.away.add("centre")
     outcome = installation.process_again(KEY).zips[KEY]
     assert (outcome.kept, outcome.downloaded, outcome.attempts) == (False, True, 0)
     assert told(installation) == before
@@ -124,7 +115,7 @@ def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
 
 
 def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
-    installation: Installation, folder: Folder, away: set[str]
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     folder.put(KEY)
     installation.run_session()
@@ -132,10 +123,10 @@ def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
     changed = folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
     installation.run_session()
     note_withdrawn(installation.tracker)
-    away.add("centre")
+    fetches.away.add("centre")
     assert installation.with_settings(max_retries=0).process_again(KEY).zips[KEY].kept
     assert installation.states() == {KEY: "xsd done"}
-    away.clear()
+    fetches.away.clear()
     assert installation.run_session().zips[KEY].succeeded
     assert installation.staged()[KEY] == changed
 

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import make_url, select
+from sqlalchemy import make_url, select, update
 
 from dcc.cli.demo import submissions
 from dcc.errors import TrackerUnreachableError
@@ -22,8 +23,8 @@ from dcc.session.fetching import archive_transfer
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
-from dcc.tracker.database import open_tracker
-from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow, ZipDownload, ZipFile
+from dcc.tracker.database import open_tracker, run_writing
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile, utc_now
 from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import Folder, Installation, experiments, specimens
 from tests.support.served_sources import Relay
@@ -174,7 +175,8 @@ def test_a_database_that_stays_away_ends_the_session_in_time_and_the_next_goes_o
     assert time.monotonic() - began < 20
     database.down = False
     # The process of the first session lives on, so that only the end of its lease tells that it is dead.
-    time.sleep(3.5)
+    long_ago = update(SessionLock).values(heartbeat=utc_now() - timedelta(seconds=60))
+    run_writing(through.tracker, lambda connection: connection.execute(long_ago) and None, patience_seconds=20)
     assert "Session 1 died" in impatient.run_session().notices[0]
     assert through.states() == dict.fromkeys(KEYS[:-1], "xsd done") | {KEYS[-1]: "unzip failed"}
     assert [state for _, state in through.documents()] == ["xsd done"] * 8

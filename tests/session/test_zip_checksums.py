@@ -11,12 +11,10 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.errors import TransferFailedError
-from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import Reopening, ZipFile, ZipLog
 from tests.session.test_crash_recovery import run_dying
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder, Installation, specimens
+from tests.support.installations import Fetches, Folder, Installation, specimens
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -36,20 +34,6 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(hashlib, "file_digest", noting)
     return names
-
-
-@pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The offsets from which archives were fetched."""
-    offsets: list[int] = []
-    fetch = LocalConnection.fetch
-
-    def noting(self: LocalConnection, *arguments: Any, offset: int = 0, **named: Any) -> None:
-        offsets.append(offset)
-        fetch(self, *arguments, offset=offset, **named)
-
-    monkeypatch.setattr(LocalConnection, "fetch", noting)
-    return offsets
 
 
 def md5(content: bytes) -> str:
@@ -91,21 +75,12 @@ def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
 
 @only_sqlite
 def test_of_an_archive_that_came_in_two_attempts_it_is_that_of_the_whole(
-    installation: Installation, folder: Folder, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+    installation: Installation, folder: Folder, hashed: list[str], fetches: Fetches
 ) -> None:
     content = folder.put(KEY)
-    fetch, offsets = LocalConnection.fetch, []
-
-    def breaking(self: Any, action: Any, name: str, sink: Any, *, offset: int = 0, **named: Any) -> None:
-        offsets.append(offset)
-        if not offset:
-            sink(content[:10])
-            raise TransferFailedError("broke off")
-        fetch(self, action, name, sink, offset=offset, **named)
-
-    monkeypatch.setattr(LocalConnection, "fetch", breaking)
+    fetches.break_off["centre"] = 1
     assert installation.run_session().zips[KEY].succeeded
-    assert offsets == [0, 10]
+    assert fetches.offsets == [0, 10]
     assert recorded(installation) == [(len(content), md5(content))]
     assert hashed == [NAME]
 
@@ -123,7 +98,7 @@ def killed(installation: Installation) -> Callable[[], None]:
 
 
 def test_a_kill_before_it_is_taken_costs_no_download(
-    installation: Installation, folder: Folder, killed: Callable[[], None], hashed: list[str], fetched: list[int]
+    installation: Installation, folder: Folder, killed: Callable[[], None], hashed: list[str], fetches: Fetches
 ) -> None:
     content = folder.put(KEY)
     killed()
@@ -131,13 +106,13 @@ def test_a_kill_before_it_is_taken_costs_no_download(
     assert installation.run_session().zips[KEY].succeeded
 
     assert recorded(installation) == [(len(content), md5(content))]
-    assert fetched == []
+    assert fetches.offsets == []
     assert hashed == [NAME] * 2, "first to see whether it can be read"
     assert installation.attempts(KEY) == [(folder.source_id, "xsd done")]
 
 
 def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_the_centre_is_blamed(
-    installation: Installation, folder: Folder, killed: Callable[[], None], fetched: list[int]
+    installation: Installation, folder: Folder, killed: Callable[[], None], fetches: Fetches
 ) -> None:
     """A machine that loses its power may leave a file of the right size without what was written to it."""
     content = folder.put(KEY)
@@ -149,7 +124,7 @@ def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_t
 
     assert outcome.succeeded
     assert (outcome.reasons, faults(installation)) == ((), [])
-    assert fetched == [0]
+    assert fetches.offsets == [0]
     assert staged.read_bytes() == content
     assert recorded(installation) == [(len(content), md5(content))]
     assert installation.attempts(KEY) == [(folder.source_id, "unzip cancelled"), (folder.source_id, "xsd done")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import replace
 
 import pytest
@@ -22,14 +20,14 @@ from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import (
     CrawlingSession,
 )
-from tests.support.installations import Folder, Installation, specimens
+from tests.support.installations import Fetches, Folder, Installation, specimens
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 
 
 def test_a_full_disk_costs_only_what_does_not_fit_and_the_next_session_goes_on(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, folder: Folder
 ) -> None:
     folder.put(KEY)
     full = installation.with_settings(min_free_bytes=1 << 60)
@@ -82,16 +80,12 @@ def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
 
 
 def test_a_disk_that_fills_up_while_writing_is_no_fault_of_the_centre(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     folder.put(KEY)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalConnection, "fetch", full)
-        outcome = installation.run_session().zips[KEY]
+    fetches.full.add("centre")
+    outcome = installation.run_session().zips[KEY]
+    fetches.full.clear()
     assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
     assert installation.run_session().zips[KEY].succeeded
 
@@ -108,23 +102,16 @@ def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
 
 
 def test_a_disk_full_at_the_second_source_leaves_the_bad_copy_of_the_first_undecided(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     """The good mirror was not tried: nobody is blamed until there was room for it."""
     good = folder.put(KEY)
     mirror = installation.add_folder("J", "mirror")
     mirror.put(KEY, good)
     folder.put(KEY, good[:40] + bytes(byte ^ 0xFF for byte in good[40:60]) + good[60:])
-    fetch = LocalConnection.fetch
-
-    def full_at_mirror(self: LocalConnection, *given: object, **named: object) -> None:
-        if self._base.name == "mirror":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fetch(self, *given, **named)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalConnection, "fetch", full_at_mirror)
-        outcome = installation.run_session().zips[KEY]
+    fetches.full.add("mirror")
+    outcome = installation.run_session().zips[KEY]
+    fetches.full.clear()
     assert outcome.lacks_room
     assert not outcome.failed
     assert installation.run_session().zips[KEY].succeeded

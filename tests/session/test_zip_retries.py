@@ -9,50 +9,36 @@ from dcc.cli.demo import submissions
 from dcc.errors import (
     ConfigurationError,
     NotFoundError,
-    TransferFailedError,
 )
 from dcc.phases import Phase, Status
-from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import (
     FileSourceHasZip,
     Reopening,
     XmlFile,
     XmlLog,
 )
-from tests.support.installations import Folder, Installation, experiments, note_uploaded, note_withdrawn, specimens
+from tests.support.installations import (
+    Fetches,
+    Folder,
+    Installation,
+    experiments,
+    note_uploaded,
+    note_withdrawn,
+    specimens,
+)
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
 
 
-@pytest.fixture
-def broken_fetch(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Folders (by name) whose next so many transfers break off half-way."""
-    breaks: dict[str, int] = {}
-    fetch = LocalConnection.fetch
-
-    def breaking(self: LocalConnection, action, name, sink, *, size, offset=0, modified=None) -> None:  # type: ignore[no-untyped-def]
-        folder = self._base.name
-        if breaks.get(folder, 0) > 0:
-            breaks[folder] -= 1
-            with (self._base / action / name).open("rb") as archive:
-                archive.seek(offset)
-                sink(archive.read(10))
-            raise TransferFailedError(f"{folder} broke off. The session tries again.")
-        fetch(self, action, name, sink, size=size, offset=offset, modified=modified)
-
-    monkeypatch.setattr(LocalConnection, "fetch", breaking)
-    return breaks
-
-
-def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, broken_fetch: dict[str, int]) -> None:
+def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, fetches: Fetches) -> None:
     """All tried, the producer's own first, ties to the older source."""
     foreign = installation.add_folder("J", "foreign")
     own, other = installation.add_folder("H", "own"), installation.add_folder("H", "other")
     for place in (foreign, own, other):
         place.put(KEY)
-        broken_fetch[place.path.name] = 9
+        fetches.break_off[place.path.name] = 9
     outcome = installation.with_settings(max_retries=1).run_session().zips[KEY]
     ids = [own.source_id, other.source_id, foreign.source_id]
     assert installation.attempts(KEY) == [(number, "download failed") for number in ids * 2]
@@ -61,12 +47,10 @@ def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, br
     assert installation.states() == {KEY: "download failed"}
 
 
-def test_retries_are_counted_across_sessions(
-    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
-) -> None:
+def test_retries_are_counted_across_sessions(installation: Installation, folder: Folder, fetches: Fetches) -> None:
     """A later session tries again by itself; `num_retries` counts it."""
     folder.put(KEY)
-    broken_fetch["centre"] = 3
+    fetches.break_off["centre"] = 3
     once = installation.with_settings(max_retries=0)
     for _ in range(3):
         assert once.run_session().zips[KEY].failed
@@ -77,10 +61,10 @@ def test_retries_are_counted_across_sessions(
 
 
 def test_an_archive_put_together_from_two_attempts_is_fetched_whole_before_the_centre_is_blamed(
-    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
+    installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
     archive = folder.put(KEY)
-    broken_fetch["centre"] = 1
+    fetches.break_off["centre"] = 1
     installation.with_settings(max_retries=0).run_session()
     part = installation.settings.staging_directory / f"{KEY}.part"
     part.write_bytes(b"#" * part.stat().st_size)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, func, select, update
 
 from dcc.cli.demo import submissions
+from dcc.errors import TransferFailedError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
@@ -22,6 +26,7 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.folder import LocalConnection
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
@@ -216,3 +221,44 @@ def installation(tracker: Engine, settings: Settings, tmp_path: Path) -> Install
 def folder(installation: Installation) -> Folder:
     """The folder of centre H, served as a file source."""
     return installation.add_folder()
+
+
+@dataclass
+class Fetches:
+    """The archives that are fetched from folders: from which folder each, by its name, and from which offset.
+
+    Nothing is fetched from the folders that are `away`. So many of the next transfers from a folder `break_off` after
+    ten bytes. The disk is `full` for those from some folders.
+    """
+
+    folders: list[str] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    away: set[str] = field(default_factory=set)
+    full: set[str] = field(default_factory=set)
+    break_off: Counter[str] = field(default_factory=Counter)
+
+    def breaks_off(self, folder: str, offset: int) -> bool:
+        """Note a transfer; returns whether it is to break off. Raises what hinders its beginning."""
+        if folder in self.away:
+            raise TransferFailedError(f"{folder} broke off.")
+        if folder in self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.folders.append(folder)
+        self.offsets.append(offset)
+        self.break_off[folder] -= 1
+        return self.break_off[folder] >= 0
+
+
+@pytest.fixture
+def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
+    """Notes what is fetched from folders, and hinders it."""
+    noted, fetch = Fetches(), LocalConnection.fetch
+
+    def noting(self: LocalConnection, action: Action, name: str, sink: Any, *, offset: int = 0, **named: Any) -> None:
+        if name.endswith(".zip") and noted.breaks_off(self._base.name, offset):
+            sink((self._base / action / name).read_bytes()[offset : offset + 10])
+            raise TransferFailedError(f"{self._base.name} broke off. The session tries again.")
+        fetch(self, action, name, sink, offset=offset, **named)
+
+    monkeypatch.setattr(LocalConnection, "fetch", noting)
+    return noted
