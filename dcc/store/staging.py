@@ -198,29 +198,21 @@ class Staging:
             )
 
     def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
-        """Whether the archive in staging has this size and, if known, this MD5.
-
-        False if it cannot be read.
-        """
-        try:
-            archive = self.archive(key)
-            if archive.stat().st_size != size_bytes:
-                return False
-            # Even without an MD5 to compare: an unreadable archive could not be opened either.
-            found = md5_of(archive)
-        except OSError as error:
-            log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
-            return False
-        return md5 is None or found == md5
+        """Whether the archive in staging has this size and, if known, this MD5, and can be read."""
+        return self.whole_archive(key, md5, size_bytes) is not None
 
     def whole_archive(self, key: ZipKey, md5: str | None, size_bytes: int | None = None) -> Path | None:
         """The path of the archive, if it is here with this MD5 and size, where they are known; else None."""
         try:
             archive = self.archive(key)
-            if not archive.is_file() or size_bytes not in (None, archive.stat().st_size):
+            if size_bytes not in (None, archive.stat().st_size):
                 return None
+            # Even without an MD5 to compare: an unreadable archive could not be opened either.
             found = md5_of(archive)
-        except (BadFileNameError, OSError):
+        except (BadFileNameError, FileNotFoundError):
+            return None
+        except OSError as error:
+            log.warning("The archive %s in staging cannot be read: %s", key, os.strerror(error.errno or 0))
             return None
         return archive if md5 in (None, found) else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation, specimens
+from tests.support.installations import MODIFIED, Folder, Installation, md5, specimens
 from tests.support.served_sources import Relay, large_archive, register
 from tests.support.servers import Share
 from tests.support.web_server import WebServer
@@ -34,10 +33,6 @@ KEY = f"add/{NAME}"
 GOOD = submissions.archive(specimens())
 OTHER = submissions.archive(specimens(mice=3))
 BAD = submissions.archive({"H.2013-10-31.1.specimen.impc.xml": b"<a/>"})
-
-
-def md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def attempts(installation: Installation) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 import signal
@@ -23,7 +22,7 @@ from dcc.tracker.database import writing
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
 from tests.session.test_crash_recovery import run_dying
-from tests.support.installations import MODIFIED, Fetches, Folder, Installation, specimens
+from tests.support.installations import MODIFIED, Fetches, Folder, Installation, md5, specimens
 from tests.support.served_sources import logged
 from tests.support.session_reports import session_report
 
@@ -33,10 +32,6 @@ GOOD = submissions.archive(specimens())
 OTHER = submissions.archive(specimens(mice=5))
 DAMAGED = b"#" * len(GOOD)
 SHORT = GOOD[:-200]
-
-
-def md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def publish(folder: Folder, content: bytes) -> None:

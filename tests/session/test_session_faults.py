@@ -31,7 +31,6 @@ pytestmark = pytest.mark.servers
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
-_OPEN_FILES = Path("/proc/self/fd")
 
 
 class TestServersThatStall:
@@ -128,12 +127,6 @@ class TestServersThatAreNotTrusted:
         assert sum(outcome.attempts for outcome in failed.values()) <= quick.settings.downloads_per_source
         assert sorted(again) == sorted(keys)
         assert set(quick.states().values()) == {"xsd done"}
-
-
-def _open_files(installation: Installation) -> int:
-    """The open files, without the connections that the tracker's pool keeps: their number is a matter of chance."""
-    installation.tracker.dispose()
-    return len(list(_OPEN_FILES.iterdir()))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dcc.cli.demo import submissions
 from dcc.tracker.models import Reopening, ZipFile, ZipLog
 from tests.session.test_crash_recovery import run_dying
 from tests.support.databases import only_sqlite
-from tests.support.installations import Fetches, Folder, Installation, specimens
+from tests.support.installations import Fetches, Folder, Installation, md5, specimens
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -34,10 +34,6 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(hashlib, "file_digest", noting)
     return names
-
-
-def md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def recorded(installation: Installation) -> list[tuple[int | None, str | None]]:

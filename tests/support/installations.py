@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import threading
 from collections import Counter
@@ -43,6 +44,10 @@ def experiments(centre: str = "H", stem: str = "2013-10-31.1", at_least: int = 0
     """A conforming, valid experiment document, by its name."""
     document = submissions.experiment_document(centre, animals=2, at_least=at_least)
     return {f"{centre}.{stem}.experiment.impc.xml": document}
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 @dataclass

@@ -105,11 +105,7 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
     Existing equal entries stay, others are marked as cleared, new ones added. A few statements for any number of
     documents.
     """
-    present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for ids in chunks(wanted):
-        for row in connection.execute(_ACTIVE, {"ids": ids}):
-            entry = _Entry(row.short_name, row.message, row.line, row.col)
-            present[row.xml_id][entry].append(row.id)
+    present = _present(connection, wanted)
     cleared: list[int] = []
     added: list[dict[str, object]] = []
     for xml_id, problems in wanted.items():
@@ -133,10 +129,7 @@ def clear_entries(connection: Connection, log_ids: Iterable[int]) -> None:
 
 def add_to_log(connection: Connection, added: Mapping[int, Sequence[Problem]]) -> None:
     """Add entries to the logs of documents, by the ids of their `xml_file`, where they are not there yet."""
-    present: dict[int, set[_Entry]] = defaultdict(set)
-    for ids in chunks(added):
-        for row in connection.execute(_ACTIVE, {"ids": ids}):
-            present[row.xml_id].add(_Entry(row.short_name, row.message, row.line, row.col))
+    present = _present(connection, added)
     rows = [
         _row(connection, xml_id, problem)
         for xml_id, problems in added.items()
@@ -152,6 +145,15 @@ class _Entry(NamedTuple):
     message: str | None
     line: int | None
     column: int | None
+
+
+def _present(connection: Connection, xml_ids: Iterable[int]) -> Mapping[int, dict[_Entry, list[int]]]:
+    """The ids of active entries, by document and by what they say."""
+    present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for ids in chunks(xml_ids):
+        for xml_id, number, kind, said, line, column in connection.execute(_ACTIVE, {"ids": ids}):
+            present[xml_id][_Entry(kind, said, line, column)].append(number)
+    return present
 
 
 def _entry(problem: Problem) -> _Entry:
