@@ -273,6 +273,17 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     assert fetches.folders == ["centre"] * 2
 
 
+def test_a_checksum_that_the_producer_publishes_later_makes_a_mirrors_copy_good_at_once(
+    installation: Installation, folder: Folder, mirror: Folder
+) -> None:
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, GOOD)
+    publish(mirror, OTHER)
+    assert installation.run_session().zips[KEY].failed
+    publish(folder, GOOD)
+    assert installation.run_session().zips[KEY].succeeded
+
+
 @pytest.mark.parametrize(("other", "ends"), [(GOOD, "xsd done"), (SHORT, "unzip failed")], ids=["good", "damaged"])
 @pytest.mark.parametrize("point", ["when a copy is bad", "before a checksum is taken", "when an archive has arrived"])
 def test_a_session_that_is_killed_at_a_bad_copy_is_continued_at_the_mirror(

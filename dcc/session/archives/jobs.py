@@ -16,7 +16,7 @@ from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOu
 from dcc.phases import Phase, Status
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import EarlierCopy, Fault, Hosting
+from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBad
 from dcc.tracker.hostings.bad_copies import FoundBad, centre_is_to_blame
 from dcc.tracker.hostings.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc.tracker.hostings.listing_changes import stored_name
@@ -136,6 +136,10 @@ class Job:
         """Record the MD5 published beside a copy; the first from the archive's own centre counts for other copies."""
         if hosting.own and not self.heard_published:
             self.published, self.heard_published = md5, True
+            for other in self.hostings:
+                # Only the checksum beside it was wrong.
+                if other.bad == KnownBad(md5, Fault.CHECKSUM):
+                    del self.bad_md5s[other.id]
             if centre_is_to_blame(self.bad_md5s, md5):
                 self.untried = iter(())
 
