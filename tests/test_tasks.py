@@ -32,7 +32,7 @@ TASKS = (
             ("dcc centre add H --email data@example.org", ("Registered centre H, MRC Harwell.",), 0),
             ("dcc example centre", ("Wrote centre/add/...",), 0),
             ("dcc example centre --kind data-errors", ("Wrote centre/add/...",), 0),
-            ("dcc source add --centre H --protocol file --base-path centre", ("add: holds 2 zips",), 0),
+            ("dcc source add --centre H --protocol file --base-path centre", ("add: holds 2 archives",), 0),
             ("dcc crawl", ("ok file source 1 ...", "Session 1 (finished): ... 1 data failed, 1 qc pending; ..."), 1),
             ("dcc doctor", ("ok tracker database: ...", "ok session: ... finished."), 0),
         ),

@@ -96,7 +96,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_source_and_a_problem(dcc
     folder.put("add/wrong.zip", b"x")
     result = dcc("crawl", exit_code=1)
     lines = result.stdout.splitlines()
-    assert lines[0] == "ok      file source 1 (H, file://localhost): 3 zips listed, 2 new, 1 refused"
+    assert lines[0] == "ok      file source 1 (H, file://localhost): 3 archives listed, 2 new, 1 refused"
     assert lines[1].startswith("        add/wrong.zip: zip_name failed: 'wrong.zip' does not follow")
     assert lines[2].startswith(f"failed  {BAD}: H.2013-10-31.2.specimen.impc.xml, line 4, column 5 at xsd: ")
     assert lines[2].endswith("(and 3 more)")

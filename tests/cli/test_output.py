@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -89,12 +90,14 @@ HEADERS = ("source", "entry", "why", "who acts")
 TELL = """
 import json, sys
 from dcc.cli.shell.output import echo_table
-headers, rows, prose = json.loads(sys.argv[1])
-echo_table(headers, rows, prose=prose)
+headers, rows, prose, spare = json.loads(sys.argv[1])
+echo_table(headers, rows, prose=prose, spare=spare)
 """
 
 
-def shown_on_a_terminal(columns: int, *names_and_reasons: tuple[str, str], coloured: bool = False) -> list[str]:
+def shown_on_a_terminal(
+    columns: int, *names_and_reasons: tuple[str, str], coloured: bool = False, spare: Sequence[str] = ()
+) -> list[str]:
     """The lines of a table on a terminal of so many columns."""
     rows = [(3, name, reason, "nobody") for name, reason in names_and_reasons or [(NAME, REASON)]]
     rows.append((12, "b.zip", "new", "the centre"))
@@ -102,8 +105,8 @@ def shown_on_a_terminal(columns: int, *names_and_reasons: tuple[str, str], colou
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     with os.fdopen(outer, "rb", buffering=0) as terminal:
-        command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, ["why"]])]
-        with subprocess.Popen(command, stdout=inner, env=environment | {"TERM": "xterm"}) as process:
+        command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, ["why"], spare])]
+        with subprocess.Popen(command, stdout=inner, stderr=inner, env=environment | {"TERM": "xterm"}) as process:
             os.close(inner)
             text = b""
             # Linux ends what a terminal gives with an error, when nobody holds its other end.
@@ -127,6 +130,16 @@ def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole
     why = slice(lines[0].index("why"), lines[0].index("who acts"))
     assert " ".join(line[why].strip() for line in lines[1:-1]) == REASON
     assert lines[-1].split() == ["12", "b.zip", "new", "the", "centre"]
+
+
+def test_on_a_narrow_terminal_spare_columns_are_left_out_until_the_table_fits() -> None:
+    spare = ("who acts", "source", "why")
+    assert shown_on_a_terminal(80, spare=spare) == shown_on_a_terminal(80)
+    *table, said = shown_on_a_terminal(60, spare=spare)
+    assert max(map(len, table)) <= 60
+    assert table[0].split() == ["source", "entry", "why"]
+    assert said == "Left out, for the terminal is narrow: who acts. --json has all."
+    assert shown_on_a_terminal(30, spare=spare)[0].split() == ["entry"]
 
 
 def test_a_table_fits_and_lines_up_where_characters_take_two_cells_or_none() -> None:

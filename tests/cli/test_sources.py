@@ -40,7 +40,7 @@ def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sf
     result = dcc("source", "add", *place(sftp_server), "--accept-host-key")
     assert result.stdout == "1\n"
     assert f"shows the host key ssh-ed25519 {fingerprint(sftp_server)}" in result.stderr
-    assert "add: holds 1 zip, 1 other entries ignored" in result.stderr
+    assert "add: holds 1 archive, 1 other entries ignored" in result.stderr
     (entry,) = dcc.json("source", "list")
     assert entry["fingerprints"] == [fingerprint(sftp_server)]
     assert entry["accesskey"] == sftp_server.accesskey
@@ -121,7 +121,7 @@ def test_an_ftp_server_is_added_and_tested(dcc: Dcc, ftp_server: Share) -> None:
         {"action": "edit", "missing": False, "zips": 1, "ignored": 0},
         {"action": "delete", "missing": True, "zips": 0, "ignored": 0},
     ]
-    assert "edit: holds 1 zip\n" in dcc("source", "test", 1).stdout
+    assert "edit: holds 1 archive\n" in dcc("source", "test", 1).stdout
     assert "no sftp server" in dcc.error("source", "test", 1, "--accept-host-key", exit_code=2)
 
 

@@ -140,7 +140,7 @@ def write_spreadsheet(
     written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)
     click.echo(f"Wrote {count_of(written.causes, 'cause')} and {count_of(written.findings, 'finding')} to {path}.")
     if written.is_cut:
-        click.echo("There are more findings than a sheet can hold: the rest is left out. Ask for a zip or a centre.")
+        click.echo("More findings than a sheet can hold: the rest is left out. Ask for a submission or a centre.")
 
 
 def _print(found: Sequence[Cause], most: int, catalogue: Catalogue, contacts: Mapping[str, str]) -> None:

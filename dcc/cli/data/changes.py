@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, printable
+from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, picked, printable
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError
 
@@ -68,21 +68,12 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
     would_be = planned.plan.would_be
     return {
         "file_name": planned.file_name,
-        "state": would_be.state,
         "held": planned.is_held(settings.hold_threshold),
-        "repeated": would_be.repeated,
-        "late": would_be.late,
-        "said": would_be.said,
-        "opened": would_be.opened,
-        "ended": would_be.ended,
-        "refused": would_be.refused,
+        **picked(would_be, "state", "repeated", "late", "said", "opened", "ended", "refused"),
         "changed": planned.plan.changed,
         "changes": [change._asdict() for change in planned.plan.changes],
         "contexts": [context._asdict() for context in sorted(planned.plan.contexts, key=str)],
-        "findings": [
-            {"rule": found.rule, "severity": found.severity, "message": found.message, "line": found.line}
-            for found in would_be.findings
-        ],
+        "findings": [picked(found, "rule", "severity", "message", "line") for found in would_be.findings],
     }
 
 
@@ -284,7 +275,11 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     if as_json:
         echo_json(events)
         return
-    echo_table(("applied", "what", "of", "submission", "document", "line"), [_event_row(event) for event in events])
+    echo_table(
+        ("applied", "what", "of", "submission", "document", "line"),
+        [_event_row(event) for event in events],
+        spare=["document"],
+    )
     for event in events:
         for found in event.findings:
             gone = "" if found.is_active else " (no longer holds)"

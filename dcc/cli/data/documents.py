@@ -8,7 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, printable
+from dcc.cli.shell.output import echo_json, picked, printable
 from dcc.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -119,15 +119,10 @@ def _as_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
     except NotFoundError:
         place, sha256 = one.document.file_name, None
     return {
-        "kind": one.kind,
-        "centre": one.centre,
-        "id": one.id,
-        "is_current": one.is_current,
+        **picked(one, "kind", "centre", "id", "is_current", "line"),
+        **picked(one.document, document="file_name", document_id="id"),
         "zip_action": str(one.document.key),
         "place": place,
-        "document": one.document.file_name,
-        "document_id": one.document.id,
-        "line": one.line,
         "sha256": sha256,
         "xml": "\n".join(one.xml),
     }

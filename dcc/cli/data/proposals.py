@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_table, printable
+from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import BuiltOnError, NotFoundError
 
@@ -67,6 +67,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
         ("submission", "source", "missing since", "documents", "state", "by", "reason"),
         [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
         prose=["reason"],
+        spare=["by", "documents"],
     )
     if not found:
         click.echo("No withdrawal is proposed. What sources list no more: dcc source missing")
@@ -74,7 +75,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
 
 def _as_json(proposal: WithdrawalProposal) -> dict[str, object]:
     names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
-    return {"zip": str(proposal.key), **{name: getattr(proposal, name) for name in names}}
+    return {"zip": str(proposal.key), **picked(proposal, *names)}
 
 
 def _choice(command: _Command) -> _Command:

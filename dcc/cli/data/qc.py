@@ -32,6 +32,7 @@ _FILTERS = (
     ("--strain", "Only of this strain, such as MGI:2159965."),
 )
 _OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
+_SPARE = ("pipeline", "strain", "author", "document", "zip_action")
 _HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter")
 
 
@@ -89,7 +90,7 @@ def contexts(as_json: bool, **given: Any) -> None:
         echo_json(entries)
         return
     columns = ("measurements", "state", "issues", "changed")
-    echo_table((*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries])
+    echo_table((*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries], spare=_SPARE[:2])
     click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
@@ -180,7 +181,7 @@ def history(as_json: bool, **given: Any) -> None:
         echo_json(entries)
         return
     headers = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_table(headers, [_cells(entry, headers) for entry in entries], prose=["reason"])
+    echo_table(headers, [_cells(entry, headers) for entry in entries], prose=["reason"], spare=_SPARE)
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])

@@ -12,11 +12,11 @@ import click
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, printable, warn
+from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable, warn
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from dcc.session.replay.verdicts import Change, Fact, Replay
+    from dcc.session.replay.verdicts import Change, Replay
 
 _SHOWN = 20
 
@@ -145,13 +145,9 @@ def _print(found: Replay, most: int | None) -> None:
 
 def _as_json(found: Replay) -> dict[str, object]:
     return {
-        "proposal": found.proposal,
-        "archives": found.archives,
+        **picked(found, "proposal", "archives", "unjudged", "centres", "causes"),
         "documents": sum(found.documents.values()),
-        "unjudged": found.unjudged,
         "missing": [str(key) for key in found.missing],
-        "centres": found.centres,
-        "causes": found.causes,
         "changes": [_change(one) for one in found.changes],
     }
 
@@ -160,13 +156,7 @@ def _change(change: Change) -> dict[str, object]:
     return {
         "archive": str(change.document.archive),
         "document": change.document.file_name,
-        "centre": change.centre,
-        "before": change.before,
-        "after": change.after,
-        "appeared": [_fact(one) for one in change.appeared],
-        "gone": [_fact(one) for one in change.gone],
+        **picked(change, "centre", "before", "after"),
+        "appeared": [picked(one, "code", "severity", "line", "message") for one in change.appeared],
+        "gone": [picked(one, "code", "severity", "line", "message") for one in change.gone],
     }
-
-
-def _fact(fact: Fact) -> dict[str, object]:
-    return {"code": fact.code, "severity": fact.severity, "line": fact.line, "message": fact.message}

@@ -154,6 +154,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
             for e in entries
         ],
         prose=["reason"],
+        spare=["effect", "author", "findings", "procedure", "from"],
     )
 
 

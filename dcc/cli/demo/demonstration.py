@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING
 import click
 from pydantic import SecretStr
 
-from dcc.cli.demo.centres import BASE_PATH, CENTRES, DemoSource, demo_sources
-from dcc.cli.demo.outcome import Outcome, differences, print_crawl, print_outcome
+from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, Expected, demo_sources
 from dcc.cli.demo.servers import Account, refusing_port, require_packages, running
+from dcc.cli.sessions.display import SessionDisplay
+from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
 from dcc.cli.shell.dagster_side import dagster_side
+from dcc.cli.shell.output import count_of
 from dcc.errors import ConfigurationError
+from dcc.outcomes import ZipKey
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from dcc.tracker.queries.zip_action_lists import ZipEntry
     from dcc.tracker.register.source_addresses import PinnedKey
 
 _MARK = ".made-by-dcc-demo"
@@ -45,9 +49,7 @@ def demonstrate(folder: Path) -> int:
     with _own_environment(folder / "home"):
         settings = load_settings()
         with _served(folder, sources) as addresses:
-            outcome = _session(settings, addresses)
-    print_outcome(outcome)
-    wrong = differences(outcome)
+            wrong = _session(settings, addresses)
     for difference in wrong:
         click.secho(f"Not as expected: {difference}", fg="red")
     _print_next_steps(folder, time.monotonic() - began)
@@ -119,36 +121,61 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
         ]
 
 
-def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
-    """Register everything and run one session; raises as these."""
-    from dcc.data_outcomes import DataOutcome
-    from dcc.outcomes import SourceCrawl, ZipOutcome
+def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str]:
+    """Register everything and run one session; returns what is not as expected. Raises as these."""
     from dcc.qc.database import init_qc_database, open_qc_database
     from dcc.tracker import database
+    from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
 
+    display = SessionDisplay(click.echo, None, len(addresses), 0)
     tracker, qc = database.open_tracker(settings), open_qc_database(settings)
     try:
         database.init_tracker(tracker)
         init_qc_database(qc)
         _register(tracker, settings, addresses)
-        crawls: list[SourceCrawl] = []
-        zips: list[ZipOutcome] = []
-        data: list[DataOutcome] = []
-
-        def crawled(crawl: SourceCrawl) -> None:
-            crawls.append(crawl)
-            print_crawl(crawl)
-
-        click.secho("File sources", bold=True)
         with dagster_side().open_instance(settings) as instance:
             dagster_side().run_session(
-                settings, tracker, instance, on_crawl=crawled, on_zip=zips.append, on_data=data.append
+                settings,
+                tracker,
+                instance,
+                on_crawl=display.on_crawl,
+                on_zip=display.on_zip,
+                on_data=display.on_data,
+                on_begin=display.on_begin,
             )
+        click.echo(display.report.summary())
         with tracker.connect() as connection:
-            return Outcome.load(connection, crawls, zips, data)
+            return _differences(display.report, find_zips(connection, ZipFilter()))
     finally:
         tracker.dispose()
         qc.dispose()
+
+
+def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str]:
+    """Differences between the tracker and `EXPECTED`; none if all is well."""
+    found = {
+        ZipKey(entry.action, entry.file_name): Expected(entry.phase, entry.status, len(entry.sources))
+        for entry in entries
+    }
+    wrong = [
+        f"{key} is {_state(found.get(key))} and should be {_state(EXPECTED.get(key))}."
+        for key in sorted(EXPECTED.keys() | found.keys())
+        if found.get(key) != EXPECTED.get(key)
+    ]
+    refusing = sum(source.refusing for source in demo_sources())
+    failed = sum(crawl["outcome"] == SOURCE_FAILED for crawl in report.crawls)
+    if failed != refusing or len(report.crawls) != len(demo_sources()):
+        wrong.append(
+            f"{failed} of {len(report.crawls)} file sources failed, {refusing} of {len(demo_sources())} should."
+        )
+    return wrong
+
+
+def _state(expected: Expected | None) -> str:
+    if expected is None:
+        return "not there"
+    hosts = count_of(expected.sources, "file source")
+    return f"({expected.phase.short_name}, {expected.status.short_name}) on {hosts}"
 
 
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:

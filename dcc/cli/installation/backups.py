@@ -11,7 +11,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, printable, warn
+from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, picked, printable, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 
@@ -145,17 +145,9 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
         }
         for name, one in (("tracker", manifest.tracker), ("qc", manifest.qc))
     }
-    staging = manifest.staging
-    return {
-        "directory": directory,
-        "created": manifest.created,
-        "platform_version": manifest.platform_version,
-        "seconds": manifest.seconds,
-        "with_secrets": manifest.with_secrets,
-        "sessions": manifest.sessions,
-        **databases,
-        "staging": {"files": staging.files, "bytes": staging.size_bytes, "copied": staging.copied},
-    }
+    staging = picked(manifest.staging, "files", "copied", bytes="size_bytes")
+    names = ("created", "platform_version", "seconds", "with_secrets", "sessions")
+    return {"directory": directory, **picked(manifest, *names), **databases, "staging": staging}
 
 
 @command(
@@ -199,16 +191,8 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
 def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
     staging = report.staging
     if as_json:
-        echo_json(
-            {
-                "directory": report.directory,
-                "created": report.manifest.created,
-                "rows": report.manifest.rows,
-                "ended_sessions": report.ended_sessions,
-                "sources_without_key": report.sources_without_key,
-                "staging": staging,
-            }
-        )
+        names = ("directory", "ended_sessions", "sources_without_key", "staging")
+        echo_json(picked(report, *names) | picked(report.manifest, "created", "rows"))
         return
     click.echo(f"Restored {count_of(report.manifest.rows, 'row')} from {printable(report.directory)}.")
     for number in report.ended_sessions:

@@ -10,7 +10,7 @@ from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.output import count_of, echo_json, picked, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,13 +67,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
                 "verdict": verdict,
                 "seconds": round(found[-1].seconds, 3),
                 "findings": [
-                    {
-                        "check": one.check,
-                        "subject": one.finding.subject,
-                        "verdict": one.finding.verdict,
-                        "message": one.finding.message,
-                        "advice": one.finding.advice,
-                    }
+                    {"check": one.check, **picked(one.finding, "subject", "verdict", "message", "advice")}
                     for one in found
                 ],
             }

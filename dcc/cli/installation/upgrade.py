@@ -12,7 +12,7 @@ from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.output import count_of, echo_json, picked, printable
 
 if TYPE_CHECKING:
     from dcc.databases.schema import UpgradePlan
@@ -61,14 +61,7 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
                 "dagster": version("dagster"),
                 "to_do": to_do,
                 "databases": [
-                    {
-                        "name": name,
-                        "present": plan.present,
-                        "wanted": wanted,
-                        "revisions": plan.revisions,
-                        "makes": plan.makes,
-                        "converts": plan.converts,
-                    }
+                    {"name": name, "wanted": wanted, **picked(plan, "present", "revisions", "makes", "converts")}
                     for name, (wanted, plan) in plans.items()
                 ],
                 "dagster_changes": changes,

@@ -10,7 +10,7 @@ from functools import cache
 
 import click
 
-from dcc.cli.shell.output import byte_size, count_of, printable
+from dcc.cli.shell.output import byte_size, count_of, picked, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.outcomes import HELD, AttemptOutcome, DocumentOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
@@ -22,20 +22,6 @@ State = tuple[Phase, Status]
 DATA_PROBLEMS = 1
 SOURCE_FAILED = "failed"
 UNMENDED = "unmended"
-
-_CRAWL_FIELDS = (
-    "label",
-    "centre",
-    "outcome",
-    "error",
-    "listed",
-    "new",
-    "known",
-    "changed",
-    "refused",
-    "ignored",
-    "gone",
-)
 
 
 @dataclass
@@ -64,7 +50,9 @@ class SessionReport:
 
     def add_crawl(self, crawl: SourceCrawl) -> None:
         """Add the result of one source's crawl."""
-        shown: dict[str, object] = {name: getattr(crawl, name) for name in _CRAWL_FIELDS}
+        shown = picked(
+            crawl, *["label", "centre", "outcome", "listed", "new", "known", "changed", "refused", "ignored", "gone"]
+        )
         shown["error"] = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
         self.crawls.append({"id": crawl.source_id, **shown, "seconds": round(crawl.seconds, 3)})
         if crawl.error is not None:
@@ -220,17 +208,8 @@ def _problem(
     document: str | None = None,
     errors: int = 1,
 ) -> dict[str, object]:
-    return {
-        "source": source,
-        "zip": zip_action,
-        "document": document,
-        "phase": phase,
-        "kind": problem.kind,
-        "message": problem.message,
-        "line": problem.line,
-        "column": problem.column,
-        "errors": errors,
-    }
+    told = {"source": source, "zip": zip_action, "document": document, "phase": phase, "errors": errors}
+    return told | picked(problem, "kind", "message", "line", "column")
 
 
 def _main_reason(outcome: ZipOutcome) -> Problem:
@@ -275,7 +254,7 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
         if crawl.then:
             yield f"        {printable(crawl.then)}"
         return
-    parts = [f"{count_of(crawl.listed, 'zip')} listed", f"{crawl.new:,} new"]
+    parts = [f"{count_of(crawl.listed, 'archive')} listed", f"{crawl.new:,} new"]
     parts += [
         f"{count:,} {word}"
         for count, word in (

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcc.cli.shell.context import user_name
-from dcc.cli.shell.dagster_side import Instance, dagster_side
+from dcc.cli.shell.dagster_side import Instance, SessionRun, dagster_side
 from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError, NotFoundError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from sqlalchemy import Connection, Engine
 
     from dcc.data_outcomes import DataOutcome
@@ -149,55 +147,65 @@ def crawl_and_process(
     SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError, and,
     after everything is done, DagsterStorageError.
     """
-    opened, away = _open_dagster(settings)
-    if opened is not None:
-        with opened as instance:
-            report = dagster_side().run_session(
-                settings,
-                tracker,
-                instance,
-                source_ids=source_ids,
-                group=group,
-                urgent=urgent,
-                until=settings.last_phase,
-                on_crawl=listeners.on_crawl,
-                on_zip=listeners.on_zip,
-                on_data=listeners.on_data,
-                on_begin=listeners.on_begin,
-            )
-        return report.session_id, report.notices
-    from dcc.operations.sessions import open_session
-    from dcc.session.crawling import crawl_file_sources
 
-    with open_session(tracker, settings, group=group) as session:
+    def in_dagster(instance: Instance) -> SessionRun:
+        return dagster_side().run_session(
+            settings,
+            tracker,
+            instance,
+            source_ids=source_ids,
+            group=group,
+            urgent=urgent,
+            until=settings.last_phase,
+            on_crawl=listeners.on_crawl,
+            on_zip=listeners.on_zip,
+            on_data=listeners.on_data,
+            on_begin=listeners.on_begin,
+        )
+
+    def crawl(session: Session) -> None:
+        from dcc.session.crawling import crawl_file_sources
+
         session.urgent = frozenset(urgent)
+        for each in crawl_file_sources(session, source_ids):
+            listeners.on_crawl(each)
+
+    return _run(tracker, settings, listeners, in_dagster, crawl, group=group)
+
+
+def _run(
+    tracker: Engine,
+    settings: Settings,
+    listeners: Listeners,
+    in_dagster: Callable[[Instance], SessionRun],
+    begin: Callable[[Session], None] = lambda _: None,
+    *,
+    group: str | None = None,
+    keys: Sequence[ZipKey] | None = None,
+) -> tuple[int | None, Notices]:
+    """Run a session in Dagster; without it, if it is not wanted or its database is away: the tracker has the work."""
+    from dcc.operations.sessions import open_session
+
+    away: DagsterUnreachableError | None = None
+    if settings.dagster_events:
+        try:
+            opened = dagster_side().open_instance(settings)
+        except DagsterUnreachableError as error:
+            away = error
+        else:
+            with opened as instance:
+                report = in_dagster(instance)
+            return report.session_id, report.notices
+    with open_session(tracker, settings, group=group) as session:
         listeners.on_begin(session)
-        for crawl in crawl_file_sources(session, source_ids):
-            listeners.on_crawl(crawl)
-        _process(session, None, listeners)
-    _raise_away(session, away)
-    return session.id, session.notices
-
-
-def _open_dagster(settings: Settings) -> tuple[AbstractContextManager[Instance] | None, DagsterUnreachableError | None]:
-    """The Dagster instance, unless it is not wanted; or why there is none: its database is away.
-
-    The work does not wait for that, because the tracker has it in any case.
-    """
-    if not settings.dagster_events:
-        return None, None
-    try:
-        return dagster_side().open_instance(settings), None
-    except DagsterUnreachableError as error:
-        return None, error
-
-
-def _raise_away(session: Session, away: DagsterUnreachableError | None) -> None:
+        begin(session)
+        _process(session, keys, listeners)
     if away is not None:
         raise DagsterStorageError(
             f"Session {session.id} is done and in the tracker, but Dagster was not shown it: {away} The next session "
             "shows it, or all at once: dcc instance rebuild."
         ) from away
+    return session.id, session.notices
 
 
 def process_again(
@@ -216,28 +224,21 @@ def process_again(
     run_reading(
         tracker, lambda connection: require_retriable(connection, keys), patience_seconds=settings.database_retry
     )
-    opened, away = _open_dagster(settings)
-    if opened is not None:
-        with opened as instance:
-            report = dagster_side().run_zip_actions(
-                settings,
-                tracker,
-                instance,
-                keys,
-                requested_by=user_name(),
-                until=settings.last_phase,
-                on_zip=listeners.on_zip,
-                on_data=listeners.on_data,
-                on_begin=listeners.on_begin,
-            )
-        return report.session_id, report.notices
-    from dcc.operations.sessions import open_session
 
-    with open_session(tracker, settings) as session:
-        listeners.on_begin(session)
-        _process(session, keys, listeners)
-    _raise_away(session, away)
-    return session.id, session.notices
+    def in_dagster(instance: Instance) -> SessionRun:
+        return dagster_side().run_zip_actions(
+            settings,
+            tracker,
+            instance,
+            keys,
+            requested_by=user_name(),
+            until=settings.last_phase,
+            on_zip=listeners.on_zip,
+            on_data=listeners.on_data,
+            on_begin=listeners.on_begin,
+        )
+
+    return _run(tracker, settings, listeners, in_dagster, keys=keys)
 
 
 def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners) -> None:

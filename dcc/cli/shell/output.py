@@ -78,6 +78,12 @@ def json_ready(value: object) -> object:
     return value
 
 
+def picked(value: object, *names: str, **renamed: str) -> dict[str, object]:
+    """Some attributes of a value as an object: `names` are keys and attributes, `renamed` maps keys to attributes."""
+    attributes = {name: name for name in names} | renamed
+    return {key: getattr(value, attribute) for key, attribute in attributes.items()}
+
+
 def json_object(value: object) -> dict[str, object]:
     """A dataclass or mapping as a JSON object (see `json_ready`)."""
     ready = json_ready(value)
@@ -102,31 +108,50 @@ def echo_json_list(values: Iterable[object]) -> None:
 
 
 def echo_table(
-    headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "", prose: Collection[str] = ()
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    indent: str = "",
+    prose: Collection[str] = (),
+    spare: Sequence[str] = (),
 ) -> None:
     """Print rows in columns under their headers, numbers to the right; nothing without rows.
 
-    On a terminal that is too narrow, the columns whose headers are in `prose` are wrapped between words. All others
-    stay on one line, so that names can be copied.
+    On a terminal that is too narrow, the columns whose headers are in `prose` are wrapped between words. If that is not
+    enough, `spare` columns are left out, the first ones first; standard error says so. All others stay on one line, so
+    that names can be copied.
     """
     if not rows:
         return
     cells = [[printable(value) for value in row] for row in rows]
     columns = [(header, *(row[i] for row in cells)) for i, header in enumerate(headers)]
     widths = [max(map(_width, column)) for column in columns]
+    shown = list(range(len(headers)))
+    left_out: list[str] = []
     if sys.stdout.isatty():
         least = [
             _least(column) if header in prose else width
             for header, column, width in zip(headers, columns, widths, strict=True)
         ]
-        widths = _narrowed(widths, least, shutil.get_terminal_size().columns - len(indent))
-    numeric = [all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
-    click.echo(indent + click.style(_line(headers, widths, numeric), bold=True))
+        room = shutil.get_terminal_size().columns - len(indent)
+        for header in spare:
+            if _whole([least[i] for i in shown]) <= room:
+                break
+            shown.remove(headers.index(header))
+            left_out.append(header)
+        for i, width in zip(shown, _narrowed([widths[i] for i in shown], [least[i] for i in shown], room), strict=True):
+            widths[i] = width
+    widths = [widths[i] for i in shown]
+    numeric = [all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in shown]
+    click.echo(indent + click.style(_line([headers[i] for i in shown], widths, numeric), bold=True))
     for row in cells:
-        colours = [_COLOURS.get(cell) for cell in row]
-        broken = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        chosen = [row[i] for i in shown]
+        colours = [_COLOURS.get(cell) for cell in chosen]
+        broken = [_broken(cell, width) for cell, width in zip(chosen, widths, strict=True)]
         for line in zip_longest(*broken, fillvalue=""):
             click.echo(indent + _line(line, widths, numeric, colours))
+    if left_out:
+        click.echo(f"Left out, for the terminal is narrow: {', '.join(left_out)}. --json has all.", err=True)
 
 
 def _width(text: str) -> int:
@@ -147,12 +172,16 @@ def _least(column: Sequence[str]) -> int:
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Widths that fit into the room, as far as columns can be narrower: all wide ones get the same limit."""
-    gaps = len(_GAP) * (len(widths) - 1)
     for limit in range(room, 0, -1):
         narrowed = [max(few, min(width, limit)) for width, few in zip(widths, least, strict=True)]
-        if sum(narrowed) + gaps <= room:
+        if _whole(narrowed) <= room:
             return narrowed
     return list(least)
+
+
+def _whole(widths: Sequence[int]) -> int:
+    """The width of a table whose columns have these widths."""
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def _broken(text: str, width: int) -> list[str]:

@@ -319,6 +319,6 @@ def _listing_json(listing: SourceListing, accepted: dict[str, object] | None) ->
 
 def _print_listing(listing: SourceListing, *, err: bool) -> None:
     for part in listing.listings:
-        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'zip')}"
+        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'archive')}"
         ignored = f", {part.ignored:,} other entries ignored" if part.ignored else ""
         click.echo(f"{part.action}: {held}{ignored}", err=err)

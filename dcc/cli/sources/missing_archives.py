@@ -6,7 +6,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, echo_table
+from dcc.cli.shell.output import echo_json, echo_table, picked
 from dcc.cli.shell.parameter_types import ID
 
 
@@ -32,7 +32,7 @@ def missing(source_id: int | None, as_json: bool) -> None:
         found = missing_archives(connection, source_id)
     if as_json:
         names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
-        echo_json([{"zip": str(one.key), **{name: getattr(one, name) for name in names}} for one in found])
+        echo_json([{"zip": str(one.key), **picked(one, *names)} for one in found])
         return
     echo_table(
         ("source", "submission", "missing since", "loaded", "elsewhere", "withdrawal"),

@@ -112,7 +112,7 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
     refused: list[str] = []
     total = 0
     for part in listings:
-        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'zip archive')}"
+        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'archive')}"
         entries = "entry" if part.ignored == 1 else "entries"
         _say(f"  {part.action}: {held}" + (f", and {part.ignored:,} other {entries}, ignored" if part.ignored else ""))
         total += len(part.zips)

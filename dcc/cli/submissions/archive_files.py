@@ -68,6 +68,7 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
     echo_table(
         ("attempt", "archive", "source", "requested", "size", "sha256"),
         [(one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts],
+        spare=["sha256", "source"],
     )
     click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
     echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")

@@ -8,7 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment, user_name
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_json, echo_table
+from dcc.cli.shell.output import echo_json, echo_table, picked
 
 if TYPE_CHECKING:
     from dcc.tracker.hostings.foreign_archives import Decline
@@ -92,14 +92,17 @@ def declined(everything: bool, as_json: bool) -> None:
         echo_json([_as_json(entry) for entry in entries])
         return
     echo_table(
-        ("submission", "by", "when", "reason", "taken back", "by"),
+        ("submission", "by", "when", "reason", "taken back", "revoked by"),
         [(str(e.key), e.declined_by, e.created, e.reason, e.revoked, e.revoked_by) for e in entries],
         prose=["reason"],
+        spare=["revoked by", "taken back"],
     )
     if not entries:
         click.echo("No archive is turned down. What is held says: dcc status")
 
 
 def _as_json(entry: Decline) -> dict[str, object]:
-    names = ("owner", "declined_by", "reason", "created", "revoked", "revoked_by")
-    return {"zip": str(entry.key), **{name: getattr(entry, name) for name in names}}
+    return {
+        "zip": str(entry.key),
+        **picked(entry, "owner", "declined_by", "reason", "created", "revoked", "revoked_by"),
+    }

@@ -10,7 +10,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, echo_table, printable, warn
+from dcc.cli.shell.output import echo_json, echo_table, picked, printable, warn
 from dcc.cli.shell.parameter_types import ID
 
 if TYPE_CHECKING:
@@ -167,18 +167,9 @@ def _show(one: Planned) -> None:
 
 
 def _planned(one: Planned) -> dict[str, Any]:
-    message = one.message
-    return {
-        "channel": one.channel,
-        "recipient": one.recipient,
-        "kind": message.kind,
-        "session": message.session,
-        "centre": message.centre,
-        "language": message.language,
-        "subject": message.subject,
-        "text": message.text,
-        "attachments": [attachment.name for attachment in message.attachments],
-    }
+    message = picked(one.message, "kind", "session", "centre", "language", "subject", "text")
+    attachments = [attachment.name for attachment in one.message.attachments]
+    return {**picked(one, "channel", "recipient"), **message, "attachments": attachments}
 
 
 def _nothing(settings: Settings) -> str:
@@ -197,22 +188,8 @@ def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
 
     entries = Ledger(tracker).entries(session=session_id)
     if as_json:
-        echo_json(
-            [
-                {
-                    "kind": entry.kind,
-                    "subject": entry.subject,
-                    "channel": entry.channel,
-                    "recipient": entry.recipient,
-                    "session": entry.session_id,
-                    "state": entry.state,
-                    "attempts": entry.attempts,
-                    "reason": entry.reason,
-                    "changed": entry.changed,
-                }
-                for entry in entries
-            ]
-        )
+        names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
+        echo_json([picked(entry, *names, session="session_id") for entry in entries])
         return
     echo_table(
         ("when", "what", "of", "by", "to", "state", "why"),

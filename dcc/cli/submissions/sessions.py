@@ -75,7 +75,7 @@ def _print_list(limit: int, as_json: bool) -> None:
     if not entries:
         click.echo("There has been no session. Run one: dcc crawl")
     echo_table(
-        ("id", "group", "started", "finished", "outcome", "failed phase", "sources", "new zips", "refused"),
+        ("id", "group", "started", "finished", "outcome", "failed phase", "sources", "new", "refused"),
         [
             (
                 entry.id,
@@ -90,6 +90,7 @@ def _print_list(limit: int, as_json: bool) -> None:
             )
             for entry in entries
         ],
+        spare=["failed phase", "refused"],
     )
 
 

@@ -11,7 +11,16 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, expected_text, json_object, printable
+from dcc.cli.shell.output import (
+    byte_size,
+    count_of,
+    echo_json,
+    echo_table,
+    expected_text,
+    json_object,
+    picked,
+    printable,
+)
 from dcc.cli.sources.source import due_json
 from dcc.cli.submissions.selection import filter_of, filter_options
 from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
@@ -122,8 +131,7 @@ def status(as_json: bool) -> None:
                 },
                 "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
                 "held_archives": [
-                    {"zip": str(one.key), "owner": one.owner, "hosts": one.hosts, "message": one.message}
-                    for one in held_archives
+                    {"zip": str(one.key), **picked(one, "owner", "hosts", "message")} for one in held_archives
                 ],
                 "archive_store": {
                     "archives": stored.archives.archives,
@@ -140,9 +148,7 @@ def status(as_json: bool) -> None:
                 "proposals": proposals,
                 "findings": findings,
                 "expected": expected,
-                "silent": [
-                    {"centre": one.centre, "since": one.since, "within_days": one.within_days} for one in silent
-                ],
+                "silent": [picked(one, "centre", "since", "within_days") for one in silent],
             }
         )
         return
@@ -203,18 +209,8 @@ def _is_down(entry: SourceEntry, crawl: CrawlEntry | None) -> bool:
 
 
 def _source_json(entry: SourceEntry, crawl: CrawlEntry | None) -> dict[str, object]:
-    return {
-        "id": entry.id,
-        "centre": entry.centre,
-        "protocol": entry.protocol,
-        "hostname": entry.hostname,
-        "username": entry.username,
-        "base_path": entry.base_path,
-        "state": entry.state,
-        "centre_active": entry.centre_active,
-        "hosted": entry.hosted,
-        "last_crawl": None if crawl is None else crawl_json(crawl),
-    }
+    names = ("id", "centre", "protocol", "hostname", "username", "base_path", "state", "centre_active", "hosted")
+    return {**picked(entry, *names), "last_crawl": None if crawl is None else crawl_json(crawl)}
 
 
 def _print_states(title: str, counts: Sequence[StateCount]) -> None:
@@ -253,7 +249,7 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
             )
         )
     headers = ("id", "centre", "server", "state", "due", "hosts", "last crawl", "when", "error")
-    echo_table(headers, rows, indent="  ", prose=["due", "error"])
+    echo_table(headers, rows, indent="  ", prose=["due", "error"], spare=["when", "hosts"])
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json_list, printable
+from dcc.cli.shell.output import count_of, echo_json_list, picked, printable
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError
 
@@ -87,7 +87,7 @@ def validate(
     counts = _Counts()
     counted = map(counts.take, verdicts)
     if as_json:
-        echo_json_list(map(_verdict_json, counted))
+        echo_json_list(picked(one, "path", "valid", "errors", "warnings", "missing") for one in counted)
     else:
         for verdict in counted:
             _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)
@@ -144,16 +144,6 @@ def _reference_data(place: str, settings: Settings) -> ReferenceData:
     if not Path(place).is_dir():
         raise ConfigurationError(f"There is no folder {place} with reference data. Name a folder or a URL.")
     return load_reference_data(Path(place))
-
-
-def _verdict_json(verdict: PathVerdict) -> dict[str, object]:
-    return {
-        "path": verdict.path,
-        "valid": verdict.valid,
-        "errors": verdict.errors,
-        "warnings": verdict.warnings,
-        "missing": verdict.missing,
-    }
 
 
 def _print_verdict(verdict: PathVerdict, most: int | None) -> None:
