@@ -44,7 +44,7 @@ _SECTIONS = {
         "validate": "dcc.cli.submissions.validate:validate",
         "replay": "dcc.cli.data.replay:replay",
         "explain": "dcc.cli.submissions.explain:explain",
-        "example": "dcc.cli.submissions.example:example",
+        "example": "dcc.cli.demo.example:example",
         "manifest": "dcc.cli.submissions.manifest:manifest",
         "demo": "dcc.cli.installation.setup:demo",
         "completion": "dcc.cli.shell.completion:completion",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.cli.submissions.example import _CENTRES, _KINDS
+from dcc.cli.demo.example import _CENTRES, _KINDS
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 
