@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 MEGABYTE: Final = 1024 * 1024
+_Value = TypeVar("_Value")
 PREFIX: Final = "DCC_"
 """What the environment variables of all settings begin with, and nothing else may."""
 
@@ -21,6 +23,17 @@ def _absolute(path: Path) -> Path:
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 """A path, absolute whatever the working directory becomes; `~` is the user's home directory."""
+
+
+def checked_by(parse: Callable[[_Value], object]) -> Callable[[_Value | None], _Value | None]:
+    """A validator that keeps a value as it is; `parse` raises ValueError for a wrong one."""
+
+    def check(value: _Value | None) -> _Value | None:
+        if value is not None:
+            parse(value)
+        return value
+
+    return check
 
 
 class SettingsGroup(BaseModel):

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from dcc.redaction import keep_secrets_of_url
-from dcc.settings.group import AbsolutePath, SettingsGroup
+from dcc.settings.group import AbsolutePath, SettingsGroup, checked_by
 from dcc.settings.recipients import parse_addresses, parse_lineage_receiver, parse_smtp_url, parse_webhook
 
 LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
@@ -135,24 +135,9 @@ class NotificationSettings(SettingsGroup):
             parse_lineage_receiver(url.get_secret_value())
         return url
 
-    @field_validator("smtp_url")
-    @classmethod
-    def _mail_server(cls, url: SecretStr) -> SecretStr:
-        parse_smtp_url(url)
-        return url
-
-    @field_validator("notify_webhook")
-    @classmethod
-    def _webhook(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None:
-            parse_webhook(url)
-        return url
-
-    @field_validator("report_to", "notify_to")
-    @classmethod
-    def _addresses(cls, text: str) -> str:
-        parse_addresses(text)
-        return text
+    _mail_server = field_validator("smtp_url")(checked_by(parse_smtp_url))
+    _webhook = field_validator("notify_webhook")(checked_by(parse_webhook))
+    _addresses = field_validator("report_to", "notify_to")(checked_by(parse_addresses))
 
     @field_validator("report_from")
     @classmethod

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from dcc.phases import Phase
 from dcc.settings.centre_groups import CentreGroup, parse_centre_groups, parse_group_intervals
-from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
+from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup, checked_by
 from dcc.settings.hosts import parse_hosts
 from dcc.settings.left_out_steps import LeftOutSteps, parse_left_out_steps
 from dcc.settings.server_limits import ServerLimits, parse_server_limits
@@ -170,17 +170,8 @@ class SessionSettings(SettingsGroup):
         description="Names by which browsers ask for the web page, separated by commas.",
     )
 
-    @field_validator("groups")
-    @classmethod
-    def _groups(cls, text: str) -> str:
-        parse_centre_groups(text)
-        return text
-
-    @field_validator("group_intervals")
-    @classmethod
-    def _group_intervals(cls, text: str) -> str:
-        parse_group_intervals(text)
-        return text
+    _groups = field_validator("groups")(checked_by(parse_centre_groups))
+    _group_intervals = field_validator("group_intervals")(checked_by(parse_group_intervals))
 
     @field_validator("left_out_steps")
     @classmethod
@@ -188,17 +179,8 @@ class SessionSettings(SettingsGroup):
         parse_left_out_steps(text, parse_centre_groups(info.data.get("groups", "")))
         return text
 
-    @field_validator("server_limits")
-    @classmethod
-    def _server_limits(cls, text: str) -> str:
-        parse_server_limits(text)
-        return text
-
-    @field_validator("ui_hosts")
-    @classmethod
-    def _hosts(cls, text: str) -> str:
-        parse_hosts(text)
-        return text
+    _server_limits = field_validator("server_limits")(checked_by(parse_server_limits))
+    _hosts = field_validator("ui_hosts")(checked_by(parse_hosts))
 
     @property
     def centre_groups(self) -> Mapping[str, CentreGroup]:

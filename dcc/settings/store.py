@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
-from dcc.settings.group import SettingsGroup
+from dcc.settings.group import SettingsGroup, checked_by
 from dcc.settings.hosts import is_host_name
 
 WANTED: Final = "write s3://bucket/prefix or the path of a directory"
@@ -122,9 +122,4 @@ class StoreSettings(SettingsGroup):
         default=None, ge=1, le=36_500, description="Days after which archives leave the archive store; else never."
     )
 
-    @field_validator("archive_replicas")
-    @classmethod
-    def _names_replicas(cls, text: str | None) -> str | None:
-        if text is not None:
-            parse_replicas(text)
-        return text
+    _names_replicas = field_validator("archive_replicas")(checked_by(parse_replicas))

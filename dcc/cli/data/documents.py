@@ -40,7 +40,7 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     centre submitted, from the archive store or from staging. --diff compares what both say, and not white space,
     comments, or the order of attributes.
     """
-    from dcc.cli.submissions.archive_files import echo_file
+    from dcc.cli.submissions.archives import echo_file
     from dcc.documents.comparison import differences
     from dcc.documents.reading import read_document
     from dcc.documents.writing_xml import document_pieces

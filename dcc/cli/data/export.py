@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
+from dcc.cli.shell.context import json_option, open_qc, options, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import count_of, echo_json, printable, warn
+from dcc.cli.shell.output import count_of, echo_json, picked, printable, progress_shown, warn
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,16 +33,15 @@ _TEXTS = {
 }
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
 _STDOUT = Path("-")
+_EXPORTING = "Exporting measurements"
 _FORMATS = ("csv", "parquet")
 _DIGITS = 18
 """The most digits of a document's number."""
 
 
-def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of the filter; those with texts may be repeated."""
-    for name, said in reversed(_TEXTS.items()):
-        command = click.option(f"--{name}", multiple=True, metavar="TEXT", help=said)(command)
-    return command
+_filter_options = options(
+    *(click.option(f"--{name}", multiple=True, metavar="TEXT", help=said) for name, said in _TEXTS.items())
+)
 
 
 @command(
@@ -144,9 +141,11 @@ def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | No
 def _export_directory(qc: Engine, place: Path, format_: ExportFormat, wanted: MeasurementFilter, as_json: bool) -> None:
     from dcc.analysis.export import export_measurements
 
-    with _progress_shown() as show:
+    with progress_shown() as show:
         directory = place.expanduser().absolute()
-        report = export_measurements(qc, directory, format_, wanted, on_progress=lambda at: show(at.rows, at.of_rows))
+        report = export_measurements(
+            qc, directory, format_, wanted, on_progress=lambda at: show(_EXPORTING, at.rows, at.of_rows)
+        )
     if as_json:
         echo_json(_report_json(report))
     else:
@@ -160,8 +159,8 @@ def _export_file(qc: Engine, place: Path, format_: ExportFormat, wanted: Measure
         write_measurements(qc, sys.stdout.buffer, format_, wanted)
         return
     file, began = place.expanduser().absolute(), time.monotonic()
-    with _progress_shown() as show:
-        rows = export_to_file(qc, file, format_, wanted, on_rows=lambda rows: show(rows, None))
+    with progress_shown() as show:
+        rows = export_to_file(qc, file, format_, wanted, on_rows=lambda rows: show(_EXPORTING, rows, None))
     if as_json:
         echo_json({"file": file, "format": format_, "rows": rows, "seconds": round(time.monotonic() - began, 3)})
     else:
@@ -182,35 +181,10 @@ def _past(text: str | None) -> tuple[int | None, date | None]:
         ) from None
 
 
-@contextmanager
-def _progress_shown() -> Iterator[Callable[[int, int | None], None]]:
-    """A function that shows the progress of an export, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("Exporting measurements", total=None)
-
-        def show(rows: int, of_rows: int | None) -> None:
-            bars.update(bar, completed=rows, total=of_rows)
-
-        yield show
-
-
 def _report_json(report: ExportReport) -> dict[str, Any]:
-    return {
-        "directory": report.directory,
-        "format": report.format,
-        "rows": report.rows,
-        "files": report.files,
-        "written": [partition._asdict() for partition in report.written],
-        "rows_written": report.rows_written,
-        "unchanged": report.unchanged,
-        "removed": report.removed,
-        "seconds": round(report.seconds, 3),
-    }
+    written = [partition._asdict() for partition in report.written]
+    names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed")
+    return {**picked(report, *names), "written": written, "seconds": round(report.seconds, 3)}
 
 
 def _print_report(report: ExportReport) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +10,7 @@ from dcc.cli.shell.context import (
     json_option,
     open_qc,
     open_tracker,
+    options,
     parse_zip_key,
     reason_option,
     settings_from_environment,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dcc.session.data.proposed_withdrawals import DecidedProposal
     from dcc.tracker.hostings.proposed_withdrawals import WithdrawalProposal
 
-_Command = TypeVar("_Command", bound=Callable[..., None])
 _STATES = ("open", "accepted", "turned_down", "came_back")
 
 
@@ -78,17 +77,13 @@ def _as_json(proposal: WithdrawalProposal) -> dict[str, object]:
     return {"zip": str(proposal.key), **picked(proposal, *names)}
 
 
-def _choice(command: _Command) -> _Command:
-    """The argument and options that select proposals, and the reason."""
-    for option in (
-        json_option,
-        reason_option,
-        click.option("--source", "source_id", metavar="ID", type=ID, help="All open ones of this file source."),
-        click.option("--all", "everything", is_flag=True, help="All open ones."),
-        click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
-    ):
-        command = option(command)
-    return command
+_choice = options(
+    click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
+    click.option("--all", "everything", is_flag=True, help="All open ones."),
+    click.option("--source", "source_id", metavar="ID", type=ID, help="All open ones of this file source."),
+    reason_option,
+    json_option,
+)
 
 
 @proposals.command(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.context import (
+    json_option,
+    open_qc,
+    open_tracker,
+    options,
+    parse_zip_key,
+    settings_from_environment,
+    user_name,
+)
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 from dcc.errors import ConfigurationError
@@ -16,12 +24,6 @@ from dcc.vocabulary import ContextEvent, ContextState
 if TYPE_CHECKING:
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import Decided
-
-from pathlib import Path
-
-from dcc.cli.shell.context import parse_zip_key
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _FILTERS = (
     ("--centre", "Only of this centre (ILAR code)."),
@@ -36,24 +38,23 @@ _SPARE = ("pipeline", "strain", "author", "document", "zip_action")
 _HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter")
 
 
-def _filtered(command: F) -> F:
-    """The options that select contexts."""
-    states = click.Choice([state.value for state in ContextState])
-    command = click.option("--waiting", is_flag=True, help="Only those that wait: neither qcdone nor nodata.")(command)
-    command = click.option(
-        "--state", "states", type=states, multiple=True, help="Only in this state; may be given several times."
-    )(command)
-    for name, text in reversed(_FILTERS):
-        command = click.option(name, help=text)(command)
-    return command
-
-
-def _deciding(command: F) -> F:
-    """The options of a command that decides on contexts."""
-    command = json_option(command)
-    command = click.option("--reason", required=True, help="Why; kept in the history.")(command)
-    command = click.option("--all", "every", is_flag=True, help="All contexts, where no other option chooses.")(command)
-    return _filtered(command)
+_filtered = options(
+    *(click.option(name, help=text) for name, text in _FILTERS),
+    click.option(
+        "--state",
+        "states",
+        type=click.Choice([state.value for state in ContextState]),
+        multiple=True,
+        help="Only in this state; may be given several times.",
+    ),
+    click.option("--waiting", is_flag=True, help="Only those that wait: neither qcdone nor nodata."),
+)
+_deciding = options(
+    _filtered,
+    click.option("--all", "every", is_flag=True, help="All contexts, where no other option chooses."),
+    click.option("--reason", required=True, help="Why; kept in the history."),
+    json_option,
+)
 
 
 @click.group(cls=CommandGroup, places={"expected": "dcc.cli.data.expected:expected"})

@@ -19,6 +19,7 @@ from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, Expec
 from dcc.cli.demo.servers import Account, refusing_port, require_packages, running
 from dcc.cli.sessions.display import SessionDisplay
 from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
+from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.output import count_of
 from dcc.errors import ConfigurationError
@@ -123,14 +124,13 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
 
 def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str]:
     """Register everything and run one session; returns what is not as expected. Raises as these."""
-    from dcc.qc.database import init_qc_database, open_qc_database
-    from dcc.tracker import database
+    from dcc.qc.database import init_qc_database
+    from dcc.tracker.database import init_tracker
     from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
 
     display = SessionDisplay(click.echo, None, len(addresses), 0)
-    tracker, qc = database.open_tracker(settings), open_qc_database(settings)
-    try:
-        database.init_tracker(tracker)
+    with any_databases(settings) as (tracker, qc):
+        init_tracker(tracker)
         init_qc_database(qc)
         _register(tracker, settings, addresses)
         with dagster_side().open_instance(settings) as instance:
@@ -146,9 +146,6 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         click.echo(display.report.summary())
         with tracker.connect() as connection:
             return _differences(display.report, find_zips(connection, ZipFilter()))
-    finally:
-        tracker.dispose()
-        qc.dispose()
 
 
 def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.context import any_databases, json_option, open_qc, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, picked, printable, warn
+from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, picked, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
     from dcc.operations.backups.backup import BackupReport
     from dcc.operations.backups.manifest import Manifest
     from dcc.operations.backups.restoration import RestoreReport
@@ -84,7 +80,7 @@ def backup(
         if with_staging or with_archives or without_secrets or keep is not None:
             raise click.UsageError("--verify goes with none of the other options.")
         found = find_set(place)
-        with _progress_shown() as on_progress:
+        with progress_shown() as on_progress:
             manifest = verify_backup(found, on_progress=on_progress)
             archives = verify_archives(found, manifest, on_progress=on_progress)
         if as_json:
@@ -98,7 +94,7 @@ def backup(
         return
     wanted = BackupRequest(with_staging, with_archives, not without_secrets, keep)
     settings = settings_from_environment()
-    with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
+    with any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = make_backup(tracker, qc, settings, place, wanted, on_progress=on_progress)
     _show_backup(report, as_json=as_json)
     if report.not_removed or (report.archives is not None and report.archives.missing):
@@ -181,7 +177,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     if replace and not yes:
         question = "All that the databases of this installation hold will be lost. Replace it?"
         click.confirm(settings.labelled(question), abort=True, err=True)
-    with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
+    with any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = restore_backup(
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress
         )
@@ -239,7 +235,7 @@ def migrate_storage(as_json: bool) -> None:
 
     settings = settings_from_environment()
     to_tracker_url, to_qc_url = _target_urls(settings)
-    with open_tracker(settings) as tracker, open_qc(settings) as qc, _progress_shown() as on_progress:
+    with open_tracker(settings) as tracker, open_qc(settings) as qc, progress_shown() as on_progress:
         to_tracker, to_qc = open_database(to_tracker_url, TRACKER), open_database(to_qc_url, QC_DATABASE)
         try:
             report = migrate(tracker, qc, to_tracker, to_qc, settings, on_progress=on_progress)
@@ -267,34 +263,3 @@ def _target_urls(settings: Settings) -> tuple[str, str]:
             "mysql://user:password@host/database or sqlite:////path/of/file.db."
         )
     return settings.target_tracker_url.get_secret_value(), settings.target_qc_url.get_secret_value()
-
-
-@contextmanager
-def _engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
-    """Both databases, of any schema, or before they are made."""
-    from dcc.qc.database import open_qc_database
-    from dcc.tracker.database import open_tracker as open_tracker_database
-
-    tracker, qc = open_tracker_database(settings), open_qc_database(settings)
-    try:
-        yield tracker, qc
-    finally:
-        tracker.dispose()
-        qc.dispose()
-
-
-@contextmanager
-def _progress_shown() -> Iterator[Callable[[str, int, int], None]]:
-    """A function that shows the progress, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("", total=None)
-
-        def show(what: str, done: int, total: int) -> None:
-            bars.update(bar, description=what, completed=done, total=total or None)
-
-        yield show

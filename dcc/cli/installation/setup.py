@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
@@ -63,7 +63,11 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     if only_grants:
         _print_grants(settings, from_host, as_json)
         return
-    configuration = _production_configuration(settings, force) if production else None
+    configuration = None
+    if production:
+        from dcc.cli.installation.production import prepare_configuration
+
+        configuration = prepare_configuration(settings, replace=force)
     of_tracker, of_qc = _make_databases(settings)
     tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
     answer: dict[str, object] = {
@@ -74,7 +78,9 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     if not as_json:
         _say_made("tracker database", tracker_url, of_tracker)
         _say_made("QC database", qc_url, of_qc)
-    _mend_instance(settings)
+    if settings.dagster_home.is_dir():
+        # The first session makes a missing instance.
+        dagster_side().mend_instance(settings)
     if configuration is not None:
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
@@ -83,21 +89,11 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
 
 
 def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
-    from dcc.qc.database import init_qc_database, open_qc_database
-    from dcc.tracker.database import init_tracker, open_tracker
+    from dcc.qc.database import init_qc_database
+    from dcc.tracker.database import init_tracker
 
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    try:
+    with any_databases(settings) as (tracker, qc):
         return init_tracker(tracker), init_qc_database(qc)
-    finally:
-        tracker.dispose()
-        qc.dispose()
-
-
-def _mend_instance(settings: Settings) -> None:
-    """Update a Dagster instance if there is one; the first session makes one."""
-    if settings.dagster_home.is_dir():
-        dagster_side().mend_instance(settings)
 
 
 def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
@@ -108,12 +104,6 @@ def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
         echo_json({"grants": lines})
     else:
         click.echo("\n".join(lines))
-
-
-def _production_configuration(settings: Settings, force: bool) -> Configuration:
-    from dcc.cli.installation.production import prepare_configuration
-
-    return prepare_configuration(settings, replace=force)
 
 
 def _init_production(

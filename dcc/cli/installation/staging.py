@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, printable, warn
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from dcc.operations.retention.policy import Decision
     from dcc.settings import Settings
 
-_Command = TypeVar("_Command", bound=Callable[..., None])
 _SHOWN = 20
 _PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
 
@@ -34,22 +32,19 @@ def staging() -> None:
     """
 
 
-def _policy_options(command: _Command) -> _Command:
-    days = click.IntRange(0, 36_500)
-    for option in (
-        click.option(
-            "--phase", type=click.Choice(_PHASES), help="Phase whose end makes it through. [DCC_STAGING_KEEP_PHASE]"
-        ),
-        click.option(
-            "--keep-part-days", type=days, help="For parts of what no source hosts. [DCC_STAGING_KEEP_PART_DAYS]"
-        ),
-        click.option(
-            "--keep-failed-days", type=days, help="For what failed or was withdrawn. [DCC_STAGING_KEEP_FAILED_DAYS]"
-        ),
-        click.option("--keep-days", type=days, help="For what is through. [DCC_STAGING_KEEP_DAYS]"),
-    ):
-        command = option(command)
-    return command
+_DAYS = click.IntRange(0, 36_500)
+_policy_options = options(
+    click.option("--keep-days", type=_DAYS, help="For what is through. [DCC_STAGING_KEEP_DAYS]"),
+    click.option(
+        "--keep-failed-days", type=_DAYS, help="For what failed or was withdrawn. [DCC_STAGING_KEEP_FAILED_DAYS]"
+    ),
+    click.option(
+        "--keep-part-days", type=_DAYS, help="For parts of what no source hosts. [DCC_STAGING_KEEP_PART_DAYS]"
+    ),
+    click.option(
+        "--phase", type=click.Choice(_PHASES), help="Phase whose end makes it through. [DCC_STAGING_KEEP_PHASE]"
+    ),
+)
 
 
 def _settings(

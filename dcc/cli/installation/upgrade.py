@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.context import any_databases, json_option, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
@@ -81,16 +81,14 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
 def _plans(settings: Settings) -> dict[str, tuple[str, UpgradePlan]]:
     """The schema that each database must have, and what an upgrade would do, by its name."""
     from dcc.databases.schema import plan_upgrade
-    from dcc.qc.database import QC_DATABASE, open_qc_database
-    from dcc.tracker.database import TRACKER, open_tracker
+    from dcc.qc.database import QC_DATABASE
+    from dcc.tracker.database import TRACKER
 
-    plans = {}
-    for database, opened in ((TRACKER, open_tracker(settings)), (QC_DATABASE, open_qc_database(settings))):
-        try:
-            plans[database.name] = (database.head, plan_upgrade(opened, database))
-        finally:
-            opened.dispose()
-    return plans
+    with any_databases(settings) as opened:
+        return {
+            database.name: (database.head, plan_upgrade(engine, database))
+            for database, engine in zip((TRACKER, QC_DATABASE), opened, strict=True)
+        }
 
 
 def _said(plan: UpgradePlan, wanted: str) -> str:

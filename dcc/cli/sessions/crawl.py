@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,7 @@ from dcc.cli.sessions.work import (
     sources_to_crawl,
     still_urgent,
 )
-from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.context import json_option, open_tracker, options, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, expected_text, printable, warn
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from dcc.outcomes import ZipKey
     from dcc.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_OPTIONS = (
+_session_options = options(
     click.option(
         "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
     ),
@@ -60,13 +58,7 @@ _OPTIONS = (
     ),
     json_option,
 )
-
-
-def _session_options(command: F) -> F:
-    """The options of a command that runs a session: settings for it alone, and --json."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""The options of a command that runs a session: settings for it alone, and --json."""
 
 
 @command(

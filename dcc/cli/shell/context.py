@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -26,11 +26,24 @@ if TYPE_CHECKING:
 _WARNED = "dcc.warned"
 """The key of a command's warnings in click's context."""
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 """The option of every command that reports."""
 
 reason_option = click.option("--reason", required=True, help="Why, for everybody to read.")
 """The option of every command that records a person's decision."""
+
+
+def options(*parameters: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """A decorator with options and arguments that several commands have, in the order of their help."""
+
+    def decorate(command: _Command) -> _Command:
+        for parameter in reversed(parameters):
+            command = parameter(command)
+        return command
+
+    return decorate
 
 
 def settings_from_environment(**overrides: object) -> Settings:
@@ -107,6 +120,20 @@ def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Ite
         yield engine
     finally:
         engine.dispose()
+
+
+@contextmanager
+def any_databases(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
+    """The tracker and the QC database, of any schema, or before they are made."""
+    from dcc.qc.database import open_qc_database
+    from dcc.tracker import database
+
+    tracker, qc = database.open_tracker(settings), open_qc_database(settings)
+    try:
+        yield tracker, qc
+    finally:
+        tracker.dispose()
+        qc.dispose()
 
 
 def parse_zip_key(text: str) -> ZipKey:

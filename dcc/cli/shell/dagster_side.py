@@ -45,12 +45,10 @@ class SessionRun(Protocol):
     @property
     def session_id(self) -> int:
         """The session's id in the tracker."""
-        ...
 
     @property
     def notices(self) -> tuple[str, ...]:
         """The session's notices."""
-        ...
 
 
 class DagsterSide(Protocol):
@@ -72,7 +70,6 @@ class DagsterSide(Protocol):
         on_begin: Callable[[Session], None] = ...,
     ) -> SessionRun:
         """Crawl and process, as a session."""
-        ...
 
     def run_zip_actions(
         self,
@@ -88,57 +85,44 @@ class DagsterSide(Protocol):
         on_begin: Callable[[Session], None] = ...,
     ) -> SessionRun:
         """Process submissions again, as a session."""
-        ...
 
     def open_instance(self, settings: Settings) -> AbstractContextManager[Instance]:
         """The Dagster instance, closed at the end of the block."""
-        ...
 
     def make_instance(self, settings: Settings) -> None:
         """Make the Dagster instance, or its missing parts."""
-        ...
 
     def mend_instance(self, settings: Settings) -> None:
         """Update an existing Dagster instance, and complete its SQLite files."""
-        ...
 
     def dagster_environment(self, settings: Settings) -> dict[str, str]:
         """The environment variables by which Dagster's processes find the instance."""
-        ...
 
     def daemon_beats(self, instance: Instance, since: float) -> bool:
         """Whether each part of the daemon has reported since a time, in Unix seconds."""
-        ...
 
     def rebuild_instance(
         self, settings: Settings, tracker: Engine, instance: Instance, say: Callable[[object], None] | None
     ) -> object:
         """Rebuild the instance from the tracker; returns the counts, as a dataclass."""
-        ...
 
     def init_dagster_database(self, url: str) -> InitReport:
         """Make or migrate the tables of Dagster's storage."""
-        ...
 
     def pending_changes(self, settings: Settings) -> Sequence[str]:
         """What `dcc init` would change of Dagster's storage and `dagster.yaml`, a sentence each."""
-        ...
 
     def configuration_path(self, settings: Settings) -> Path:
         """The path of the installation's `dagster.yaml`."""
-        ...
 
     def write_configuration(self, settings: Settings, *, replace: bool = False) -> Path | None:
         """Write `dagster.yaml` and check it; returns the path of the kept copy of a replaced one."""
-        ...
 
     def doctor_checks(self) -> Sequence[Check]:
         """The checks of `dcc doctor` for Dagster."""
-        ...
 
     def doctor_depths(self) -> Check:
         """The check of `dcc doctor --deep`, which compares Dagster with both databases."""
-        ...
 
 
 def dagster_side() -> DagsterSide:

@@ -11,7 +11,8 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from enum import Enum, IntEnum
 from itertools import zip_longest
@@ -204,6 +205,23 @@ def _line(
         shown = click.style(cell, fg=colour) if colour and cell else cell
         parts.append(blanks + shown if number else shown + blanks)
     return _GAP.join(parts).rstrip()
+
+
+@contextmanager
+def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A function that shows what is done, how far and of how much, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("", total=None)
+
+        def show(what: str, done: int, total: int | None) -> None:
+            bars.update(bar, description=what, completed=done, total=total or None)
+
+        yield show
 
 
 def warn(message: str) -> None:

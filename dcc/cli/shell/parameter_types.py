@@ -125,31 +125,19 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
     )
 
 
-def _centres(_: str) -> Iterable[str]:
-    from sqlalchemy import select
+def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
+    """The values of a column of the tracker: the last ones, if there are many."""
 
-    from dcc.tracker.models import Centre
+    def look(_: str) -> Iterable[str]:
+        from sqlalchemy import select
 
-    query = select(Centre.short_name).order_by(Centre.short_name)
-    return _asked(lambda connection: list(connection.scalars(query)))
+        from dcc.tracker import models
 
+        values = getattr(getattr(models, model), column)
+        query = select(values).order_by(values.desc()).limit(MOST_VALUES)
+        return _asked(lambda connection: [str(one) for one in connection.scalars(query)][::-1])
 
-def _sources(_: str) -> Iterable[str]:
-    from sqlalchemy import select
-
-    from dcc.tracker.models import FileSource
-
-    query = select(FileSource.id).order_by(FileSource.id)
-    return _asked(lambda connection: [str(one) for one in connection.scalars(query)])
-
-
-def _sessions(_: str) -> Iterable[str]:
-    from sqlalchemy import select
-
-    from dcc.tracker.models import CrawlingSession
-
-    query = select(CrawlingSession.id).order_by(CrawlingSession.id.desc()).limit(MOST_VALUES)
-    return _asked(lambda connection: [str(one) for one in connection.scalars(query)])
+    return look
 
 
 def _groups(_: str) -> Iterable[str]:
@@ -179,18 +167,21 @@ def _asked(question: Callable[[Connection], list[str]]) -> list[str]:
         return question(connection)
 
 
+_CENTRES = _column("Centre", "short_name")
+_SOURCES = _column("FileSource", "id")
+_SESSIONS = _column("CrawlingSession", "id")
 VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "zip_action": _zip_actions,
     "zip_actions": _zip_actions,
     "zip_name": _zip_actions,
-    "centre": _centres,
-    "code": _centres,
-    "delegate_code": _centres,
-    "source_id": _sources,
-    "source_ids": _sources,
+    "centre": _CENTRES,
+    "code": _CENTRES,
+    "delegate_code": _CENTRES,
+    "source_id": _SOURCES,
+    "source_ids": _SOURCES,
     "group": _groups,
-    "session": _sessions,
-    "session_id": _sessions,
+    "session": _SESSIONS,
+    "session_id": _SESSIONS,
     "rule": _rules,
     "error_or_rule": _explained,
 }

@@ -15,23 +15,16 @@ import click
 
 from dcc.cli.shell.context import absolute_folder
 from dcc.cli.shell.output import printable
+from dcc.cli.sources.trial import Trial, try_source
 from dcc.errors import ConfigurationError
 from dcc.runtime.installed_packages import SOURCES, added_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.tracker.register.centres import NewCentre
-
-from typing import TYPE_CHECKING
-
-from dcc.cli.sources.trial import Trial, try_source
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
     from dcc.settings import Settings
     from dcc.sources.base import Extent, SourceAddress
+    from dcc.tracker.register.centres import NewCentre
     from dcc.tracker.register.source_addresses import PinnedKey, TlsTrust
 
 

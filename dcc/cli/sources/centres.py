@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment, user_name
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import echo_json, echo_table
 
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dcc.settings import Settings
+
+
+_details = options(
+    click.option("--name", "full_name", help="Full name; not needed for a new centre that the platform knows."),
+    click.option("--email", help="Whom to write to about the centre's data; several addresses between commas."),
+    click.option("--imits", "imits_name", help="The centre's code in iMits."),
+    click.option("--phone", help="With country and area code, at most 14 characters."),
+    click.option("--address", help="Postal address."),
+    click.option("--language", help="What reports and e-mails are written to it in: en, de, ... [DCC_LANGUAGE]"),
+)
 
 
 @click.group(cls=CommandGroup)
@@ -30,23 +40,9 @@ def centre() -> None:
     exits={2: "the code is invalid or registered already, the e-mail address is invalid, or an unknown language"},
 )
 @click.argument("code")
-@click.option("--name", default="", help="Full name; not needed for a centre that the platform knows.")
-@click.option("--email", default="", help="Whom to write to about the centre's data.")
-@click.option("--imits", help="The centre's code in iMits.")
-@click.option("--phone", help="With country and area code, at most 14 characters.")
-@click.option("--address", help="Postal address.")
-@click.option("--language", help="What reports and e-mails are written to it in: en, de, ... [DCC_LANGUAGE]")
+@_details
 @json_option
-def add(
-    code: str,
-    name: str,
-    email: str,
-    imits: str | None,
-    phone: str | None,
-    address: str | None,
-    language: str | None,
-    as_json: bool,
-) -> None:
+def add(code: str, as_json: bool, **given: str | None) -> None:
     """Register the centre with the ILAR code CODE.
 
     The next crawl accepts names that were refused because the centre was not registered.
@@ -56,9 +52,9 @@ def add(
     from dcc.tracker.database import writing
     from dcc.tracker.register import centres
 
-    new = centres.NewCentre(code, name, imits, email, phone, address, language or None)
+    new = centres.NewCentre(code, **{name: value for name, value in given.items() if value})
     settings = settings_from_environment()
-    _refuse_unspoken(language, settings)
+    _refuse_unspoken(given["language"], settings)
     with open_tracker(settings) as tracker, writing(tracker) as connection:
         centres.add_centre(connection, new)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
@@ -98,23 +94,9 @@ def list_centres(as_json: bool) -> None:
 
 @centre.command(examples=["dcc centre change H --email data@example.org --language de"])
 @click.argument("code")
-@click.option("--name", help="Full name.")
-@click.option("--email", help="Whom to write to about the centre's data; several addresses between commas.")
-@click.option("--imits", help="The centre's code in iMits.")
-@click.option("--phone", help="With country and area code, at most 14 characters.")
-@click.option("--address", help="Postal address.")
-@click.option("--language", help="What reports and e-mails are written to it in: en, de, ...")
+@_details
 @json_option
-def change(
-    code: str,
-    name: str | None,
-    email: str | None,
-    imits: str | None,
-    phone: str | None,
-    address: str | None,
-    language: str | None,
-    as_json: bool,
-) -> None:
+def change(code: str, as_json: bool, **given: str | None) -> None:
     """Change the data of centre CODE.
 
     Missing options leave a value. An empty text ("") removes it: with --language "" the centre gets the language of
@@ -126,21 +108,12 @@ def change(
     from dcc.tracker.database import writing
     from dcc.tracker.register import centres
 
-    if (name, email, imits, phone, address, language) == (None,) * 6:
+    if not any(value is not None for value in given.values()):
         raise ConfigurationError(f"Nothing to change was given for centre {code}. See `dcc centre change --help`.")
     settings = settings_from_environment()
-    _refuse_unspoken(language, settings)
+    _refuse_unspoken(given["language"], settings)
     with open_tracker(settings) as tracker, writing(tracker) as connection:
-        centres.change_centre(
-            connection,
-            code,
-            full_name=name,
-            imits_name=imits,
-            email=email,
-            phone=phone,
-            address=address,
-            language=language,
-        )
+        centres.change_centre(connection, code, **given)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
     if as_json:
         echo_json(entry)

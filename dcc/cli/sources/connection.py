@@ -20,8 +20,8 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
-from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options, pace_options
-from dcc.cli.sources.tls_options import tls_options, tls_trust
+from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
+from dcc.cli.sources.trial import say
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 from dcc.runtime.installed_packages import SOURCES, added_names
 
@@ -68,9 +68,7 @@ _accept_option = click.option(
 @click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @_accept_option
 @delta_option(default="additive")
-@listing_options
-@pace_options
-@tls_options
+@source_options
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
 def add(
@@ -86,13 +84,11 @@ def add(
     depth: int | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
-    every: str | None,
-    schedule: str | None,
-    window: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
     as_json: bool,
+    **pace: Any,
 ) -> None:
     """Register a source and print its id.
 
@@ -121,7 +117,7 @@ def add(
     from dcc.tracker.register import column_texts, file_sources
     from dcc.tracker.register.source_pace import pace_columns
 
-    pace_columns(every, window, schedule)
+    pace_columns(**pace)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
     given = Place(
@@ -144,7 +140,7 @@ def add(
                 test=not no_test,
             )
             with writing(tracker) as connection:
-                file_sources.change_source(connection, registered[0], every=every, windows=window, schedule=schedule)
+                file_sources.change_source(connection, registered[0], **pace)
         _report_addition(*registered, as_json)
         return
     tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
@@ -165,7 +161,7 @@ def add(
                 warnings.append(f"{error} Its host key is not known yet.")
         with writing(tracker) as connection:
             source_id = file_sources.add_source(connection, address, keys, tls)
-            file_sources.change_source(connection, source_id, every=every, windows=window, schedule=schedule)
+            file_sources.change_source(connection, source_id, **pace)
         if not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
     _report_addition(source_id, keys, warnings, as_json)
@@ -210,7 +206,7 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     from dcc.sources.listing_watch import ListingWatch
 
     address = _stored_address(tracker, source_id)
-    watch = ListingWatch.of_trial(address.label, settings, _say_progress)
+    watch = ListingWatch.of_trial(address.label, settings, say)
     listing = list_source(address, settings, watch)
     _print_listing(listing, err=True)
     if listing.error is None:
@@ -219,10 +215,6 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
         click.echo(printable(watch.stopped), err=True)
         return []
     return [str(listing.error)]
-
-
-def _say_progress(text: str) -> None:
-    click.echo(printable(text), err=True)
 
 
 def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str], as_json: bool) -> None:
@@ -270,7 +262,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     with open_tracker(settings) as tracker:
         address = _stored_address(tracker, source_id)
         accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
-        watch = ListingWatch(address.label, settings.list_timeout, _say_progress, PAUSE_OF_LINES)
+        watch = ListingWatch(address.label, settings.list_timeout, say, PAUSE_OF_LINES)
         listing = list_source(_stored_address(tracker, source_id), settings, watch)
     if as_json:
         echo_json(_listing_json(listing, accepted))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,13 +15,13 @@ from dcc.cli.shell.context import (
     open_tracker,
     read_accesskey,
     settings_from_environment,
+    user_name,
 )
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options, pace_options
-from dcc.cli.sources.tls_options import tls_options, tls_trust
+from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ _COMMANDS = {
     "list": "dcc.cli.sources.source:list_sources",
     "test": "dcc.cli.sources.connection:test",
     "why": "dcc.cli.sources.ignored_archives:why",
-    "missing": "dcc.cli.sources.missing_archives:missing",
+    "missing": "dcc.cli.sources.ignored_archives:missing",
     "change": "dcc.cli.sources.source:change",
     "set-state": "dcc.cli.sources.source:set_state",
-    "pause": "dcc.cli.sources.pause:pause",
-    "resume": "dcc.cli.sources.pause:resume",
+    "pause": "dcc.cli.sources.source:pause",
+    "resume": "dcc.cli.sources.source:resume",
     "remove": "dcc.cli.sources.source:remove",
 }
 
@@ -172,9 +173,7 @@ def set_state(source_id: int, state: str) -> None:
 @click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @click.option("--base-path", help="The directory that holds add, edit and delete.")
 @delta_option()
-@listing_options
-@pace_options
-@tls_options
+@source_options
 def change(
     source_id: int,
     hostname: str | None,
@@ -186,11 +185,9 @@ def change(
     depth: int | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
-    every: str | None,
-    schedule: str | None,
-    window: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
+    **pace: Any,
 ) -> None:
     """Change how source ID is reached and listed.
 
@@ -228,9 +225,7 @@ def change(
             delta=None if delta is None else DeltaStrategy(delta),
             extent=listing_extent(depth, include, exclude, entry.extent),
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
-            every=every,
-            schedule=schedule,
-            windows=window,
+            **pace,
         )
     click.echo(f"Changed file source {source_id}.")
 
@@ -272,3 +267,46 @@ def _confirm_purge(settings: Settings, source_id: int, *, yes: bool) -> None:
         raise ConfigurationError(f"{question} Run the command again with --yes to confirm.")
     if not click.confirm(question, err=True):
         raise ConfigurationError("Nothing was deleted.")
+
+
+@command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])
+@click.argument("source_id", metavar="ID", type=ID)
+@click.option("--reason", required=True, help="Why, for whoever wonders.")
+@click.option(
+    "--until",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]),
+    help="When it ends by itself, in UTC; else with `dcc source resume`.",
+)
+def pause(source_id: int, reason: str, until: datetime | None) -> None:
+    """Leave source ID alone for a time.
+
+    No session lists it or downloads from it, not even one that names it. Your user name and the reason are recorded.
+    """
+    from dcc.sources.due import Pause
+    from dcc.tracker.database import writing
+    from dcc.tracker.models import utc_now
+    from dcc.tracker.register.source_pace import set_pause
+
+    now = utc_now()
+    if until is not None and until <= now:
+        raise ConfigurationError(f"{until:%Y-%m-%d %H:%M} UTC is over. Give a later time with --until, or none.")
+    made = Pause(reason, user_name(), now, until)
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        set_pause(connection, source_id, made)
+    ends = f"until {until:%Y-%m-%d %H:%M} UTC" if until else f"until `dcc source resume {source_id}`"
+    click.echo(f"File source {source_id} is paused {ends}.")
+
+
+@command(examples=["dcc source resume 3"])
+@click.argument("source_id", metavar="ID", type=ID)
+def resume(source_id: int) -> None:
+    """End the pause of source ID, and forget its failures.
+
+    The next session crawls it, if its schedule allows that.
+    """
+    from dcc.tracker.database import writing
+    from dcc.tracker.register.source_pace import set_pause
+
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        set_pause(connection, source_id, None)
+    click.echo(f"File source {source_id} is not paused.")

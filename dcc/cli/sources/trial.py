@@ -35,17 +35,17 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
     trial = Trial(address, known=address.protocol != "sftp")
     try:
         if address.protocol == "sftp":
-            _say(f"Connecting to {address.hostname} ...")
+            say(f"Connecting to {address.hostname} ...")
             trusted = _host_key(address, settings, accept=accept_host_key)
             if trusted is None:
-                _say("Its host key was not accepted, and without that it cannot be used.")
+                say("Its host key was not accepted, and without that it cannot be used.")
                 return trial
             trial = Trial(trusted[0], trusted[1], known=True)
         else:
-            _say(f"Connecting to {address.hostname or 'this machine'} ...")
+            say(f"Connecting to {address.hostname or 'this machine'} ...")
         listings, whole = _listings(trial.address, settings)
     except CertificateRefusedError as error:
-        _say(f"That failed: {error}")
+        say(f"That failed: {error}")
         if error.fingerprint is None or address.tls_fingerprints:
             return trial
         if not click.confirm("Is it the fingerprint that the centre's administrator gives? Trust it?", err=True):
@@ -53,7 +53,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
         pinned = replace(address, tls_fingerprints=(error.fingerprint,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
     except SourceError as error:
-        _say(f"That failed: {error}")
+        say(f"That failed: {error}")
         return trial
     return replace(trial, usable=_explain(listings, settings, centres, whole=whole))
 
@@ -68,7 +68,7 @@ def _host_key(
     from dcc.sources.sftp.connection import fetch_host_key
 
     shown = fetch_host_key(address.hostname, settings)
-    _say(f"It shows the host key {shown}.")
+    say(f"It shows the host key {shown}.")
     try:
         endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
         host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
@@ -79,7 +79,7 @@ def _host_key(
         return replace(address, host_keys=(shown.line,)), shown
     except ConfigurationError as error:
         raise SourceMisconfiguredError(str(error)) from error
-    _say("It is in DCC_KNOWN_HOSTS, and so is trusted.")
+    say("It is in DCC_KNOWN_HOSTS, and so is trusted.")
     return address, None
 
 
@@ -92,17 +92,17 @@ def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionLi
     listings: list[ActionListing] = []
     with (
         connect(address, settings) as connection,
-        watching(ListingWatch.of_trial(address.label, settings, _say)) as watch,
+        watching(ListingWatch.of_trial(address.label, settings, say)) as watch,
     ):
         if address.protocol != "file":
-            _say(f"Logged in{f' as {address.username}' if address.username else ''}.")
+            say(f"Logged in{f' as {address.username}' if address.username else ''}.")
         try:
             for action in Action:
                 listings.append(connection.list_action(action))
         except SourceTimeoutError:
             if not watch.has_seen_enough:
                 raise
-            _say(f"  {watch.stopped}")
+            say(f"  {watch.stopped}")
             return listings, False
     return listings, True
 
@@ -114,7 +114,7 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
     for part in listings:
         held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'archive')}"
         entries = "entry" if part.ignored == 1 else "entries"
-        _say(f"  {part.action}: {held}" + (f", and {part.ignored:,} other {entries}, ignored" if part.ignored else ""))
+        say(f"  {part.action}: {held}" + (f", and {part.ignored:,} other {entries}, ignored" if part.ignored else ""))
         total += len(part.zips)
         for listed in part.zips:
             try:
@@ -124,17 +124,18 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
     if not whole:
         return True
     if all(part.missing for part in listings):
-        _say("None of the three is there: probably the directory is another one.")
+        say("None of the three is there: probably the directory is another one.")
         return False
     if not total:
-        _say("There is nothing to collect yet; what the centre puts there, a crawl finds.")
+        say("There is nothing to collect yet; what the centre puts there, a crawl finds.")
     elif refused:
-        _say(f"A crawl would collect {total - len(refused):,} of them and refuse {len(refused):,} by name, such as:")
-        _say(f"  {refused[0]}")
+        say(f"A crawl would collect {total - len(refused):,} of them and refuse {len(refused):,} by name, such as:")
+        say(f"  {refused[0]}")
     else:
-        _say(f"A crawl would collect {count_of(total, 'archive')}.")
+        say(f"A crawl would collect {count_of(total, 'archive')}.")
     return True
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print lines on standard error."""
     click.echo("\n".join(map(printable, text.splitlines())), err=True)

@@ -1,23 +1,36 @@
-"""`dcc archive`: stored archives, and decisions on archives on another centre's source."""
+"""`dcc archive`: the bytes that centres submitted, and decisions on archives on another centre's source."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment, user_name
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_json, echo_table, picked
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, picked
+from dcc.cli.shell.parameter_types import ID
+from dcc.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
+    from dcc.operations.archive_access import Attempt
+    from dcc.settings import Settings
     from dcc.tracker.hostings.foreign_archives import Decline
 
 
+_CHUNK = 256 * 1024
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
+
+attempt_option = click.option(
+    "--attempt", type=ID, metavar="ID", help="Of this attempt, as `dcc archive list` shows them; by default the last."
+)
 _PLACES = {
-    "list": "dcc.cli.submissions.archive_files:list_files",
-    "get": "dcc.cli.submissions.archive_files:get",
-    "cat": "dcc.cli.submissions.archive_files:cat",
     "status": "dcc.cli.installation.archive_store:status",
     "audit": "dcc.cli.installation.archive_store:audit",
     "repair": "dcc.cli.installation.archive_store:repair",
@@ -33,6 +46,143 @@ def archive() -> None:
     An archive that is named for one centre and is on the source of another one is held: `dcc status` lists it. It is
     fetched if its own centre lists it too, or delegates: see `dcc centre delegate`.
     """
+
+
+@archive.command(
+    "list",
+    examples=["dcc archive list add/H.2013-10-31.1.impc.zip", "dcc archive list H.2013-10-31.1.impc.zip --attempt 12"],
+    exits={
+        1: "its bytes are not kept, or it is broken or over a limit",
+        4: "the tracker or the archive store cannot be reached",
+    },
+)
+@click.argument("archive")
+@attempt_option
+@json_option
+def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
+    """List the attempts of ARCHIVE, and the files in it.
+
+    ARCHIVE is a submission (add/H.2013-10-31.1.impc.zip), a file name or a SHA-256. Each attempt has its own bytes: a
+    centre may put another archive in the place of one. The files are also those of archives inside it.
+
+    \b
+    JSON: {"attempts": a list of {"id", "key": {"action", "file_name"}, "source", "requested",
+      "size_bytes", "md5", "sha256", "outcome"}, oldest first; what is not known is null,
+      "attempt" (whose files follow), "files": a list of {"path", "size_bytes"}}
+    """
+    from dcc.archives.limits import ArchiveLimits
+    from dcc.archives.members import archive_members
+
+    settings = settings_from_environment()
+    attempts, chosen = _attempts(settings, archive, attempt)
+    with _member(settings, chosen, None) as path:
+        members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
+        files = [(member.path, member.size_bytes) for member in members]
+    if as_json:
+        told = [one._asdict() | {"key": one.key} for one in attempts]
+        named = [{"path": path, "size_bytes": size} for path, size in files]
+        echo_json({"attempts": told, "attempt": chosen.id, "files": named})
+        return
+    echo_table(
+        ("attempt", "archive", "source", "requested", "size", "sha256"),
+        [(one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts],
+        spare=["sha256", "source"],
+    )
+    click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
+    echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
+
+
+@archive.command(
+    examples=[
+        "dcc archive get add/H.2013-10-31.1.impc.zip",
+        "dcc archive get add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml --output mice.xml",
+    ],
+    exits={
+        1: "its bytes are not kept, or it is broken or over a limit",
+        4: "the tracker or the archive store cannot be reached",
+    },
+)
+@click.argument("archive")
+@click.argument("document", required=False)
+@attempt_option
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write; by default that name, in this directory.",
+)
+def get(archive: str, document: str | None, attempt: int | None, output: Path | None) -> None:
+    """Write ARCHIVE, or one DOCUMENT of it, to a file.
+
+    DOCUMENT is a file's path in the archive, or its name. A file that is there already is left as it is.
+    """
+    settings = settings_from_environment()
+    _, chosen = _attempts(settings, archive, attempt)
+    place = output or Path(chosen.key.file_name if document is None else document.rpartition("/")[2])
+    if place.exists():
+        raise ConfigurationError(f"{place} exists. Give another name with --output, or move it away.")
+    with _member(settings, chosen, document) as path:
+        try:
+            with place.open("xb") as file, path.open("rb") as content:
+                shutil.copyfileobj(content, file, _CHUNK)
+        except OSError as error:
+            raise ConfigurationError(f"{place} cannot be written: {error}. Name another file.") from error
+    click.echo(f"{place} written.")
+
+
+@archive.command(
+    examples=[
+        "dcc archive cat add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml",
+        "dcc archive cat add/H.2013-10-31.1.impc.zip > archive.zip",
+    ],
+    exits={
+        1: "its bytes are not kept, or it is broken or over a limit",
+        4: "the tracker or the archive store cannot be reached",
+    },
+)
+@click.argument("archive")
+@click.argument("document", required=False)
+@attempt_option
+def cat(archive: str, document: str | None, attempt: int | None) -> None:
+    """Print ARCHIVE, or one DOCUMENT of it, on standard output."""
+    if document is None and sys.stdout.isatty():
+        raise click.UsageError("An archive is nothing for a terminal: write it to a file, or name one DOCUMENT of it.")
+    settings = settings_from_environment()
+    _, chosen = _attempts(settings, archive, attempt)
+    with _member(settings, chosen, document) as path:
+        echo_file(path)
+
+
+def echo_file(path: Path) -> None:
+    """Copy a file to standard output, piece by piece; to a terminal without characters that control it."""
+    output = sys.stdout.buffer
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            output.write(_CONTROLS.sub(b"?", piece) if output.isatty() else piece)
+    output.flush()
+
+
+def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[list[Attempt], Attempt]:
+    from dcc.operations.archive_access import archive_attempts
+
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        attempts = archive_attempts(connection, archive)
+    chosen = [one for one in attempts if wanted in (None, one.id)]
+    if not chosen:
+        known = ", ".join(str(one.id) for one in attempts)
+        raise NotFoundError(f"The archive {archive} has no attempt {wanted}. Its attempts: {known}.")
+    return attempts, chosen[-1]
+
+
+@contextmanager
+def _member(settings: Settings, attempt: Attempt, document: str | None) -> Iterator[Path]:
+    from dcc.operations.archive_access import fetched_archive, fetched_member
+
+    if document is None:
+        with fetched_archive(settings, attempt) as path:
+            yield path
+    else:
+        with fetched_member(settings, attempt, document) as path:
+            yield path
 
 
 @archive.command(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from dcc.cli.shell.context import options
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.phases import Phase, Status
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.tracker.queries.zip_action_lists import SelectedZip, ZipFilter
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _FILTERS = (
     click.option("--centre", help="Only of this producing centre (ILAR code)."),
@@ -34,7 +33,10 @@ _FILTERS = (
     click.option("--name", metavar="PATTERN", help="Only archives with such a name; * and ? stand for anything."),
     click.option("--quarantine", is_flag=True, help="Only those that met a fault of the platform."),
 )
-_BULK = (
+filter_options = options(*_FILTERS)
+"""The options that filter submissions."""
+
+bulk_options = options(
     click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
     *_FILTERS,
     click.option(
@@ -46,20 +48,7 @@ _BULK = (
     ),
     click.option("--dry-run", is_flag=True, help="Only print what would be done."),
 )
-
-
-def filter_options(command: F) -> F:
-    """The options that filter submissions."""
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
-
-
-def bulk_options(command: F) -> F:
-    """Names of submissions as arguments, the options that filter them, --file and --dry-run."""
-    for option in reversed(_BULK):
-        command = option(command)
-    return command
+"""Names of submissions as arguments, the options that filter them, --file and --dry-run."""
 
 
 @dataclass(frozen=True, slots=True)
