@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, case, false, func, null, select, true
+from sqlalchemy import ColumnElement, Connection, Engine, Select, case, false, func, null, select, true
 
 from dcc.analysis.columns import SCHEMA, to_frame
 from dcc.analysis.filters import MeasurementFilter, conditions
@@ -24,7 +24,16 @@ from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_text
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.history import current_at, document_at, measurements_at
-from dcc.qc.models import DOCUMENT, EXPERIMENT, HOUSING, LINE, MEASUREMENT, OVERVIEW_ANIMAL, RUN, SPECIMEN
+from dcc.qc.models import (
+    DOCUMENT,
+    ENTITY_TABLES,
+    EXPERIMENT,
+    LINE,
+    MEASUREMENT,
+    OVERVIEW_ANIMAL,
+    RUN,
+    SPECIMEN,
+)
 from dcc.vocabulary import EntityKind, Validity
 
 __all__ = ["MeasurementFilter", "iterate_measurements", "load_measurements"]
@@ -36,11 +45,7 @@ _TEXT_HELD: Final = 32_000_000
 _ROWS_FETCHED: Final = 200
 _CLIENT_SECONDS: Final = 86_400
 
-_OWNERS: Final[dict[EntityKind, Table]] = {
-    EntityKind.EXPERIMENT: EXPERIMENT,
-    EntityKind.LINE: LINE,
-    EntityKind.HOUSING: HOUSING,
-}
+_OWNERS: Final = {kind: table for kind, table in ENTITY_TABLES.items() if kind is not EntityKind.SPECIMEN}
 
 
 def load_measurements(qc: Engine, wanted: MeasurementFilter | None = None) -> pd.DataFrame:
@@ -177,15 +182,14 @@ class _Joined:
         self._wanted = wanted
         past = wanted.as_of_document
         self.measurement = MEASUREMENT if past is None else measurements_at(past).subquery("measured")
-        experiment, line = _OWNERS[EntityKind.EXPERIMENT], _OWNERS[EntityKind.LINE]
         own = self.measurement.c
-        colony = func.coalesce(line.c.colony_id, SPECIMEN.c.colony_id)
+        colony = func.coalesce(LINE.c.colony_id, SPECIMEN.c.colony_id)
         self.columns: dict[str, ColumnElement[Any]] = {
             **{name: own[name] for name in SCHEMA.names if name in own},
             **{name: SPECIMEN.c[name] for name in ("strain_id", "is_baseline", "gender", "zygosity", "dob")},
             "colony_id": colony,
             "genotype": case((SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
-            "experiment_sequence_id": experiment.c.sequence_id,
+            "experiment_sequence_id": EXPERIMENT.c.sequence_id,
             "is_valid": _is_valid(func.coalesce(*(owner.c.validity for owner in _OWNERS.values()))),
             # Overviews show only the present. They have a row for each animal of an experiment.
             "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),

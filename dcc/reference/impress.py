@@ -130,15 +130,6 @@ class Impress(Snapshot):
     pipelines: Mapping[str, Pipeline]
 
     @property
-    def rows(self) -> int:
-        """The number of parameters, those of a procedure in several pipelines counted in each."""
-        return sum(
-            len(procedure.parameters)
-            for pipeline in self.pipelines.values()
-            for procedure in pipeline.procedures.values()
-        )
-
-    @property
     def entries(self) -> Mapping[Any, object]:
         """The parameters by the keys of pipeline, procedure and parameter."""
         return {

@@ -60,7 +60,7 @@ class Snapshot:
     @property
     def rows(self) -> int:
         """The number of its entries; never 0."""
-        raise NotImplementedError
+        return len(self.entries)
 
     @property
     def entries(self) -> Mapping[Any, object]:
@@ -77,11 +77,6 @@ class StatusCodes(Snapshot):
     meanings: Mapping[str, str]
 
     @property
-    def rows(self) -> int:
-        """The number of codes."""
-        return len(self.meanings)
-
-    @property
     def entries(self) -> Mapping[Any, object]:
         """The meanings by their code."""
         return self.meanings
@@ -94,11 +89,6 @@ class Projects(Snapshot):
     NAME: ClassVar[str] = "projects"
 
     names: frozenset[str]
-
-    @property
-    def rows(self) -> int:
-        """The number of projects."""
-        return len(self.names)
 
     @property
     def entries(self) -> Mapping[Any, object]:
@@ -154,11 +144,6 @@ class Strains(Snapshot):
     NAME: ClassVar[str] = "strains"
 
     names: Mapping[str, str]
-
-    @property
-    def rows(self) -> int:
-        """The number of strains."""
-        return len(self.names)
 
     @property
     def entries(self) -> Mapping[Any, object]:
