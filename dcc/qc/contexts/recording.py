@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
@@ -193,17 +193,6 @@ def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[
     return there
 
 
-def _of_documents() -> Select[Any]:
-    given = numbers_in("documents").subquery()
-    return select(given.c.value).select_from(given).join(SHARE, SHARE.c.document_id == given.c.value).distinct()
-
-
-def _of_parts() -> Select[Any]:
-    wanted = pairs_in("parts")
-    same = and_(SHARE.c.document_id == wanted.c.first, SHARE.c.context_id == wanted.c.second)
-    return select(SHARE).select_from(wanted).join(SHARE, same)
-
-
 _OF_GENOTYPES: Final = select(CONTEXT).where(
     CONTEXT.c.centre == bindparam("of_centre"),
     CONTEXT.c.pipeline == bindparam("of_pipeline"),
@@ -216,8 +205,14 @@ _CHANGE_CONTEXT: Final = (
     .values({name: bindparam(name) for name in (*_WRITTEN, "changed")})
 )
 _TELL: Final = insert(HISTORY)
-_COUNTED: Final = _of_documents()
-_PARTS: Final = _of_parts()
+_GIVEN: Final = numbers_in("documents").subquery()
+_COUNTED: Final = select(_GIVEN.c.value).join(SHARE, SHARE.c.document_id == _GIVEN.c.value).distinct()
+_WANTED: Final = pairs_in("parts")
+_PARTS: Final = (
+    select(SHARE)
+    .select_from(_WANTED)
+    .join(SHARE, and_(SHARE.c.document_id == _WANTED.c.first, SHARE.c.context_id == _WANTED.c.second))
+)
 _THIS_PART: Final = (SHARE.c.document_id == bindparam("of_document")) & (SHARE.c.context_id == bindparam("of_context"))
 _REMOVE_PART: Final = delete(SHARE).where(_THIS_PART)
 _CHANGE_PART: Final = update(SHARE).where(_THIS_PART).values(measurements=bindparam("number"))

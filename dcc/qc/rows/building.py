@@ -208,16 +208,14 @@ class RowBuilder:
     def _line(self, block: said.Block, entity: said.Line) -> EntityRow:
         row_id = self._ids[EntityKind.LINE]()
         self._status_codes(EntityKind.LINE, row_id, entity.status_codes)
-        self._procedures.add(RunOwner(EntityKind.LINE.value, row_id, *self._of_run, None, None, None), entity.procedure)
+        self._procedures.add(RunOwner(EntityKind.LINE.value, row_id, *self._of_run), entity.procedure)
         values = (*self._head(block, row_id, entity), entity.colony_id, entity.sequence_id, None)
         return EntityRow(EntityKind.LINE, row_id, values)
 
     def _housing(self, block: said.Block, entity: said.Housing) -> EntityRow:
         lexical = _Lexical()
         row_id = self._ids[EntityKind.HOUSING]()
-        self._procedures.add(
-            RunOwner(EntityKind.HOUSING.value, row_id, *self._of_run, None, None, None), entity.procedure
-        )
+        self._procedures.add(RunOwner(EntityKind.HOUSING.value, row_id, *self._of_run), entity.procedure)
         from_lims = lexical.boolean("fromLIMS", entity.from_lims)
         day = lexical.date("lastUpdated", entity.last_updated)
         values = (*self._head(block, row_id, entity), from_lims, day, lexical.text())

@@ -32,9 +32,9 @@ class RunOwner(NamedTuple):
     centre: str
     pipeline: str
     project: str
-    experiment_id: str | None
-    date: str | None
-    specimen_id: str | None
+    experiment_id: str | None = None
+    date: str | None = None
+    specimen_id: str | None = None
 
 
 class _MediaRow(NamedTuple):
