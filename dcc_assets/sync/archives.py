@@ -13,19 +13,19 @@ from functools import partial
 from typing import Final
 
 from dagster import DagsterInstance
-from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, true
 
 from dcc.outcomes import ZipKey, ZipOutcome
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
 from dcc.tracker.database import run_reading
-from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
+from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload
 from dcc.tracker.queries.session_zips import of_centres
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.sync.archive_records import recorded_zips
-from dcc_assets.sync.horizon import archive_older, read_archive
+from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report
@@ -137,11 +137,4 @@ def _unshown(connection: Connection, part: Part[ZipMark], shown: ColumnElement[b
         ZipAction.id.in_(refused),
         ZipAction.id.in_(reopened),
     )
-    query = (
-        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(newer, shown, part.of_zip_actions(), ZipAction.id > after)
-        .order_by(ZipAction.id)
-        .limit(_AT_ONCE)
-    )
-    return {row.id: ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in connection.execute(query)}
+    return page_of_zips(connection, and_(newer, shown, part.of_zip_actions()), after)

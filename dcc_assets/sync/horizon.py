@@ -137,7 +137,7 @@ def archive_older(
     removed, last = 0, 0
     gone = and_(archive.removed.shows(), not_(horizon.shows()))
     while page := run_reading(
-        tracker, partial(_page, wanted=gone, after=last), patience_seconds=settings.database_retry
+        tracker, partial(page_of_zips, wanted=gone, after=last), patience_seconds=settings.database_retry
     ):
         last = max(page)
         removed += remove_partitions(
@@ -189,7 +189,8 @@ def _next_moment(connection: Connection, kind: ColumnElement[bool], now: Moment,
     return Moment(when.isoformat(), zip_action)
 
 
-def _page(connection: Connection, wanted: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+def page_of_zips(connection: Connection, wanted: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+    """Some hundreds of the `wanted` submissions with ids above `after`, by their ids."""
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)

@@ -11,16 +11,6 @@ can hold them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-from dcc.reports.languages import Catalogue, mark
-from dcc.runtime.legible_text import legible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 import atexit
 import os
 import re
@@ -30,7 +20,7 @@ import tempfile
 import threading
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -38,13 +28,16 @@ from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from dcc.errors import ConfigurationError
+from dcc.reports.languages import Catalogue, mark
+from dcc.runtime.legible_text import legible
 from dcc.runtime.private_files import SHARED_FILE, make_directory, replacement_file
 from dcc.settings import Settings
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 

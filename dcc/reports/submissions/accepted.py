@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, FromClause, Select, and_, case, func, select
@@ -43,7 +44,13 @@ _NAMED: Final = {
 
 def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
     """What was taken over of a zip action's documents: of each kind, and of the first `most` procedures by size."""
-    return _accepted(qc, (DOCUMENT.c.zip_file == key.file_name) & (DOCUMENT.c.zip_action == key.action.value), most)
+    mine = and_(
+        DOCUMENT.c.zip_file == key.file_name,
+        DOCUMENT.c.zip_action == key.action.value,
+        DOCUMENT.c.action != DocumentAction.UNDO.value,
+        DOCUMENT.c.state.in_(_STANDING_STATES),
+    )
+    return Accepted(_entities(qc, mine), *_first(qc, _procedures(qc, mine), most), _contexts(qc, mine))
 
 
 def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:
@@ -62,12 +69,6 @@ def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:
     return Accepted((), *_first(qc, counted, most), contexts)
 
 
-def _accepted(qc: Connection, wanted: Any, most: int) -> Accepted:
-    mine = and_(wanted, DOCUMENT.c.action != DocumentAction.UNDO.value, DOCUMENT.c.state.in_(_STANDING_STATES))
-    counted = _procedures(qc, mine)
-    return Accepted(_entities(qc, mine), *_first(qc, counted, most), _contexts(qc, mine))
-
-
 def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
     named = qc.execute(select(*(func.coalesce(func.sum(column), 0) for column in _NAMED.values())).where(mine)).one()
     opened = _lifetimes(qc, mine, LIFETIME.c.opened_by)
@@ -77,7 +78,7 @@ def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
         if not total:
             continue
         valid, faulty, animal_faulty, unchecked = _present(qc, table, mine)
-        taken = opened.get(kind.value, 0)
+        taken, gone = opened.get(kind.value, 0), ended.get(kind.value, 0)
         counts.append(
             EntityCount(
                 kind=kind.value,
@@ -87,16 +88,12 @@ def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
                 faulty=faulty,
                 animal_faulty=animal_faulty,
                 superseded=max(0, taken - valid - faulty - animal_faulty - unchecked),
-                refused=_refused(int(total), taken, ended.get(kind.value, 0)),
-                ended=ended.get(kind.value, 0),
+                # Documents that delete open nothing, those that replace open what they end.
+                refused=max(0, int(total) - max(taken, gone)),
+                ended=gone,
             )
         )
     return tuple(counts)
-
-
-def _refused(named: int, opened: int, ended: int) -> int:
-    """What took no effect: documents that delete open nothing, those that replace open what they end."""
-    return max(0, named - max(opened, ended))
 
 
 def _present(qc: Connection, table: FromClause, mine: Any) -> tuple[int, int, int, int]:
@@ -154,11 +151,8 @@ def _first(qc: Connection, counted: list[ProcedureCount], most: int) -> tuple[tu
     """The largest `most` procedures, by id and with their names; and how many there are in all."""
     largest = sorted(counted, key=lambda one: (-one.measurements, one.procedure))[:most]
     names = _names(qc, [one.procedure for one in largest])
-    shown = [
-        ProcedureCount(one.procedure, names.get(one.procedure), one.runs, one.measurements, one.accepted)
-        for one in sorted(largest, key=lambda one: one.procedure)
-    ]
-    return tuple(shown), len(counted)
+    in_order = sorted(largest, key=lambda one: one.procedure)
+    return tuple(replace(one, name=names.get(one.procedure)) for one in in_order), len(counted)
 
 
 def _names(qc: Connection, procedures: list[str]) -> Mapping[str, str]:

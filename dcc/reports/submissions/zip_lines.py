@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from dcc.reports.submissions.outcomes import outcome_of, tone_of
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
-from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.lineage import LATEST, key_of
 from dcc.tracker.models import (
@@ -87,59 +87,36 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
     foreign = {one.za_id: one for one in held_archives(connection, wanted)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
     query = select_zip_actions().where(ZipAction.id.in_(wanted)).order_by(*newest_first)
-    lines = [
-        _line(
-            row,
-            states[row.id],
-            foreign.get(row.id),
+    lines = []
+    for row in connection.execute(query):
+        counts = states[row.id]
+        phase, status = Phase(row.phase_id), Status(row.status_id)
+        outcome = outcome_of(
+            phase,
+            status,
+            counts,
             held=row.id in held,
+            taken=None,
             left_out=row.id in left_out,
+            foreign=foreign.get(row.id),
             waits_for_data=row.id in waiting,
             waits_for_older=row.id in in_turn,
+            changed=row.id in changed,
+        )
+        line = ZipLine(
+            key=key_of(row),
+            centre=row.centre,
+            phase=phase,
+            status=status,
+            outcome=outcome,
+            tone=tone_of(outcome),
+            size_bytes=row.size_bytes,
+            documents=sum(state.count for state in counts),
+            failed=sum(state.count for state in counts if state.status is Status.FAILED),
             changed=changed.get(row.id),
         )
-        for row in connection.execute(query)
-    ]
+        lines.append(line)
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
-
-
-def _line(
-    row: Any,
-    states: Iterable[StateCount],
-    foreign: HeldArchive | None,
-    *,
-    held: bool,
-    left_out: bool,
-    waits_for_data: bool,
-    waits_for_older: bool,
-    changed: datetime | None,
-) -> ZipLine:
-    counts = list(states)
-    phase, status = Phase(row.phase_id), Status(row.status_id)
-    outcome = outcome_of(
-        phase,
-        status,
-        counts,
-        held=held,
-        taken=None,
-        left_out=left_out,
-        foreign=foreign,
-        waits_for_data=waits_for_data,
-        waits_for_older=waits_for_older,
-        changed=changed is not None,
-    )
-    return ZipLine(
-        key=key_of(row),
-        centre=row.centre,
-        phase=phase,
-        status=status,
-        outcome=outcome,
-        tone=tone_of(outcome),
-        size_bytes=row.size_bytes,
-        documents=sum(state.count for state in counts),
-        failed=sum(state.count for state in counts if state.status is Status.FAILED),
-        changed=changed,
-    )
 
 
 def _latest(wanted: Any) -> Subquery:
