@@ -209,12 +209,6 @@ def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, ar
     }
 
 
-# Writers beside each other
-
-
-# Cost
-
-
 # The database against the algebra
 
 

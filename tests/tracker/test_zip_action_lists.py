@@ -253,11 +253,6 @@ def add_crawl(tracker: Engine, session_id: int, source_id: int, error: str | Non
             "message": error,
             "listed": new,
             "new_zips": new,
-            "known": 0,
-            "changed": 0,
-            "refused": 0,
-            "ignored": 0,
-            "gone": 0,
         }
         insert_rows(connection, SourceCrawlRow, [row])
 

@@ -98,13 +98,17 @@ class Target:
 
     def look(self) -> Found:
         """Its state. A database that is missing on a server is made. Raises the database's `unreachable` error."""
-        if self._on_server:
-            create_database(self.engine.url, self.database)
-        elif not self._path.exists() or self._path.stat().st_size == 0:
+        if not self._is_there():
             return Found.EMPTY
         with self._if_readable(), self.engine.connect() as connection:
             return self._found(connection)
         return Found.FILLED
+
+    def _is_there(self) -> bool:
+        """Whether there may be tables; a database that is missing on a server is made."""
+        if self._on_server:
+            create_database(self.engine.url, self.database)
+        return self._on_server or (self._path.exists() and self._path.stat().st_size > 0)
 
     def _found(self, connection: Connection) -> Found:
         present = set(inspect(connection).get_table_names())
@@ -121,12 +125,9 @@ class Target:
 
         Tables that another system keeps beside the platform's on a server stay, and so are allowed.
         """
-        if self._on_server:
-            create_database(self.engine.url, self.database)
-        elif not self._path.exists():
-            return
-        with self._if_readable(), self.engine.connect() as connection:
-            self._refuse_others(connection)
+        if self._is_there():
+            with self._if_readable(), self.engine.connect() as connection:
+                self._refuse_others(connection)
 
     def refuse_session(self) -> None:
         """Raise SessionActiveError while a session is active in a tracker that is in use."""

@@ -11,7 +11,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -122,14 +122,8 @@ PARTS: Final[dict[str, Part]] = {
 """What a part measures, by the value of the label `part`."""
 
 
-@dataclass
-class _Answer:
-    """The metrics of a part and the seconds it took; None if it failed, or has not ended yet."""
-
-    families: list[Metric] | None = None
-    seconds: float = 0.0
-    error: Exception | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+_Answer = Future[tuple[list[Metric] | Exception, float]]
+"""The metrics of a part, or why it failed, and the seconds it took."""
 
 
 class Collection:
@@ -152,15 +146,16 @@ class Collection:
         up: dict[Labels, float] = {}
         seconds: dict[Labels, float] = {}
         for name, answer in answers.items():
-            in_time = answer.done.wait(max(0.0, deadline - time.monotonic()))
-            families_of_part = answer.families if in_time else None
-            up[name,] = float(families_of_part is not None)
-            seconds[name,] = answer.seconds if in_time else self._part_seconds
-            families.extend(families_of_part or ())
-            if not in_time:
+            found: list[Metric] | Exception | None = None
+            try:
+                found, seconds[name,] = answer.result(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                seconds[name,] = self._part_seconds
                 log.warning("The metrics of part %s were not there within %g s", name, self._part_seconds)
-            elif answer.error is not None:
-                log.warning("The metrics of part %s could not be collected: %s", name, answer.error)
+            if isinstance(found, Exception):
+                log.warning("The metrics of part %s could not be collected: %s", name, found)
+            up[name,] = float(isinstance(found, list))
+            families.extend(found if isinstance(found, list) else ())
         families.append(gauge("metrics_part_up", "Whether this part of the metrics could be collected.", ("part",), up))
         families.append(gauge("metrics_part_seconds", "How long this part of the metrics took.", ("part",), seconds))
         return _merged(families)
@@ -168,7 +163,7 @@ class Collection:
     def _begin(self, name: str, part: Part) -> _Answer:
         with self._lock:
             before = self._under_way.get(name)
-            if before is not None and not before.done.is_set():
+            if before is not None and not before.done():
                 return before
             answer = self._under_way[name] = _Answer()
         work = with_log_context(self._tell)
@@ -177,12 +172,12 @@ class Collection:
 
     def _tell(self, answer: _Answer, part: Part) -> None:
         began = time.monotonic()
+        found: list[Metric] | Exception
         try:
-            answer.families = list(part(self._settings))
+            found = list(part(self._settings))
         except Exception as error:  # whatever it is, the other parts are collected
-            answer.error = error
-        answer.seconds = time.monotonic() - began
-        answer.done.set()
+            found = error
+        answer.set_result((found, time.monotonic() - began))
 
 
 def _build_info() -> Metric:
