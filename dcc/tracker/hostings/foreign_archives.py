@@ -269,11 +269,15 @@ class ZipAndHost:
     is_delegated: Any = False
 
 
-def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
-    """The submissions that may be fetched from none of their sources, in the order of the rows."""
+def _by_archive(rows: Iterable[ZipAndHost]) -> dict[int, list[ZipAndHost]]:
     found: dict[int, list[ZipAndHost]] = {}
     for row in rows:
         found.setdefault(row.za_id, []).append(row)
+    return found
+
+
+def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
+    """The submissions that may be fetched from none of their sources, in the order of the rows."""
     return [
         HeldArchive(
             za_id,
@@ -281,19 +285,16 @@ def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
             some[0].owner or "",
             tuple(dict.fromkeys(row.host for row in some)),
         )
-        for za_id, some in found.items()
+        for za_id, some in _by_archive(rows).items()
         if not any(row.may_be_taken for row in some)
     ]
 
 
 def delegated_of(rows: Iterable[ZipAndHost]) -> list[NewNotice]:
     """Notices for owners about their archives that are only on delegates' sources."""
-    found: dict[int, list[ZipAndHost]] = {}
-    for row in rows:
-        found.setdefault(row.za_id, []).append(row)
     return [
         NewNotice(owner, za_id, Outcome.DONE)
-        for za_id, some in found.items()
+        for za_id, some in _by_archive(rows).items()
         if (owner := some[0].owner) and any(row.is_delegated for row in some) and all(row.host != owner for row in some)
     ]
 

@@ -21,16 +21,16 @@ from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
     XmlFile,
-    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.problems import OF_DOCUMENT, problem_of
+from dcc.tracker.problems import problem_of
 from dcc.tracker.queries.zip_action_lists import (
     OLDEST_FIRST,
     StateCount,
+    select_entries,
     select_zip_actions,
 )
 from dcc.tracker.states import WAITING, State
@@ -101,22 +101,7 @@ def session_entries(
     connection: Connection, session: SessionEntry, kinds: Sequence[str]
 ) -> dict[ZipKey, list[tuple[str, Problem]]]:
     """The active log entries of certain kinds for documents of these submissions, with file names."""
-    latest = newest_downloads()
-    query = (
-        select(*KEY, XmlFile.fname, *OF_DOCUMENT)
-        .select_from(XmlLog)
-        .join(AnException)
-        .join(XmlFile)
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
-        .join(ZipAction, ZipAction.id == latest.c.za_id)
-        .join(ZipFile)
-        .where(
-            ZipAction.id.in_(session_zip_ids(connection, session)),
-            AnException.short_name.in_(kinds),
-            XmlLog.cleared.is_(None),
-        )
-        .order_by(XmlLog.id)
-    )
+    query = select_entries(kinds).where(ZipAction.id.in_(session_zip_ids(connection, session)))
     entries: dict[ZipKey, list[tuple[str, Problem]]] = defaultdict(list)
     for row in connection.execute(query):
         entries[key_of(row)].append((row.fname, problem_of(row)))

@@ -151,19 +151,24 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
 
 def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     """The documents that wait for confirmation: submission, file name and action; oldest first."""
+    query = select_entries([HELD])
+    return [(key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
+
+
+def select_entries(kinds: Sequence[str]) -> Select[Any]:
+    """The active log entries of certain kinds for documents of latest downloads: key, file name, and the problem."""
     latest = newest_downloads()
-    query = (
-        select(*KEY, XmlFile.fname, XmlLog.message)
+    return (
+        select(*KEY, XmlFile.fname, *OF_DOCUMENT)
         .select_from(XmlLog)
         .join(AnException)
         .join(XmlFile)
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile)
-        .where(AnException.short_name == HELD, XmlLog.cleared.is_(None))
+        .where(AnException.short_name.in_(kinds), XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
-    return [(key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
 def require_centre(connection: Connection, short_name: str) -> None:
