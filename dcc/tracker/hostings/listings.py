@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -212,13 +212,8 @@ class ListingRecorder:
             if lost.again:
                 said = confirmed_message(address, listing, len(lost.again))
                 result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, said))
-        for ids in chunks(gone):
-            values = {"gone_since": self.now, "missed_since": None, "uploading_since": None}
-            self.connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(values))
-        for ids in chunks(missed):
-            self.connection.execute(
-                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(missed_since=self.now)
-            )
+        self._set(gone, gone_since=self.now, missed_since=None, uploading_since=None)
+        self._set(missed, missed_since=self.now)
         result.gone = len(gone)
 
     def _has_shrunk(self, listing: ActionListing, lost: Absent) -> bool:
@@ -275,14 +270,10 @@ class ListingRecorder:
             is_noted = entry.uploading == unsettled and not (entry.gone or entry.missed)
             if not is_noted or attributes(present) != attributes(entry):
                 rows.append(_hosting_values(entry.hosting_id, present) | {"uploading": self.now if unsettled else None})
-        if rows:
-            self.connection.execute(_UPDATE_HOSTING, rows)
-        if sizes:
-            self.connection.execute(_UPDATE_SIZE, sizes)
+        self._update(rows, sizes)
         if uploading_anew:
-            reason = mark("It is being uploaded again to its file source.")
             again = [uploading_anew[key] for key in self._spoken_for(address, uploading_anew)]
-            progress.reopen(self.connection, again, requested_by="crawl", reason=reason)
+            self._reopen(again, mark("It is being uploaded again to its file source."))
 
     def _taken_anew(self, address: SourceAddress, done: Mapping[ZipKey, KnownHosting]) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
@@ -304,9 +295,7 @@ class ListingRecorder:
             and entry.state != SET_ASIDE
             and ((entry.state.failed and key in spoken_for) or sources.get(entry.za_id) == entry.hosting_id)
         }
-        if anew:
-            reason = mark("The archive changed on its file source after its last download.")
-            progress.reopen(self.connection, list(anew.values()), requested_by="crawl", reason=reason)
+        self._reopen(anew.values(), mark("The archive changed on its file source after its last download."))
         return set(anew), loaded
 
     def _spoken_for(self, address: SourceAddress, keys: Collection[ZipKey]) -> set[ZipKey]:
@@ -339,13 +328,8 @@ class ListingRecorder:
                 sizes.append({"zip": entry.zip_id, "size": now.size_bytes})
             message = uploading_message(address, key, before, now, looked=listings is not None)
             found.append(Finding(UPLOADING, key, entry.za_id, message))
-        for ids in chunks(settled):
-            self.connection.execute(
-                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(uploading_since=None)
-            )
-        if rows:
-            self.connection.execute(_UPDATE_HOSTING, rows)
-            self.connection.execute(_UPDATE_SIZE, sizes)
+        self._set(settled, uploading_since=None)
+        self._update(rows, sizes)
         self._write_findings(address, found)
         return found
 
@@ -371,10 +355,23 @@ class ListingRecorder:
             _hosting_values(hostings[key].hosting_id, file) | {"uploading": self.now if key in unsettled else None}
             for key, file in there.items()
         ]
-        if rows:
-            self.connection.execute(_UPDATE_HOSTING, rows)
+        self._update(rows)
         self._write_findings(address, found)
         return unsettled
+
+    def _set(self, hosting_ids: Iterable[int], **values: datetime | None) -> None:
+        """Change columns of hostings."""
+        for ids in chunks(hosting_ids):
+            self.connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(values))
+
+    def _update(self, rows: Sequence[Mapping[str, object]], sizes: Sequence[Mapping[str, object]] = ()) -> None:
+        """Record hostings as they are listed, and the sizes of archives that are still to be downloaded."""
+        for statement, values in ((_UPDATE_HOSTING, rows), (_UPDATE_SIZE, sizes)):
+            if values:
+                self.connection.execute(statement, values)
+
+    def _reopen(self, za_ids: Collection[int], reason: str) -> None:
+        progress.reopen(self.connection, sorted(za_ids), requested_by="crawl", reason=reason)
 
     def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, KnownHosting]:
         """These archives as a source last listed them."""
@@ -408,14 +405,8 @@ class ListingRecorder:
 
     def _accept(self, refused: Mapping[ZipKey, int], result: RecordedListing) -> None:
         """Let refused submissions wait for their download."""
-        if not refused:
-            return
-        progress.reopen(
-            self.connection,
-            list(refused.values()),
-            requested_by="crawl",
-            reason=mark("The file name conforms: its centre or the naming convention has been registered since."),
-        )
+        reason = mark("The file name conforms: its centre or the naming convention has been registered since.")
+        self._reopen(refused.values(), reason)
         result.accepted_zips.extend(refused)
 
     def _record_new(self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing) -> None:
@@ -442,7 +433,7 @@ class ListingRecorder:
         }
         insert_rows(
             self.connection,
-            FileSourceHasZip.__table__,
+            FileSourceHasZip,
             [
                 {
                     "za_id": actions[key],
@@ -502,9 +493,7 @@ class ListingRecorder:
         names = {key: parsed[key.file_name][0] for key in failed}
         own = {failed[key] for key, name in names.items() if name is not None and name.centre == address.centre}
         anew = own - loaded_zips(self.connection, own)
-        if anew:
-            reason = mark("A file source of its own centre has it now.")
-            progress.reopen(self.connection, sorted(anew), requested_by="crawl", reason=reason)
+        self._reopen(anew, mark("A file source of its own centre has it now."))
         return anew
 
     def _zip_files(
@@ -526,19 +515,17 @@ class ListingRecorder:
         self._note_names(unread)
         known = {number: name for name, (number, _) in found.items()}
         missing = [name for name in sizes if name not in found]
-        rows = []
-        for file_name in missing:
-            name, _ = parsed[file_name]
-            rows.append(
-                {
-                    "file_name": file_name,
-                    "centre_id": name and self.centres[name.centre],
-                    "created": name and name.created,
-                    "inc": name and name.inc,
-                    "size_bytes": sizes[file_name],
-                }
-            )
-        ids = insert_rows(self.connection, ZipFile.__table__, rows) if rows else []
+        rows = [
+            {
+                "file_name": file_name,
+                "centre_id": (name := parsed[file_name][0]) and self.centres[name.centre],
+                "created": name and name.created,
+                "inc": name and name.inc,
+                "size_bytes": sizes[file_name],
+            }
+            for file_name in missing
+        ]
+        ids = insert_rows(self.connection, ZipFile, rows)
         found.update({name: (number, sizes[name]) for name, number in zip(missing, ids, strict=True)})
         return found, known
 
@@ -586,8 +573,6 @@ class ListingRecorder:
         )
 
     def _write_findings(self, address: SourceAddress, findings: Sequence[Finding]) -> None:
-        if not findings:
-            return
         rows = [
             {
                 "session_id": self.session_id,
@@ -600,7 +585,7 @@ class ListingRecorder:
             }
             for finding in findings[:_MOST_FINDINGS]
         ]
-        insert_rows(self.connection, CrawlFinding.__table__, rows)
+        insert_rows(self.connection, CrawlFinding, rows)
 
     def _parse(self, file_name: str) -> ParsedName:
         try:
