@@ -175,8 +175,7 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
         for number, row in zip(ids, rows, strict=True)
         if row.place is not None
     ]
-    if places:
-        insert_rows(connection, DocumentPlace.__table__, places)
+    insert_rows(connection, DocumentPlace, places)
     downloads = _read_states(connection, ZipDownload, parents)
     _apply(connection, ZipDownload, downloads, _rolled_up(connection, downloads))
     _apply(connection, ZipAction, actions, _from_latest(connection, parents, downloads))

@@ -96,8 +96,7 @@ def _replace(
     there = {row_id for ids in chunks(rows) for row_id in connection.scalars(_THERE, {"ids": ids})}
     kept = [rows[row_id] for row_id in rows if row_id in there]
     connection.execute(_DELETE[model], [{"hosting": row_id} for row_id in rows])
-    if kept:
-        insert_rows(connection, model.__table__, kept)
+    insert_rows(connection, model, kept)
 
 
 _THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))

@@ -21,6 +21,7 @@ from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.due import Pause, shown_age
 from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import object_of
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -199,18 +200,12 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
 
 def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTrust) -> SourceEntry:
     pace = pace_of(row)
-    return SourceEntry(
-        id=row.id,
-        centre=row.centre,
-        protocol=row.protocol,
-        hostname=row.hostname,
-        username=row.username,
+    return object_of(
+        SourceEntry,
+        row,
         accesskey=shown_accesskey(SecretStr(row.accesskey)),
         base_path=row.base_path or "",
         state=SourceState(row.state),
-        centre_active=bool(row.centre_active),
-        created=row.created,
-        hosted=row.hosted,
         fingerprints=tuple(fingerprints),
         tls_authorities=tuple(authority.fingerprint for authority in tls.authorities or ()),
         tls_fingerprints=tuple(tls.fingerprints or ()),

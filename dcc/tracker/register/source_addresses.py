@@ -20,6 +20,7 @@ from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.due import Windows
 from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import object_of
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate, utc_now
 
 
@@ -99,12 +100,9 @@ def load_addresses(
         keys.setdefault(source_id, []).append(f"{key_type} {key}")
     trusted = trusted_certificates(connection)
     return [
-        SourceAddress(
-            id=row.id,
-            centre=row.centre,
-            protocol=row.protocol,
-            hostname=row.hostname,
-            username=row.username,
+        object_of(
+            SourceAddress,
+            row,
             accesskey=SecretStr(row.accesskey),
             base_path=row.base_path or "",
             host_keys=tuple(keys.get(row.id, ())),
