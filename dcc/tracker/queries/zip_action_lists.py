@@ -155,7 +155,7 @@ def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     return [(key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
-def select_entries(kinds: Sequence[str]) -> Select[Any]:
+def select_entries(kinds: Sequence[str]) -> _AnySelect:
     """The active log entries of certain kinds for documents of latest downloads: key, file name, and the problem."""
     latest = newest_downloads()
     return (
