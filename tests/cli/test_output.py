@@ -132,6 +132,14 @@ def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole
     assert lines[-1].split() == ["12", "b.zip", "new", "the", "centre"]
 
 
+def test_a_long_word_of_a_text_is_broken_and_a_name_is_not() -> None:
+    lines = shown_on_a_terminal(80, (NAME, f"It is in {'x' * 60} now."), (NAME, f"{'测' * 40}"))
+    assert max(map(cell_len, lines)) <= 80
+    assert sum(line.count("x") for line in lines) == 60
+    assert sum(line.count("测") for line in lines) == 40
+    assert sum(NAME in line for line in lines) == 2
+
+
 def test_on_a_narrow_terminal_spare_columns_are_left_out_until_the_table_fits() -> None:
     spare = ("who acts", "source", "why")
     assert shown_on_a_terminal(80, spare=spare) == shown_on_a_terminal(80)

@@ -278,6 +278,7 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     echo_table(
         ("applied", "what", "of", "submission", "document", "line"),
         [_event_row(event) for event in events],
+        prose=["of"],
         spare=["document"],
     )
     for event in events:

@@ -11,7 +11,7 @@ from dcc.cli.data.causes import collect, spreadsheet_option, write_spreadsheet
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, printable
+from dcc.cli.shell.output import count_of, echo_json, echo_table, echo_wrapped, printable
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 from dcc.vocabulary import Severity
@@ -152,7 +152,7 @@ def _print_each(records: Iterable[FindingRecord], total: int) -> None:
         place = "" if record.line is None else f"line {record.line}: "
         colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None
         rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
-        click.echo(f"  {rule}{_standing(record)}  {place}{printable(record.message)}")
+        echo_wrapped(f"  {rule}{_standing(record)}  {place}{printable(record.message)}", indent="      ")
     left = total - printed
     if left > 0:
         click.echo(f"\n... and {count_of(left, 'more finding')}. --limit says how many to print.")

@@ -34,7 +34,7 @@ _FILTERS = (
     ("--strain", "Only of this strain, such as MGI:2159965."),
 )
 _OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
-_SPARE = ("pipeline", "strain", "author", "document", "zip_action")
+_SPARE = ("pipeline", "strain", "changed", "author", "document", "zip_action", "measurements", "state")
 _HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter")
 
 
@@ -91,7 +91,7 @@ def contexts(as_json: bool, **given: Any) -> None:
         echo_json(entries)
         return
     columns = ("measurements", "state", "issues", "changed")
-    echo_table((*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries], spare=_SPARE[:2])
+    echo_table((*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries], spare=_SPARE[:3])
     click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
@@ -182,7 +182,12 @@ def history(as_json: bool, **given: Any) -> None:
         echo_json(entries)
         return
     headers = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_table(headers, [_cells(entry, headers) for entry in entries], prose=["reason"], spare=_SPARE)
+    echo_table(
+        headers,
+        [_cells(entry, headers) for entry in entries],
+        prose=["reason"],
+        spare=[name for name in _SPARE if name in headers],
+    )
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])

@@ -45,6 +45,8 @@ _COLOURS = {
 _GAP = "  "
 _NARROW = 20
 """The least characters of a text in a line, however narrow the terminal is."""
+_LONG = 24
+"""The characters of a word of a text that may be broken."""
 
 
 def printable(value: object) -> str:
@@ -167,8 +169,8 @@ def _width(text: str) -> int:
 def _least(column: Sequence[str]) -> int:
     """The least width of a prose column: its header and words stay on one line, and its texts legible."""
     header, *texts = column
-    words = (word for text in texts for word in text.split(" "))
-    return max(_width(header), *map(_width, words), min(_NARROW, max(map(_width, column))))
+    words = (min(_width(word), _LONG) for text in texts for word in text.split(" "))
+    return max(_width(header), *words, min(_NARROW, max(map(_width, column))))
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
@@ -186,14 +188,26 @@ def _whole(widths: Sequence[int]) -> int:
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many cells, longer only for a single longer word."""
+    """A text in lines of at most so many cells; only longer words are broken, and styles count as nothing."""
     lines: list[str] = []
     for word in text.split(" "):
-        if lines and _width(lines[-1]) + 1 + _width(word) <= width:
+        if lines and _width(click.unstyle(f"{lines[-1]} {word}")) <= width:
             lines[-1] += f" {word}"
-        else:
-            lines.append(word)
+            continue
+        while _width(click.unstyle(word)) > width:
+            fitting = next(
+                number for number in range(len(word), 0, -1) if number == 1 or _width(word[:number]) <= width
+            )
+            lines.append(word[:fitting])
+            word = word[fitting:]
+        lines.append(word)
     return lines
+
+
+def echo_wrapped(text: str, indent: str) -> None:
+    """Print a text, on a terminal broken between words and further lines indented."""
+    room = shutil.get_terminal_size().columns - len(indent)
+    click.echo(f"\n{indent}".join(_broken(text, room)) if sys.stdout.isatty() else text)
 
 
 def _line(

@@ -336,7 +336,8 @@ def _print_quarantine(entries: Sequence[ZipEntry]) -> None:
             )
             for entry in entries
         ],
-        prose=["why"],
+        prose=["why", "tried again"],
+        spare=["since"],
     )
 
 
@@ -354,4 +355,5 @@ def _print_failed(entries: Sequence[ZipEntry]) -> None:
             for entry in entries
         ],
         prose=["why"],
+        spare=["since", "phase"],
     )
