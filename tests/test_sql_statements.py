@@ -44,12 +44,14 @@ REVIEWED = {
         NAMES,
         {"_CHECKS.format(0)", "_CHECKS.format(1)", "last + 1", "name", "statement"},
     ),
-    "dcc/databases/attached_files.py": ("a name that is made of a number", {"name"}),
     "dcc/databases/descriptions.py": (
         NAMES + "; definitions of columns as the database itself tells them; descriptions, quoted",
         {"changed", "table.name"},
     ),
-    "dcc/databases/engines.py": ("constants", {"'BEGIN IMMEDIATE' if writes else 'BEGIN'"}),
+    "dcc/databases/engines.py": (
+        "constants; a name that is made of a number",
+        {"'BEGIN IMMEDIATE' if writes else 'BEGIN'", "name"},
+    ),
     "dcc/databases/grants.py": (
         "quoted; printed for people, run by nobody",
         {"_pattern(str(database))", "_text(password)", "_user(name, client_host)", "right", "user"},

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, select
 
-from dcc.qc.models import CONTEXT, PARAMETER, PROCEDURE, SNAPSHOT
+from dcc.qc.models import CONTEXT, PARAMETER, PROCEDURE
+from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
 from dcc.vocabulary import MeasurementType
 
@@ -46,9 +47,6 @@ def parameter_names(connection: Connection) -> dict[str, str]:
 
 def _impress() -> Select[Any]:
     """The parameters of measurements in the active IMPReSS, each once for a procedure."""
-    active = (
-        select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.name == Impress.NAME, SNAPSHOT.c.is_active).scalar_subquery()
-    )
     same = and_(
         PROCEDURE.c.snapshot_id == PARAMETER.c.snapshot_id,
         PROCEDURE.c.procedure_id == PARAMETER.c.procedure_id,
@@ -61,7 +59,10 @@ def _impress() -> Select[Any]:
     return (
         select(keys[0], name.label("name"), keys[1], procedure, unit, kind)
         .join(PROCEDURE, same)
-        .where(PARAMETER.c.snapshot_id == active, PARAMETER.c.type.in_([one.value for one in MeasurementType]))
+        .where(
+            PARAMETER.c.snapshot_id == active_snapshot(Impress.NAME),
+            PARAMETER.c.type.in_([one.value for one in MeasurementType]),
+        )
         .group_by(*keys)
     )
 

@@ -17,7 +17,6 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
-from dcc.databases.attached_files import detach
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import DESCRIPTION, Database, database_of
 from dcc.errors import ConfigurationError, DatabaseUnreachableError
@@ -149,7 +148,7 @@ def _open_sqlite(url: URL, database: Database) -> Engine:
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
-    event.listen(engine, "checkin", detach)
+    event.listen(engine, "checkin", _detach)
     return engine
 
 
@@ -270,3 +269,31 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(cause, sqlite3.Error):
         return code in _SQLITE_AWAY
     return isinstance(error, DatabaseUnreachableError) and code not in _MYSQL_REFUSED
+
+
+MOST_ATTACHED: Final = 8
+"""How many files one transaction may read; SQLite permits ten."""
+
+_ATTACHED: Final = "dcc_attached"
+
+
+def attached(connection: Connection, address: str) -> str:
+    """The schema name of the file at an address in the statements of a transaction.
+
+    The file is detached when the connection returns to its pool, because that is impossible within a transaction.
+    """
+    names: dict[str, str] = connection.info.setdefault(_ATTACHED, {})
+    name = names.get(address)
+    if name is None:
+        name = f"attached_{len(names)}"
+        connection.exec_driver_sql(f"ATTACH DATABASE ? AS {name}", (address,))
+        names[address] = name
+    return name
+
+
+def _detach(connection: sqlite3.Connection | None, record: Any) -> None:
+    """Detach the files that a connection's transaction has read."""
+    names: dict[str, str] = record.info.pop(_ATTACHED, {})
+    if connection is not None:
+        for name in names.values():
+            connection.execute(f"DETACH DATABASE {name}")

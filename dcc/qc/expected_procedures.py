@@ -18,7 +18,8 @@ from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from dcc.qc.apply.versions import same_text
-from dcc.qc.models import EXPERIMENT, LINE, NAMED, PROCEDURE, SNAPSHOT, SPECIMEN, STATUS_CODE
+from dcc.qc.models import EXPERIMENT, LINE, NAMED, PROCEDURE, SPECIMEN, STATUS_CODE
+from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
 from dcc.vocabulary import Validity
 
@@ -172,9 +173,8 @@ def lacking_procedures(connection: Connection, wanted: Expected, counted: Delive
 def due_procedures(connection: Connection, wanted: Expected) -> list[DueProcedure]:
     """The mandatory procedures in use that have an age or stage, the versions of one as one."""
     own = PROCEDURE.c
-    active = select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.name == Impress.NAME, SNAPSHOT.c.is_active)
     query = select(own.pipeline, own.procedure_id, own.name, own.level, own.weeks, own.stage).where(
-        own.snapshot_id == active.scalar_subquery(), own.is_active, own.is_mandatory
+        own.snapshot_id == active_snapshot(Impress.NAME), own.is_active, own.is_mandatory
     )
     found: dict[tuple[str, ...], DueProcedure] = {}
     for row in connection.execute(query.order_by(own.pipeline, own.procedure_id)):

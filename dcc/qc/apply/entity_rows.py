@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, String, Table
 
-from dcc.databases.attached_files import attached
+from dcc.databases.engines import attached
 from dcc.qc.models import DOCUMENT_TABLES, LIFETIME, MEASUREMENT, MEDIA, METADATA, RUN, STATUS_CODE
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import LineLoader, LoadedLines

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, Row, String, Table, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Row, ScalarSelect, String, Table, delete, func, insert, select, update
 
 from dcc.databases.columns import MESSAGE_BYTES
 from dcc.errors import ReferenceDataError
@@ -103,6 +103,11 @@ def active_snapshots(connection: Connection) -> dict[str, StoredSnapshot]:
     query = select(SNAPSHOT, refused).select_from(joined).where(columns.is_active).order_by(columns.id)
     # Two processes that save at once on MySQL or MariaDB leave two active ones: the later one counts.
     return {row.name: _stored(row) for row in connection.execute(query)}
+
+
+def active_snapshot(name: str) -> ScalarSelect[int]:
+    """The id of the active snapshot of a set, for queries; null without any."""
+    return select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.name == name, SNAPSHOT.c.is_active).scalar_subquery()
 
 
 def load_active(connection: Connection) -> ActiveReference:

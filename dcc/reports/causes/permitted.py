@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from dcc.messages import Details
 from dcc.nearest_names import nearest_names
@@ -25,9 +25,9 @@ from dcc.qc.models import (
     PIPELINE,
     PROCEDURE,
     PROJECT,
-    SNAPSHOT,
     STRAIN,
 )
+from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
 
@@ -149,8 +149,8 @@ class Permitted:
         return self._names(kind, within).nearest(text, same_digits=kind.numerous)
 
     def _read_names(self, kind: _Kind, within: str) -> Names:
-        newest = select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.is_active, SNAPSHOT.c.name == kind.reference)
-        query = select(kind.column).where(kind.column.table.c.snapshot_id == newest.scalar_subquery(), *kind.only)
+        of_active = kind.column.table.c.snapshot_id == active_snapshot(kind.reference)
+        query = select(kind.column).where(of_active, *kind.only)
         if kind.within is not None:
             query = query.where(kind.within == within)
         return Names(self._connection.scalars(query.order_by(*(kind.order or (kind.column,)))))

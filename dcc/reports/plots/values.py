@@ -21,7 +21,9 @@ from dcc.databases.list_parameters import as_json, numbers_in, only_compared
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.versions import same_text
-from dcc.qc.models import DOCUMENT, EXPERIMENT, HOUSING, LINE, MEASUREMENT, PARAMETER, RUN, SNAPSHOT, SPECIMEN
+from dcc.qc.models import DOCUMENT, EXPERIMENT, HOUSING, LINE, MEASUREMENT, PARAMETER, RUN, SPECIMEN
+from dcc.qc.reference.snapshots import active_snapshot
+from dcc.reference.impress import Impress
 from dcc.vocabulary import EntityKind, MeasurementType, Validity
 
 Numbers = NDArray[np.float64]
@@ -159,9 +161,8 @@ def parameter_named(connection: Connection, parameter_id: str) -> Parameter | No
     kind = connection.scalar(select(MEASUREMENT.c.type).where(MEASUREMENT.c.parameter_id == parameter_id).limit(1))
     if kind is None:
         return None
-    active = select(SNAPSHOT.c.id).where(SNAPSHOT.c.name == "impress", SNAPSHOT.c.is_active)
     named = select(func.min(PARAMETER.c.name)).where(
-        PARAMETER.c.snapshot_id.in_(active), PARAMETER.c.parameter_id == parameter_id
+        PARAMETER.c.snapshot_id == active_snapshot(Impress.NAME), PARAMETER.c.parameter_id == parameter_id
     )
     return Parameter(parameter_id, connection.scalar(named) or parameter_id, kind)
 

@@ -29,8 +29,8 @@ from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.judging import healing
 from dcc.qc.judging.documents import Basis, Judgement, judge_document, signature_of
+from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.many_documents import Found, judge_together
-from dcc.qc.judging.other_specimens import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document

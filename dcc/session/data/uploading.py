@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from dcc.data_outcomes import ZipData
-from dcc.databases.attached_files import MOST_ATTACHED
+from dcc.databases.engines import MOST_ATTACHED
 from dcc.errors import (
     DccError,
     QcDatabaseUnreachableError,

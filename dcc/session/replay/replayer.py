@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine, event
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.attached_files import MOST_ATTACHED
-from dcc.databases.engines import open_database
+from dcc.databases.engines import MOST_ATTACHED, open_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
@@ -35,9 +34,8 @@ from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging import documents as judging
 from dcc.qc.judging.documents import lock_documents
-from dcc.qc.judging.lookups import SqlLookups
+from dcc.qc.judging.lookups import SqlLookups, questionable
 from dcc.qc.judging.many_documents import newest_document
-from dcc.qc.judging.other_specimens import questionable
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
