@@ -43,6 +43,7 @@ from dcc.session.leases import (
 )
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
+from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import TASK_LACKED_ROOM
 from dcc.tracker.database import insert_rows, run_reading, run_writing, writing
 from dcc.tracker.models import SessionLock, SessionTask, utc_now
@@ -57,10 +58,6 @@ STOPPING: Final = (DatabaseUnreachableError, SessionLostError, SessionTimeLimitE
 _RENEWALS = 6  # in the time of a lease
 _COMMENT_LENGTH = 256
 _RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
-
-
-def _ignore_progress(_text: str) -> None:
-    """Ignore the progress of long listings."""
 
 
 @dataclass
@@ -80,7 +77,7 @@ class Session:
     _renewed: float = field(repr=False)
     _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
-    on_progress: Callable[[str], object] = field(default=_ignore_progress, repr=False)
+    on_progress: Callable[[str], object] = field(default=ignore_progress, repr=False)
     """Called with the progress of long listings, by the threads that list; a display sets itself here."""
     named_sources: frozenset[int] = frozenset()
     """The sources that a person named for it, whatever their schedules say."""

@@ -41,6 +41,7 @@ IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
 """A placeholder for the ids of one chunk in a statement."""
 
 _ACTIONS_OF = select(ZipDownload.id, FileSourceHasZip.za_id).join(FileSourceHasZip).where(ZipDownload.id.in_(IDS))
+_ACTION_STATES = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
 _LINEAGE_OF = (
     select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
     .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
@@ -181,6 +182,12 @@ def rows_by_id(connection: Connection, query: Select[*tuple[Any, ...]], ids: Ite
     """The rows of a query about `IDS`, for any number of ids with few rows each; see `rows_of`."""
     for some in chunks(ids):
         yield from rows_of(connection, query, {"ids": some})
+
+
+def action_states(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
+    """The states of submissions; missing ones are left out."""
+    rows = rows_by_id(connection, _ACTION_STATES, za_ids)
+    return {za_id: State(Phase(phase), Status(status)) for za_id, phase, status in rows}
 
 
 def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:

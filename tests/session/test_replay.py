@@ -42,9 +42,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def run(data: DataInstallation, proposal: Proposal, **options: object) -> Replay:
-    """A replay, which changes no row."""
+    """A replay, which changes no row; by one process, as each loads the platform, unless more are asked for."""
     before = rows(data.tracker), rows(data.qc)
-    found = replay(data.tracker, data.qc, data.settings, proposal, **options)  # type: ignore[arg-type]
+    found = replay(data.tracker, data.qc, data.settings, proposal, **{"workers": 1} | options)  # type: ignore[arg-type]
     assert (rows(data.tracker), rows(data.qc)) == before
     return found
 

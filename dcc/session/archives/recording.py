@@ -7,15 +7,14 @@ many submissions at once need few statements.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, case, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from dcc import errors
 from dcc.outcomes import AttemptOutcome, Problem
-from dcc.phases import Phase, Status
 from dcc.session.archives.jobs import Document, Job
 from dcc.session.fetching.archive_transfer import Received
 from dcc.sources.hosting import EarlierCopy, Hosting
@@ -25,12 +24,11 @@ from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
 from dcc.tracker.hostings.retries import begin_from_staging
-from dcc.tracker.lineage import chunks
+from dcc.tracker.lineage import action_states
 from dcc.tracker.models import (
     Centre,
     FileSourceHasZip,
     XmlLog,
-    ZipAction,
     ZipDownload,
     ZipFile,
     ZipLog,
@@ -41,7 +39,13 @@ from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import record_kept
 
-_MOST_RETRIES = 255
+_MOST_RETRIES: Final = 255
+_CENTRES: Final = select(Centre.id, Centre.short_name)
+_COUNT_RETRY: Final = (
+    update(FileSourceHasZip)
+    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _MOST_RETRIES)
+    .values(num_retries=FileSourceHasZip.num_retries + 1)
+)
 
 
 @dataclass
@@ -109,10 +113,17 @@ class Batch:
 
     def write(self, connection: Connection, session_id: int) -> Written:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
-        self._report(connection, list(self.proposals.values()))
+        progress.report(connection, list(self.proposals.values()))
         self._change_rows(connection)
         document_ids = self._write_documents(connection)
-        self._log_problems(connection)
+        insert_rows(
+            connection,
+            ZipLog,
+            [
+                {"zip_id": number, "exception_id": _kind(connection, problem), **problem_columns(problem)}
+                for number, problem in self.problems
+            ],
+        )
         record_bad_copies(connection, self.bad_copies)
         record_published(connection, self.published)
         record_kept(connection, self.kept)
@@ -122,7 +133,7 @@ class Batch:
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
             document_ids,
-            self._load_states(connection),
+            action_states(connection, (job.za_id for job in self.finished)),
             begin_from_staging(connection, session_id, [job.staged for job in self.staged if job.staged]),
         )
 
@@ -133,20 +144,13 @@ class Batch:
         for (table, _), rows in alike.items():
             connection.execute(update(table).where(table.c.id == bindparam("number")), rows)
 
-    @staticmethod
-    def _report(connection: Connection, proposals: Sequence[Proposal]) -> None:
-        if proposals:
-            progress.report(connection, proposals)
-
     def _write_documents(self, connection: Connection) -> list[list[int]]:
         """Add the documents of opened archives, and report known ones; returns ids for each archive, in order."""
         new = [(job, document) for job in self.extracted for document in job.documents if document.row_id is None]
-        ids: list[int] = []
-        if new:
-            centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
-            ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
+        centres = {name: number for number, name in connection.execute(_CENTRES)} if new else {}
+        ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
         known = [(document.row_id or 0, document) for document in self.checked]
-        self._report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
+        progress.report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
         rows = [
             {
@@ -159,55 +163,25 @@ class Batch:
             for number, document in written
             for problem in document.problems
         ]
-        if rows:
-            insert_rows(connection, XmlLog.__table__, rows)
+        insert_rows(connection, XmlLog, rows)
         numbers = iter(ids)
         return [
             [next(numbers) if document.row_id is None else document.row_id for document in job.documents]
             for job in self.extracted
         ]
 
-    def _log_problems(self, connection: Connection) -> None:
-        if self.problems:
-            insert_rows(
-                connection,
-                ZipLog.__table__,
-                [
-                    {"zip_id": number, "exception_id": _kind(connection, problem), **problem_columns(problem)}
-                    for number, problem in self.problems
-                ],
-            )
-
     def _add_downloads(self, connection: Connection, session_id: int) -> list[int]:
         if not self.downloads:
             return []
         retries = [{"number": hosting.id} for job, hosting in self.downloads if _is_retry(job, hosting)]
         if retries:
-            more = FileSourceHasZip.num_retries
-            connection.execute(
-                update(FileSourceHasZip)
-                .where(FileSourceHasZip.id == bindparam("number"))
-                .values(num_retries=case((more < _MOST_RETRIES, more + 1), else_=_MOST_RETRIES)),
-                retries,
-            )
+            connection.execute(_COUNT_RETRY, retries)
         hostings = [hosting.id for _, hosting in self.downloads]
         listed = [
-            {
-                "listed_size_bytes": hosting.size_bytes,
-                "listed_modified": hosting.modified,
-                "session_id": session_id,
-            }
+            {"listed_size_bytes": hosting.size_bytes, "listed_modified": hosting.modified, "session_id": session_id}
             for _, hosting in self.downloads
         ]
         return progress.add_downloads(connection, hostings, utc_now(), more=listed)
-
-    def _load_states(self, connection: Connection) -> dict[int, State]:
-        query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
-        return {
-            row.id: State(Phase(row.phase_id), Status(row.status_id))
-            for ids in chunks(job.za_id for job in self.finished)
-            for row in connection.execute(query.where(ZipAction.id.in_(ids)))
-        }
 
 
 def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> NewDocument:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData, ZipData
 from dcc.databases.transactions import run_reading, run_writing
@@ -29,8 +29,8 @@ from dcc.settings.left_out_steps import LeftOutSteps
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
-from dcc.tracker.lineage import IDS, rows_by_id
-from dcc.tracker.models import ZipAction, utc_now
+from dcc.tracker.lineage import action_states
+from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import Delegations
 from dcc.tracker.states import State
@@ -44,7 +44,6 @@ _SHARE: Final = 0.05
 """The least and most seconds between recordings; between these limits, recording takes this share of the time."""
 
 _MOST_DOCUMENTS: Final = 500
-_ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
 
 
 @dataclass
@@ -281,8 +280,7 @@ def _write(
     add_to_log(connection, {fact.document.xml_id: fact.noted for fact in batch if fact.noted})
     add_notices(connection, [one for fact in batch for one in fact.notices])
     unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
-    for za_id, phase, status in rows_by_id(connection, _ACTION_STATES, unproposed):
-        states[Subject.ZIP_ACTION][za_id] = State(Phase(phase), Status(status))
+    states[Subject.ZIP_ACTION] |= action_states(connection, unproposed)
     return states
 
 
