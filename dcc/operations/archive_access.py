@@ -76,7 +76,8 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
         condition = is_named(ZipKey(Action(action), name))
     else:
         condition = ZipFile.file_name == archive
-    rows = connection.execute(_attempts().where(condition).order_by(ZipDownload.id)).all()
+    query = _joined(select(*_COLUMNS).select_from(ZipDownload)).where(has_archive_bytes(), condition)
+    rows = connection.execute(query.order_by(ZipDownload.id)).all()
     if not rows:
         raise NotFoundError(f"No download brought an archive {archive!r}. `dcc zips` lists the archives.")
     return [_attempt(row) for row in rows]
@@ -86,11 +87,17 @@ def delivered_document(
     connection: Connection, key: ZipKey, file_name: str, md5: str | None
 ) -> SubmittedDocument | None:
     """The document of a submission with these bytes, by its last download; None if the tracker has none."""
-    query = _documents().where(is_named(key), XmlFile.fname == file_name)
+    document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), DocumentPlace.place)
+    query = _joined(select(*_COLUMNS, *document).select_from(XmlFile).join(ZipDownload)).where(
+        is_named(key), XmlFile.fname == file_name
+    )
     if md5 is not None:
         query = query.where(XmlFile.content_md5 == md5)
-    row = connection.execute(query.order_by(XmlFile.id.desc()).limit(1)).first()
-    return None if row is None else _document(row)
+    places = query.outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
+    row = connection.execute(places.order_by(XmlFile.id.desc()).limit(1)).first()
+    if row is None:
+        return None
+    return SubmittedDocument(row.document_id, row.fname, row.md5, row.place or row.fname, _attempt(row))
 
 
 @contextmanager
@@ -195,32 +202,14 @@ _COLUMNS: Final[tuple[Any, ...]] = (
 )
 
 
-def _attempts() -> Select[Any]:
-    query: Select[Any] = select(*_COLUMNS).select_from(ZipDownload)
-    return _joined(query).where(has_archive_bytes())
-
-
-def _documents() -> Select[Any]:
-    document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), DocumentPlace.place)
-    query: Select[Any] = select(*_COLUMNS, *document).select_from(XmlFile).join(ZipDownload)
-    return _joined(query).outerjoin(DocumentPlace)
-
-
-def _joined(query: Select[Any]) -> Select[Any]:
-    return (
-        query.join(FileSourceHasZip)
-        .join(ZipAction)
-        .join(ZipFile)
-        .join(FileSource)
-        .join(Centre, Centre.id == FileSource.centre_id)
-    )
+def _joined(query: Any) -> Select[Any]:
+    """Join what an attempt is told by to a query of downloads."""
+    joined = query.join(FileSourceHasZip).join(ZipAction).join(ZipFile).join(FileSource)
+    of_source: Select[Any] = joined.join(Centre, Centre.id == FileSource.centre_id)
+    return of_source
 
 
 def _attempt(row: Any) -> Attempt:
     source = source_partition(row.short_name, row.source_id)
     stored = (row.content_size_bytes, row.content_md5, row.sha256, row.outcome)
     return Attempt(row.id, key_of(row), source, row.request, *stored)
-
-
-def _document(row: Any) -> SubmittedDocument:
-    return SubmittedDocument(row.document_id, row.fname, row.md5, row.place or row.fname, _attempt(row))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, select
@@ -17,15 +16,7 @@ from dcc.settings import Settings
 from dcc.tracker import crawls
 from dcc.tracker.decisions import count_decided
 from dcc.tracker.lineage import newest_downloads
-from dcc.tracker.models import (
-    AnException,
-    Centre,
-    CrawlingSession,
-    XmlFile,
-    XmlLog,
-    ZipAction,
-    ZipFile,
-)
+from dcc.tracker.models import AnException, Centre, CrawlingSession, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
@@ -84,22 +75,14 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
         _OUTCOMES,
         {(): last.outcome},
     )
-    yield gauge(
-        "last_session_start_timestamp_seconds",
-        "When the last crawling session began.",
-        values=timestamp(last.started),
-    )
+    began = timestamp(last.started)
+    yield gauge("last_session_start_timestamp_seconds", "When the last crawling session began.", values=began)
     if last.finished is not None:
-        yield gauge(
-            "last_session_end_timestamp_seconds",
-            "When the last crawling session ended; none while it goes on.",
-            values=timestamp(last.finished),
-        )
-    yield gauge(
-        "last_session_duration_seconds",
-        "How long the last crawling session took, or has taken by now.",
-        values=timestamp(last.finished or _now()) - timestamp(last.started),
-    )
+        ended = "When the last crawling session ended; none while it goes on."
+        yield gauge("last_session_end_timestamp_seconds", ended, values=timestamp(last.finished))
+    took = timestamp(last.finished or utc_now()) - began
+    told = "How long the last crawling session took, or has taken by now."
+    yield gauge("last_session_duration_seconds", told, values=took)
     counts = count_session_zips(connection, last)
     yield gauge(
         "last_session_zip_actions",
@@ -121,10 +104,6 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
         ("phase",),
         {(phase,): seconds for phase, seconds in seconds_by_phase(last).items()},
     )
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(tzinfo=None)
 
 
 def _ended(connection: Connection) -> dict[Labels, float]:
