@@ -57,10 +57,7 @@ def notifications(
         return SkipReason("Notifications are off. Set DCC_NOTIFY_... to turn them on.")
     try:
         engine = tracker.ready(patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
-        states = [*_runs(context.instance), *_checks(context.instance)]
-        troubles = [state for state in states if state.since]
-        fine = {state.subject: state.label for state in states if not state.since}
-        notified = notify_due(engine, settings, troubles, fine)
+        notified = notify_due(engine, settings, [*_runs(context.instance), *_checks(context.instance)])
     except TrackerUnreachableError as error:
         return SkipReason(" ".join([str(error), *notify_tracker_outage(settings, error)]))
     except DatabaseOutdatedError as error:

@@ -56,10 +56,8 @@ def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
     """
     if not notifies(settings):
         return ()
-    states = [_state(report) for report in read_overdue(tracker, settings)]
-    troubles = [state for state in states if state.since]
-    fine = {state.subject: state.label for state in states if not state.since}
-    return notify_due(tracker, settings, troubles, fine, watched=_SUBJECT, remind=utc_now()).sentences
+    states = map(_state, read_overdue(tracker, settings))
+    return notify_due(tracker, settings, states, watched=_SUBJECT, remind=utc_now()).sentences
 
 
 def _state(report: Report) -> Trouble:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -44,7 +43,6 @@ from dcc.settings import Settings
 
 _MOST_SESSIONS = 20
 _MOST_RETRIES = 10
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 log = logging.getLogger(__name__)
 
@@ -91,20 +89,22 @@ def notify_after_session(
 def notify_due(
     tracker: Engine,
     settings: Settings,
-    troubles: Sequence[Trouble] = (),
-    fine: Mapping[str, str] = _NOTHING,
+    states: Iterable[Trouble] = (),
     *,
     watched: str | None = None,
     remind: datetime | None = None,
 ) -> Notified:
     """Send all due news: failed messages, sessions that ended without sending, outages. For sensors.
 
-    `troubles` are outages that the tracker does not know; `fine` are labels of what works, by subject. Together they
-    have every subject that begins with `watched`: other open outages of that kind end without a message. `remind` is a
-    time; centres are reminded of archives that failed long before it.
+    `states` are outages that the tracker does not know; of what works, `since` is empty. They have every subject that
+    begins with `watched`: other open outages of that kind end without a message. `remind` is a time; centres are
+    reminded of archives that failed long before it.
     """
     if not notifies(settings):
         return Notified()
+    known = list(states)
+    troubles = [state for state in known if state.since]
+    fine = {state.subject: state.label for state in known if not state.since}
 
     def work(round_: Round) -> None:
         _notify_outages(round_, None, troubles, fine, dead=True, watched=watched)

@@ -1,10 +1,16 @@
-"""What tests of schedules need."""
+"""What tests of schedules and sensors need."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
 
 
 @pytest.fixture

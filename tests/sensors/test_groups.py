@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 
 import pytest
@@ -30,12 +30,6 @@ from tests.support.installations import Installation
 EUROPE, AMERICA = "europe", "america"
 GROUPS = "europe=H;america=J"
 ZIP = "add/H.2013-10-31.1.impc.zip"
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as made:
-        yield made
 
 
 @pytest.fixture

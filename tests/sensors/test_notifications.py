@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from dagster import (
     AssetCheckEvaluation,
@@ -33,12 +31,6 @@ from tests.support.ports import free_port
 
 WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 pytestmark = only_sqlite
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as made:
-        yield made
 
 
 @pytest.fixture

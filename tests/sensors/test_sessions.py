@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -53,12 +52,6 @@ ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
 @pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as made:
-        yield made
-
-
-@pytest.fixture
 def folder(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Folder:
     set_environment(installation, monkeypatch)
     return installation.add_folder()
@@ -67,7 +60,7 @@ def folder(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Folde
 def crawled(installation: Installation, *, hand_over: bool) -> int:
     """A session that crawled and processed nothing; its id."""
     with open_session(installation.tracker, installation.settings) as session:
-        for _ in crawl(installation.tracker, installation.settings, session):
+        for _ in crawl(session):
             pass
         if hand_over:
             session.hand_over()
@@ -164,7 +157,7 @@ def test_sources_with_an_age_of_their_own_are_crawled_when_they_are_due(
     assert request.tags == {SCHEDULED_TAG: "yes"}
     with open_session(installation.tracker, installation.settings) as session:
         assert asked(due_sources, instance) == f"Session {session.id} is active."
-        (found,) = crawl(installation.tracker, installation.settings, session, only_scheduled=True)
+        (found,) = crawl(session, only_scheduled=True)
     assert found.source_id == folder.source_id
     assert found.then.startswith("not due until")
     assert "No file source" in str(asked(due_sources, instance))
