@@ -17,7 +17,7 @@ _COMMANDS = {
     "document": "dcc.cli.data.documents:document",
     "record": "dcc.cli.data.documents:record",
     "findings": "dcc.cli.data.findings:findings",
-    "parameters": "dcc.cli.data.parameters:parameters",
+    "parameters": "dcc.cli.data.schema:parameters",
     "schema": "dcc.cli.data.schema:schema",
     "export": "dcc.cli.data.export:export",
 }

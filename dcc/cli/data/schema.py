@@ -1,4 +1,4 @@
-"""`dcc data schema`: the tables and columns of both databases, with what they mean."""
+"""`dcc data schema` and `parameters`: tables and columns with what they mean, and what measurements can be of."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dcc.cli.shell.context import json_option
+from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, echo_table, printable
+from dcc.cli.shell.next_steps import note_facts
+from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.nearest_names import nearest_sentence
 
@@ -87,12 +88,40 @@ def _rows(table: Table) -> list[tuple[str, str, str, str]]:
 def _json(database: str, table: Table) -> dict[str, object]:
     columns = [
         {
-            "name": column.name,
+            **picked(column, "name", description="comment"),
             "type": str(column.type),
             "null": bool(column.nullable),
             "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
-            "description": column.comment,
         }
         for column in table.columns
     ]
     return {"database": database, "table": table.name, "description": table.comment, "columns": columns}
+
+
+@command(examples=["dcc data parameters weight", "dcc data parameters body weight IMPC_BWT"])
+@click.argument("words", nargs=-1, metavar="[TEXT]")
+@json_option
+def parameters(words: tuple[str, ...], as_json: bool) -> None:
+    """List parameters, to find the key of one.
+
+    Only those whose key, name or procedure has all words of TEXT. The number of measurements is that of current, valid
+    ones, as the last session counted them.
+
+    \b
+    JSON: a list of {"key", "name", "procedure" (its key), "procedure_name", "unit", "type",
+      "measurements"}; null where IMPReSS does not say it
+    """
+    from dcc.analysis.parameters import list_parameters
+
+    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+        found = list_parameters(connection, " ".join(words))
+    if as_json:
+        names = ("key", "name", "procedure", "procedure_name", "unit", "type", "measurements")
+        echo_json([dict(zip(names, one, strict=True)) for one in found])
+        return
+    headers = ("key", "name", "procedure", "unit", "type", "measurements")
+    rows = [(one.parameter_id, one.name, one.procedure or one.procedure_id, *one[4:]) for one in found]
+    echo_table(headers, rows, prose=["name", "procedure"])
+    click.echo(f"{count_of(len(found), 'parameter')}.", err=True)
+    if found:
+        note_facts(parameter=max(found, key=lambda one: one.measurements).parameter_id)

@@ -8,7 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable, warn
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, picked, printable, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,22 +80,17 @@ def status(as_json: bool) -> None:
     with open_tracker(settings) as tracker, tracker.connect() as connection:
         found = store_overview(connection, settings)
     if as_json:
-        echo_json(
+        replicas = [
             {
-                "archives": found.archives.archives,
-                "bytes": found.archives.size_bytes,
-                "week": {"archives": found.week.archives, "bytes": found.week.size_bytes},
-                "replicas": [
-                    {
-                        **json_object(one),
-                        "copies": {state: held._asdict() for state, held in one.copies.items()},
-                        "last_audit": one.last_audit and json_object(one.last_audit),
-                    }
-                    for one in found.replicas
-                ],
-                "lost": _lost(found.lost),
+                **json_object(one),
+                "copies": {state: held._asdict() for state, held in one.copies.items()},
+                "last_audit": one.last_audit and json_object(one.last_audit),
             }
-        )
+            for one in found.replicas
+        ]
+        week = picked(found.week, "archives", bytes="size_bytes")
+        of_all = picked(found.archives, "archives", bytes="size_bytes")
+        echo_json({**of_all, "week": week, "replicas": replicas, "lost": _lost(found.lost)})
     else:
         click.echo(
             f"{count_of(found.archives.archives, 'archive')}, {byte_size(found.archives.size_bytes)}; "
@@ -123,16 +118,9 @@ def status(as_json: bool) -> None:
 
 def _show(done: Audited, *, as_json: bool) -> None:
     if as_json:
-        echo_json(
-            {
-                "audits": [json_object(one) for one in done.audits],
-                "kept": done.caught_up.archives,
-                "copied": done.caught_up.copies,
-                "removed": done.removed,
-                "lacking": done.caught_up.lacking,
-                "lost": _lost(done.lost),
-            }
-        )
+        caught_up = picked(done.caught_up, "lacking", kept="archives", copied="copies")
+        audits = [json_object(one) for one in done.audits]
+        echo_json({"audits": audits, **caught_up, "removed": done.removed, "lost": _lost(done.lost)})
     else:
         if done.caught_up.archives or done.caught_up.copies:
             click.echo(
@@ -160,9 +148,7 @@ def _show(done: Audited, *, as_json: bool) -> None:
 
 
 def _lost(lost: Iterable[Lost]) -> list[dict[str, object]]:
-    return [
-        {"sha256": one.sha256, "size_bytes": one.size_bytes, "archives": [str(key) for key in one.keys]} for one in lost
-    ]
+    return [{**picked(one, "sha256", "size_bytes"), "archives": [str(key) for key in one.keys]} for one in lost]
 
 
 def _warn_of_lost(lost: Iterable[Lost]) -> None:

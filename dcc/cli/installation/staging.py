@@ -9,7 +9,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, printable, warn
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, picked, printable, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -203,9 +203,7 @@ def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
             "place": one.staged.place,
             "kinds": sorted({entry.kind for entry in one.staged.entries}),
             "bytes": one.staged.bytes,
-            "age_days": one.age_days,
-            "verdict": one.verdict,
-            "reason": one.reason,
+            **picked(one, "age_days", "verdict", "reason"),
             "centre": one.known and one.known.centre,
             "phase": one.known and one.known.state.phase,
             "status": one.known and one.known.state.status,

@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, printable, warn
+from dcc.cli.shell.output import count_of, echo_json, picked, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
 from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
@@ -303,8 +303,7 @@ def _listing_json(listing: SourceListing, accepted: dict[str, object] | None) ->
         "error": None if error is None else {"kind": error.short_name(), "message": str(error)},
         "accepted_host_key": accepted,
         "directories": [
-            {"action": part.action, "missing": part.missing, "zips": len(part.zips), "ignored": part.ignored}
-            for part in listing.listings
+            {**picked(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
         ],
     }
 

@@ -96,14 +96,8 @@ def _listing(tracker: Engine, settings: Settings, source_id: int) -> SourceListi
 
 
 def _as_json(source: int, row: Skipped, catalogue: Catalogue) -> dict[str, object]:
-    return {
-        "source": source,
-        "entry": row.entry,
-        "why": row.why.value,
-        "reason": row.reason(catalogue, for_wranglers=True),
-        "acts": row.acts.value,
-        "number": row.number,
-    }
+    reason = row.reason(catalogue, for_wranglers=True)
+    return {"source": source, "reason": reason, **picked(row, "entry", "why", "acts", "number")}
 
 
 def _print(told: Sequence[tuple[int, Skipped]], catalogue: Catalogue) -> None:

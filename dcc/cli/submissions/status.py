@@ -134,12 +134,9 @@ def status(as_json: bool) -> None:
                     {"zip": str(one.key), **picked(one, "owner", "hosts", "message")} for one in held_archives
                 ],
                 "archive_store": {
-                    "archives": stored.archives.archives,
-                    "bytes": stored.archives.size_bytes,
-                    "week": {"archives": stored.week.archives, "bytes": stored.week.size_bytes},
-                    "pending": stored.pending,
-                    "bad": stored.bad,
-                    "missing": stored.missing,
+                    **picked(stored.archives, "archives", bytes="size_bytes"),
+                    "week": picked(stored.week, "archives", bytes="size_bytes"),
+                    **picked(stored, "pending", "bad", "missing"),
                     "lost": len(stored.lost),
                 },
                 "on_hold": decided[DecisionKind.HOLD],
