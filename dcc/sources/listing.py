@@ -234,22 +234,17 @@ class _Found:
 
     def listing(self) -> ActionListing:
         """The listing."""
-        folder_of, checksums, manifests = self._folder_of, self._checksums, self._manifests
-        archives = {_below(folder_of.get(name, b""), name): entry for name, entry in self._zips.items()}
-        for path in checksums - archives.keys():
+        checksums, manifests = self._checksums, self._manifests
+        paths = {name: _below(folder, name) for name, folder in self._folder_of.items()}
+        known = {paths.get(name, name) for name in self._zips} if paths else self._zips.keys()
+        for path in checksums - known:
             self._ignore(path + _MD5, "no archive beside this checksum")
-        for path in manifests.keys() - archives.keys():
+        for path in manifests.keys() - known:
             self._ignore(path + manifest_beside("", manifests[path][0]).encode(), "no archive beside this manifest")
         files = [
-            ListedFile(
-                printable(name),
-                size,
-                modified,
-                path in checksums,
-                printable(folder_of.get(name, b"")),
-                *manifests.get(path, ()),
-            )
-            for path, (name, _, size, modified) in archives.items()
+            ListedFile(printable(name), size, modified, path in checksums, printable(folder), *manifests.get(path, ()))
+            for name, _, size, modified in self._zips.values()
+            for path, folder in [(paths.get(name, name), self._folder_of.get(name, b""))]
         ]
         files.sort(key=attrgetter("name"))
         return ActionListing(

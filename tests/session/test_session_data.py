@@ -339,7 +339,6 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
     assert len(quiet) < len(without), "the setting is another one then, and the shipped set is read anew"
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("commit_seconds", [0.0, 60.0])
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float

@@ -22,13 +22,15 @@ _SLOW_RATE = 50_000
 class DownloadSlot:
     """One running download: its holder keeps `received`, the number of received bytes, up to date.
 
-    `slow` is the result of the last check, at the time `looked`, when `seen` bytes had arrived.
+    `slow` is the result of the last check, at the time `looked`, when `seen` bytes had arrived. `turn` is set when it
+    may be the next to begin.
     """
 
     received: int = 0
     slow: bool = False
     seen: int = 0
-    looked: float = field(default_factory=time.monotonic)
+    looked: float = 0.0
+    turn: threading.Event = field(default_factory=threading.Event)
 
     def look(self, now: float) -> None:
         """Check whether it moves, if enough time has passed."""
@@ -48,57 +50,39 @@ class DownloadSlots:
     def __init__(self, places: int) -> None:
         self._places = places
         self._taken: list[DownloadSlot] = []
-        self._line: deque[threading.Event] = deque()
+        self._line: deque[DownloadSlot] = deque()
         self._lock = threading.Lock()
 
     @contextmanager
     def place(self) -> Iterator[DownloadSlot]:
         """Wait for a place and keep it during the block."""
-        place = self._take_at_once() or self._wait_for_one()
+        place = DownloadSlot()
+        with self._lock:
+            self._line.append(place)
+        while not self._take(place):
+            place.turn.wait(_LOOK_SECONDS)
         try:
             yield place
         finally:
-            self._give_back(place)
+            with self._lock:
+                self._taken.remove(place)
+                self._call_first()
 
-    def _give_back(self, place: DownloadSlot) -> None:
+    def _take(self, place: DownloadSlot) -> bool:
+        """Take a place, if it is the first in the queue and there is room."""
         with self._lock:
-            self._taken.remove(place)
-            self._call_next()
+            place.turn.clear()
+            if self._line[0] is not place or self._moving() >= self._places:
+                return False
+            self._line.popleft()
+            place.looked = time.monotonic()
+            self._taken.append(place)
+            self._call_first()
+            return True
 
-    def _take_at_once(self) -> DownloadSlot | None:
-        """A place, if there is one and nobody waits."""
-        with self._lock:
-            return None if self._line else self._take()
-
-    def _wait_for_one(self) -> DownloadSlot:
-        turn = threading.Event()
-        with self._lock:
-            self._line.append(turn)
-        while (place := self._take_in_turn(turn)) is None:
-            turn.wait(_LOOK_SECONDS)
-        return place
-
-    def _take_in_turn(self, turn: threading.Event) -> DownloadSlot | None:
-        """A place for the first in the queue, if there is one."""
-        with self._lock:
-            place = self._take() if self._line[0] is turn else None
-            if place is None:
-                turn.clear()
-            else:
-                self._line.popleft()
-                self._call_next()
-            return place
-
-    def _take(self) -> DownloadSlot | None:
-        if self._moving() >= self._places:
-            return None
-        place = DownloadSlot()
-        self._taken.append(place)
-        return place
-
-    def _call_next(self) -> None:
+    def _call_first(self) -> None:
         if self._line:
-            self._line[0].set()
+            self._line[0].turn.set()
 
     def _moving(self) -> int:
         now = time.monotonic()
