@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -136,7 +136,8 @@ def process_zip_actions(
     del work
     if held_much:
         give_back_freed_memory()
-    _raise_first(faults)
+    for fault in faults:
+        raise fault
 
 
 def _process(
@@ -334,8 +335,3 @@ def _surroundings(
         for one in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     }
     return addresses, frozenset(connection.scalars(select(Centre.short_name)))
-
-
-def _raise_first(faults: Iterable[InternalFaultError]) -> None:
-    for fault in faults:
-        raise fault

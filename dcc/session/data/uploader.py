@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -28,7 +29,7 @@ from dcc.settings import Settings
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome
 from dcc.tracker.register.delegations import Delegations
 from dcc.tracker.states import State
-from dcc.vocabulary import DocumentState, Severity
+from dcc.vocabulary import DocumentState
 
 FINDINGS_TOLD: Final = 50
 """How many findings of a document are in its result."""
@@ -87,9 +88,6 @@ class Uploader:
     def fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(map(_entry, applied.findings))
-        counts: dict[tuple[str, Severity], int] = {}
-        for finding in findings:
-            counts[finding.rule, finding.severity] = counts.get((finding.rule, finding.severity), 0) + 1
         data = data_of(
             document,
             UPLOADED,
@@ -103,7 +101,7 @@ class Uploader:
             refused=applied.refused,
             procedures=applied.procedures,
             findings=tuple(findings[:FINDINGS_TOLD]),
-            finding_counts=counts,
+            finding_counts=dict(Counter((finding.rule, finding.severity) for finding in findings)),
         )
         notices = _notices(document, applied)
         if applied.state is DocumentState.HELD:

@@ -218,8 +218,10 @@ class SourceDownloads:
                 except FurtherRefused:
                     self._transfers.put_back(item)
                     return
-                if connection is not None:
-                    connection = self._carry_out(worker, item, connection, place)
+                if connection is not None and not self._fetch(worker, item, connection, place):
+                    # After an interruption the server may still be sending.
+                    self._closed(connection)
+                    connection = None
             used = time.monotonic()
             if self._places is not None and self._places.is_to_give_up(self.address):
                 self._closed(connection)
@@ -278,14 +280,6 @@ class SourceDownloads:
     def _closed(self, connection: Connection | None) -> None:
         if connection is not None:
             self._connections.close(connection)
-
-    def _carry_out(self, worker: int, item: Transfer, connection: Connection, place: DownloadSlot) -> Connection | None:
-        """Carry out an item; returns the connection if it can be used for the next."""
-        if self._fetch(worker, item, connection, place):
-            return connection
-        # After an interruption the server may still be sending.
-        self._closed(connection)
-        return None
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Announce the following transfers to a connection that can use this."""
