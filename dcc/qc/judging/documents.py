@@ -124,10 +124,14 @@ class StoredDocument(NamedTuple):
         return self.state != DocumentState.UNDONE.value
 
 
+_LOCKED: Final = (
+    select(*(DOCUMENT.c[name] for name in StoredDocument._fields)).order_by(DOCUMENT.c.id).with_for_update()
+)
+
+
 def lock_documents(connection: Connection, document_ids: Iterable[int]) -> dict[int, StoredDocument]:
     """The existing documents with these ids, locked against other judgements until the transaction ends."""
-    locked = select(*(DOCUMENT.c[name] for name in StoredDocument._fields)).order_by(DOCUMENT.c.id).with_for_update()
-    return {row.id: StoredDocument._make(row) for row in rows_with(connection, locked, DOCUMENT.c.id, document_ids)}
+    return {row.id: StoredDocument._make(row) for row in rows_with(connection, _LOCKED, DOCUMENT.c.id, document_ids)}
 
 
 def require_standing(document_id: int, document: StoredDocument | None) -> StoredDocument:

@@ -6,7 +6,7 @@ Most documents have no findings, and had none: these take a few statements toget
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
@@ -19,6 +19,9 @@ from dcc.qc.judging.entity_places import kinds_in
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind, Validity
+
+_TOLD_OF: Final = select(FINDING.c.document_id).distinct().where(FINDING.c.closed.is_(None))
+_UNJUDGED: Final = {kind: table.c.validity == Validity.UNJUDGED for kind, table in ENTITY_TABLES.items()}
 
 
 class Found(NamedTuple):
@@ -59,9 +62,8 @@ def judge_together(connection: Connection, found: Sequence[Found], basis: Basis)
 
 def _without_history(connection: Connection, documents: Collection[StoredDocument]) -> list[StoredDocument]:
     """The applied documents with neither open findings nor invalid versions."""
-    told_of = select(FINDING.c.document_id).distinct().where(FINDING.c.closed.is_(None))
     loud = {
-        row.document_id for row in rows_with(connection, told_of, FINDING.c.document_id, [one.id for one in documents])
+        row.document_id for row in rows_with(connection, _TOLD_OF, FINDING.c.document_id, [one.id for one in documents])
     }
     for kind, ids in _by_entity_kind(one for one in documents if one.was_judged).items():
         loud |= _with_validity(connection, kind, ids, Validity.INVALID)
@@ -81,8 +83,7 @@ def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], 
     for kind, ids in _by_entity_kind(document for document in documents if document.was_judged).items():
         unjudged.setdefault(kind, []).extend(_with_validity(connection, kind, ids, Validity.UNJUDGED))
     for kind, ids in unjudged.items():
-        own = ENTITY_TABLES[kind].c
-        change_rows(connection, own.document_id, ids, own.validity == Validity.UNJUDGED, validity=Validity.VALID)
+        change_rows(connection, ENTITY_TABLES[kind].c.document_id, ids, _UNJUDGED[kind], validity=Validity.VALID)
     changed = set[int]().union(*unjudged.values())
     judged = {"judged_at": utc_now(), "judged_by": basis.signature}
     change_rows(connection, DOCUMENT.c.id, changed, **judged, contexts_built=False)
