@@ -65,9 +65,9 @@ def sample_process(pid: int | None = None) -> ProcessSample:
 
 
 def _threads() -> int:
-    """The threads of this process, but for the one that looks at the pace of all downloads and outlives them."""
+    """The threads of this process, but for the one that keeps all time limits and outlives them."""
     names = [thread.name for thread in threading.enumerate()]
-    return len(names) - min(1, names.count("pace"))
+    return len(names) - min(1, names.count("time limits"))
 
 
 def _link(entry: Path) -> str:

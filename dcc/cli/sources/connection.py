@@ -21,7 +21,7 @@ from dcc.cli.shell.output import count_of, echo_json, picked, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
 from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import say
+from dcc.cli.sources.trial import tell
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 from dcc.runtime.installed_packages import SOURCES, added_names
 
@@ -206,7 +206,7 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     from dcc.sources.listing_watch import ListingWatch
 
     address = _stored_address(tracker, source_id)
-    watch = ListingWatch.of_trial(address.label, settings, say)
+    watch = ListingWatch.of_trial(address.label, settings, tell)
     listing = list_source(address, settings, watch)
     _print_listing(listing, err=True)
     if listing.error is None:
@@ -262,7 +262,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     with open_tracker(settings) as tracker:
         address = _stored_address(tracker, source_id)
         accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
-        watch = ListingWatch(address.label, settings.list_timeout, say, PAUSE_OF_LINES)
+        watch = ListingWatch(address.label, settings.list_timeout, tell, PAUSE_OF_LINES)
         listing = list_source(_stored_address(tracker, source_id), settings, watch)
     if as_json:
         echo_json(_listing_json(listing, accepted))

@@ -35,17 +35,17 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
     trial = Trial(address, known=address.protocol != "sftp")
     try:
         if address.protocol == "sftp":
-            say(f"Connecting to {address.hostname} ...")
+            tell(f"Connecting to {address.hostname} ...")
             trusted = _host_key(address, settings, accept=accept_host_key)
             if trusted is None:
-                say("Its host key was not accepted, and without that it cannot be used.")
+                tell("Its host key was not accepted, and without that it cannot be used.")
                 return trial
             trial = Trial(trusted[0], trusted[1], known=True)
         else:
-            say(f"Connecting to {address.hostname or 'this machine'} ...")
+            tell(f"Connecting to {address.hostname or 'this machine'} ...")
         listings, whole = _listings(trial.address, settings)
     except CertificateRefusedError as error:
-        say(f"That failed: {error}")
+        tell(f"That failed: {error}")
         if error.fingerprint is None or address.tls_fingerprints:
             return trial
         if not click.confirm("Is it the fingerprint that the centre's administrator gives? Trust it?", err=True):
@@ -53,7 +53,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
         pinned = replace(address, tls_fingerprints=(error.fingerprint,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
     except SourceError as error:
-        say(f"That failed: {error}")
+        tell(f"That failed: {error}")
         return trial
     return replace(trial, usable=_explain(listings, settings, centres, whole=whole))
 
@@ -68,7 +68,7 @@ def _host_key(
     from dcc.sources.sftp.connection import fetch_host_key
 
     shown = fetch_host_key(address.hostname, settings)
-    say(f"It shows the host key {shown}.")
+    tell(f"It shows the host key {shown}.")
     try:
         endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
         host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
@@ -79,7 +79,7 @@ def _host_key(
         return replace(address, host_keys=(shown.line,)), shown
     except ConfigurationError as error:
         raise SourceMisconfiguredError(str(error)) from error
-    say("It is in DCC_KNOWN_HOSTS, and so is trusted.")
+    tell("It is in DCC_KNOWN_HOSTS, and so is trusted.")
     return address, None
 
 
@@ -92,17 +92,17 @@ def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionLi
     listings: list[ActionListing] = []
     with (
         connect(address, settings) as connection,
-        watching(ListingWatch.of_trial(address.label, settings, say)) as watch,
+        watching(ListingWatch.of_trial(address.label, settings, tell)) as watch,
     ):
         if address.protocol != "file":
-            say(f"Logged in{f' as {address.username}' if address.username else ''}.")
+            tell(f"Logged in{f' as {address.username}' if address.username else ''}.")
         try:
             for action in Action:
                 listings.append(connection.list_action(action))
         except SourceTimeoutError:
             if not watch.has_seen_enough:
                 raise
-            say(f"  {watch.stopped}")
+            tell(f"  {watch.stopped}")
             return listings, False
     return listings, True
 
@@ -114,7 +114,7 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
     for part in listings:
         held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'archive')}"
         entries = "entry" if part.ignored == 1 else "entries"
-        say(f"  {part.action}: {held}" + (f", and {part.ignored:,} other {entries}, ignored" if part.ignored else ""))
+        tell(f"  {part.action}: {held}" + (f", and {part.ignored:,} other {entries}, ignored" if part.ignored else ""))
         total += len(part.zips)
         for listed in part.zips:
             try:
@@ -124,18 +124,18 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
     if not whole:
         return True
     if all(part.missing for part in listings):
-        say("None of the three is there: probably the directory is another one.")
+        tell("None of the three is there: probably the directory is another one.")
         return False
     if not total:
-        say("There is nothing to collect yet; what the centre puts there, a crawl finds.")
+        tell("There is nothing to collect yet; what the centre puts there, a crawl finds.")
     elif refused:
-        say(f"A crawl would collect {total - len(refused):,} of them and refuse {len(refused):,} by name, such as:")
-        say(f"  {refused[0]}")
+        tell(f"A crawl would collect {total - len(refused):,} of them and refuse {len(refused):,} by name, such as:")
+        tell(f"  {refused[0]}")
     else:
-        say(f"A crawl would collect {count_of(total, 'archive')}.")
+        tell(f"A crawl would collect {count_of(total, 'archive')}.")
     return True
 
 
-def say(text: str) -> None:
+def tell(text: str) -> None:
     """Print lines on standard error."""
     click.echo("\n".join(map(printable, text.splitlines())), err=True)
