@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment, user_name
+from dcc.cli.shell.context import (
+    json_option,
+    open_tracker,
+    options,
+    parse_zip_key,
+    settings_from_environment,
+    user_name,
+)
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, picked
 from dcc.cli.shell.parameter_types import ID
@@ -27,9 +34,14 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 1024
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 
-attempt_option = click.option(
+_EXITS = {
+    1: "its bytes are not kept, or it is broken or over a limit",
+    4: "the tracker or the archive store cannot be reached",
+}
+_attempt_option = click.option(
     "--attempt", type=ID, metavar="ID", help="Of this attempt, as `dcc archive list` shows them; by default the last."
 )
+_archive_or_document = options(click.argument("archive"), click.argument("document", required=False), _attempt_option)
 _PLACES = {
     "status": "dcc.cli.installation.archive_store:status",
     "audit": "dcc.cli.installation.archive_store:audit",
@@ -51,13 +63,10 @@ def archive() -> None:
 @archive.command(
     "list",
     examples=["dcc archive list add/H.2013-10-31.1.impc.zip", "dcc archive list H.2013-10-31.1.impc.zip --attempt 12"],
-    exits={
-        1: "its bytes are not kept, or it is broken or over a limit",
-        4: "the tracker or the archive store cannot be reached",
-    },
+    exits=_EXITS,
 )
 @click.argument("archive")
-@attempt_option
+@_attempt_option
 @json_option
 def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
     """List the attempts of ARCHIVE, and the files in it.
@@ -97,14 +106,9 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
         "dcc archive get add/H.2013-10-31.1.impc.zip",
         "dcc archive get add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml --output mice.xml",
     ],
-    exits={
-        1: "its bytes are not kept, or it is broken or over a limit",
-        4: "the tracker or the archive store cannot be reached",
-    },
+    exits=_EXITS,
 )
-@click.argument("archive")
-@click.argument("document", required=False)
-@attempt_option
+@_archive_or_document
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -134,14 +138,9 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
         "dcc archive cat add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml",
         "dcc archive cat add/H.2013-10-31.1.impc.zip > archive.zip",
     ],
-    exits={
-        1: "its bytes are not kept, or it is broken or over a limit",
-        4: "the tracker or the archive store cannot be reached",
-    },
+    exits=_EXITS,
 )
-@click.argument("archive")
-@click.argument("document", required=False)
-@attempt_option
+@_archive_or_document
 def cat(archive: str, document: str | None, attempt: int | None) -> None:
     """Print ARCHIVE, or one DOCUMENT of it, on standard output."""
     if document is None and sys.stdout.isatty():
