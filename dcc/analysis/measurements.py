@@ -21,7 +21,7 @@ from dcc.databases.database import database_of
 from dcc.databases.engines import open_url
 from dcc.errors import NotFoundError
 from dcc.qc.apply.upload_lock import await_uploads
-from dcc.qc.apply.versions import same_text
+from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.history import current_at, document_at, measurements_at
 from dcc.qc.models import (
@@ -205,8 +205,7 @@ class _Joined:
         statement = select(*columns).select_from(self.measurement).join(RUN, RUN.c.id == own.procedure_run_id)
         for kind, table in _OWNERS.items():
             statement = statement.outerjoin(table, (RUN.c.owner_kind == kind.value) & (table.c.id == RUN.c.owner_id))
-        same_animal = (SPECIMEN.c.centre == own.centre) & same_text(SPECIMEN.c.specimen_id, own.specimen_id)
-        statement = statement.outerjoin(SPECIMEN, same_animal & is_specimen_current)
+        statement = statement.outerjoin(SPECIMEN, same_animal(self.measurement, self.measurement) & is_specimen_current)
         statement = statement.join(DOCUMENT, DOCUMENT.c.id == RUN.c.document_id)
         if past is None:
             statement = statement.where(func.coalesce(*(owner.c.is_current for owner in _OWNERS.values())) == 1)

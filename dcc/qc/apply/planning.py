@@ -17,7 +17,7 @@ from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
-from dcc.qc.apply.versions import UPDATED, key_columns, key_of_row, lived, same_text
+from dcc.qc.apply.versions import UPDATED, key_columns, key_of_row, lived, same_animal, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
@@ -181,9 +181,8 @@ def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[T
     if kind is EntityKind.LINE:
         whose = [table.c.colony_id, null()]
     elif kind is EntityKind.EXPERIMENT:
-        same = and_(SPECIMEN.c.centre == table.c.centre, same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id))
         source = source.outerjoin(NAMED, NAMED.c.experiment_row == table.c.id)
-        source = source.outerjoin(SPECIMEN, and_(same, SPECIMEN.c.is_current))
+        source = source.outerjoin(SPECIMEN, same_animal(table) & SPECIMEN.c.is_current)
         whose = _whose(SPECIMEN)
     return _found_contexts(connection, source, whose, table.c.id, ids)
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from dcc.databases.list_parameters import as_json, change_rows, portions, rows_with, texts_given, texts_in
-from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED
+from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.qc.rows.entity_keys import Key, iso_day
@@ -87,6 +87,14 @@ def _unnamed(column: ColumnElement[Any]) -> ColumnElement[Any]:
 def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> ColumnElement[bool]:
     """Whether two texts are exactly equal: MySQL and MariaDB ignore trailing blanks."""
     return and_(left == right, func.length(left) == func.length(right))
+
+
+def same_animal(whose: Any, named: Any = NAMED) -> ColumnElement[bool]:
+    """Whether a row of `specimen` is a version of the one that another row names.
+
+    `whose` is the table, or an alias, with that row's centre; `named` the one with the specimenID in it.
+    """
+    return and_(SPECIMEN.c.centre == whose.c.centre, same_text(SPECIMEN.c.specimen_id, named.c.specimen_id))
 
 
 def lived(kind: EntityKind, lifetime: Any = LIFETIME, table: Any = None) -> ColumnElement[bool]:

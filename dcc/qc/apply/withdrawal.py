@@ -20,7 +20,7 @@ from dcc.naming import Action
 from dcc.qc.apply.documents import others_of
 from dcc.qc.apply.holding import check_signature, held_for
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, centres_of, lock_centres_of, reserve_ids
-from dcc.qc.apply.versions import end_versions, lived, reopen_versions, same_key, same_text
+from dcc.qc.apply.versions import end_versions, lived, reopen_versions, same_animal, same_key, same_text
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.rows.documents import close_findings
 from dcc.rights import Rights
@@ -268,14 +268,13 @@ def _specimens_gone_since(document_id: int) -> Select[Any]:
     ended, gone, document = LIFETIME.alias("ended"), LIFETIME.alias("gone"), DOCUMENT.alias("d")
     there = SPECIMEN.alias("there")
     same = same_key(EntityKind.SPECIMEN, there, SPECIMEN)
-    about = and_(SPECIMEN.c.centre == EXPERIMENT.c.centre, same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id))
     return (
         select(document.c.id)
         .distinct()
         .select_from(ended)
         .join(EXPERIMENT, EXPERIMENT.c.id == ended.c.entity_id)
         .join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
-        .join(SPECIMEN, about)
+        .join(SPECIMEN, same_animal(EXPERIMENT))
         .join(gone, lived(EntityKind.SPECIMEN, gone))
         .join(document, document.c.id == gone.c.ended_by)
         .where(

@@ -16,7 +16,7 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, portions
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
-from dcc.qc.apply.versions import same_text
+from dcc.qc.apply.versions import same_animal, same_text
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
     changed_by_documents,
@@ -80,10 +80,9 @@ def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
 
 def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
     """The experiments that name a specimen which is not valid now."""
-    same_animal = (SPECIMEN.c.centre == EXPERIMENT.c.centre) & same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id)
     return (
         experiments.join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
-        .join(SPECIMEN, same_animal)
+        .join(SPECIMEN, same_animal(EXPERIMENT))
         .where(SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.INVALID)
     )
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from dcc.databases.list_parameters import as_json, listed, numbers_in, numbers_of, only_compared, portions
-from dcc.qc.apply.versions import same_text
+from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.affected_runs import own_strain
 from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
@@ -107,11 +107,7 @@ def _known(column: ColumnElement[Any]) -> ColumnElement[str]:
 
 def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnElement[Any]) -> Select[Any]:
     """A query of runs and their experiments, with the current version of each specimen and its colony's data."""
-    there = and_(
-        SPECIMEN.c.centre == experiment.c.centre,
-        same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id),
-        SPECIMEN.c.is_current,
-    )
+    there = same_animal(experiment) & SPECIMEN.c.is_current
     named = runs.outerjoin(NAMED, NAMED.c.experiment_row == experiment.c.id).outerjoin(SPECIMEN, there)
     return named.outerjoin(COLONY, of_snapshot(COLONY, SPECIMEN.c.colony_id, colonies))
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Final
 
-from sqlalchemy import Connection, Select, and_, bindparam, case, or_, select
+from sqlalchemy import Connection, Select, bindparam, case, or_, select
 
 from dcc.databases.list_parameters import as_json, numbers_in, portions, rows_with
-from dcc.qc.apply.versions import same_text
+from dcc.qc.apply.versions import same_animal
 from dcc.qc.models import EXPERIMENT, NAMED, RELATED, SPECIMEN
 from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
 
@@ -77,11 +77,7 @@ _OWNER: Final = SPECIMEN.alias("owner")
 
 def _questionable_experiments() -> Select[tuple[int]]:
     """E4 and E8: a specimen is missing, the date is in the future or before a birth, or either is unknown."""
-    same = and_(
-        SPECIMEN.c.centre == EXPERIMENT.c.centre,
-        same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id),
-        SPECIMEN.c.is_current,
-    )
+    same = same_animal(EXPERIMENT) & SPECIMEN.c.is_current
     day, born = EXPERIMENT.c.date, SPECIMEN.c.dob
     return (
         select(EXPERIMENT.c.document_id)
@@ -103,11 +99,7 @@ def _questionable_experiments() -> Select[tuple[int]]:
 
 def _questionable_relations() -> Select[tuple[int]]:
     """S14 and X8: a relative is missing, or a mother not female, a father not male."""
-    same = and_(
-        SPECIMEN.c.centre == _OWNER.c.centre,
-        same_text(SPECIMEN.c.specimen_id, RELATED.c.specimen_id),
-        SPECIMEN.c.is_current,
-    )
+    same = same_animal(_OWNER, RELATED) & SPECIMEN.c.is_current
     expected = case({"mother": "female", "father": "male"}, value=RELATED.c.relationship, else_=SPECIMEN.c.gender)
     return (
         select(_OWNER.c.document_id)

@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, tr
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
-from dcc.qc.apply.versions import same_text
+from dcc.qc.apply.versions import same_animal
 from dcc.qc.models import DOCUMENT, EXPERIMENT, HOUSING, LINE, MEASUREMENT, PARAMETER, RUN, SPECIMEN
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
@@ -244,8 +244,7 @@ def _values(wanted: ColumnElement[bool]) -> Select[Any]:
     )
     for kind, table in _OWNERS.items():
         statement = statement.outerjoin(table, and_(RUN.c.owner_kind == kind.value, table.c.id == RUN.c.owner_id))
-    same_animal = (SPECIMEN.c.centre == own.centre) & same_text(SPECIMEN.c.specimen_id, own.specimen_id)
-    statement = statement.outerjoin(SPECIMEN, same_animal & SPECIMEN.c.is_current)
+    statement = statement.outerjoin(SPECIMEN, same_animal(MEASUREMENT, MEASUREMENT) & SPECIMEN.c.is_current)
     owners = _OWNERS.values()
     return statement.where(
         wanted,
