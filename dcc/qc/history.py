@@ -117,8 +117,8 @@ def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> lis
     columns = (table.c.id, table.c.document_id, table.c.line, *key_columns(kind))
     versions = {row.id: row for row in rows_with(connection, select(*columns), table.c.id, ids)}
     keys = {row_id: key_of_row(row[3:]) for row_id, row in versions.items()}
-    lived = select(LIFETIME).where(LIFETIME.c.entity_kind == kind.value).order_by(LIFETIME.c.id)
-    lifetimes = sorted(rows_with(connection, lived, LIFETIME.c.entity_id, versions), key=lambda row: row.id)
+    of_kind = select(LIFETIME).where(LIFETIME.c.entity_kind == kind.value).order_by(LIFETIME.c.id)
+    lifetimes = sorted(rows_with(connection, of_kind, LIFETIME.c.entity_id, versions), key=lambda row: row.id)
     touched = {row.document_id for row in versions.values()} | {row.opened_by for row in lifetimes}
     touched |= {row.ended_by for row in lifetimes if row.ended_by is not None}
     documents = {row.id: row for row in rows_with(connection, select(DOCUMENT), DOCUMENT.c.id, touched)}
