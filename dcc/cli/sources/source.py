@@ -197,9 +197,8 @@ def change(
     the path below add, edit or delete, and its * matches slashes too.
 
     With --every, a session lists it before its listing is so old; with --schedule, at these times; with both, at what
-    comes first. Outside the times of --window no session lists it or
-    begins a download from it. Times are in UTC unless a time zone follows; there may be several, each with days or
-    without.
+    comes first. Outside the times of --window no session lists it or begins a download from it. Times are in UTC unless
+    a time zone follows; there may be several, each with days or without.
     """
     from pydantic import SecretStr
 
