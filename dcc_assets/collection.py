@@ -53,9 +53,9 @@ ARCHIVE_SPECS: Final = (
     asset(
         ZIP_ACTIONS_ASSET,
         GROUP,
-        "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a zip "
-        "action, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does not "
-        "follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` fails the check *zip_name* and goes no further.",
+        "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
+        "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
+        "not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` fails the check *zip_name* and goes no further.",
         {"zip"},
         ZIP_ACTIONS,
         [AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=AllPartitionMapping())],
@@ -64,8 +64,8 @@ ARCHIVE_SPECS: Final = (
         ZIP_DOWNLOADS,
         GROUP,
         "The archive of a submission in staging, complete, with its size and MD5 checked.\n\nIf one file source "
-        "fails, the session tries the next source that hosts the archive. Materialise a partition to process that zip "
-        "action again, alone, from the download to the validation.",
+        "fails, the session tries the next source that hosts the archive. Materialise a partition to process that "
+        "submission again, alone, from the download to the validation.",
         {"zip", "file"},
         ZIP_ACTIONS,
         [ZIP_ACTIONS_ASSET],

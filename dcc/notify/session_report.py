@@ -22,6 +22,7 @@ from dcc.notify.channels.reports import Report, open_channels
 from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
+from dcc.runtime.legible_text import archive_count
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.due import Due, Why
@@ -252,7 +253,7 @@ def _statistics_text(done: SourceStatistics) -> str:
 def _crawl_text(crawl: CrawlEntry) -> str:
     if crawl.outcome == "failed":
         return "FAILED"
-    numbers = [f"{_count(crawl.listed, 'zip')} listed"] + [
+    numbers = [f"{archive_count(crawl.listed)} listed"] + [
         f"{number:,} {what}"
         for number, what in (
             (crawl.new, "new"),
@@ -388,5 +389,5 @@ def _time(moment: datetime) -> str:
 
 
 def _count(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 zip`, `2 zips`; `plural` if it does not end in an s."""
+    """`1 document`, `2 documents`; `plural` if it does not end in an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -73,10 +73,8 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     assert report.subject == f"DCC session {troubled.session}: 3 failed submissions, 1 file source in trouble"
     assert text.startswith(f"Crawling session {troubled.session} began ")
     assert "outcome faults" in text
-    assert (
-        f"file source {troubled.folder.source_id} (H, file://localhost): ok; 4 zips listed, 3 new, 1 refused by name"
-        in text
-    )
+    listed = "ok; 4 archives listed, 3 new, 1 refused by name"
+    assert f"file source {troubled.folder.source_id} (H, file://localhost): {listed}" in text
     assert f"file source {troubled.other_source} (J, file://localhost): FAILED the folder" in text
     assert "cannot be reached (No such file or directory)" in text
     assert "xsd done 1 xsd failed 1" in text

@@ -14,7 +14,7 @@ from tests.soak.verdict import Finding, slope
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 720, 110, 150, 20, 34
 _FIGURES: dict[str, Callable[[Sample], float]] = {
-    "zip actions": lambda sample: sample.zip_actions,
+    "submissions": lambda sample: sample.zip_actions,
     "resident, MB": lambda sample: sample.process.rss / 1e6,
     "open files": lambda sample: sample.process.files,
     "threads": lambda sample: sample.process.threads,
@@ -47,7 +47,7 @@ def as_markdown(course: Course, findings: Sequence[Finding]) -> str:
     lines = [
         f"# Soak on {course.plan.database}: {len(course.samples)} days in {last.seconds_since_begin / 60:.1f} minutes",
         "",
-        f"{last.rows['tracker.crawling_session']:,} sessions, {last.zip_actions:,} zip actions. The centres: {lived}.",
+        f"{last.rows['tracker.crawling_session']:,} sessions, {last.zip_actions:,} submissions. The centres: {lived}.",
         "",
         "| promise | measured | held |",
         "| --- | --- | --- |",

@@ -219,7 +219,7 @@ def _run_sessions(
         course.samples.append(_sample(installation, number, began, seconds, quiet, daemon))
         last = course.samples[-1]
         say(
-            f"day {number}: {seconds:.1f} s, {last.zip_actions} zip actions, {last.process.rss / 1e6:.1f} MB, "
+            f"day {number}: {seconds:.1f} s, {last.zip_actions} submissions, {last.process.rss / 1e6:.1f} MB, "
             f"{last.process.files} files, {last.process.threads} threads"
         )
 

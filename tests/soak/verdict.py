@@ -78,8 +78,8 @@ def _process(settled: Sequence[Sample]) -> Iterator[Finding]:
     first, last = settled[0].process.rss / 1e6, settled[-1].process.rss / 1e6
     zips = settled[-1].zip_actions - settled[0].zip_actions
     yield Finding(
-        f"this process grows by less than {RSS_PER_1000_ZIPS / 1e6:g} MB while 1,000 zip actions come in",
-        f"{grown / 1e6:+.1f} MB a thousand; {first:.1f} MB to {last:.1f} MB over {zips:,} zip actions and "
+        f"this process grows by less than {RSS_PER_1000_ZIPS / 1e6:g} MB while 1,000 submissions come in",
+        f"{grown / 1e6:+.1f} MB a thousand; {first:.1f} MB to {last:.1f} MB over {zips:,} submissions and "
         f"{len(settled)} sessions",
         grown < RSS_PER_1000_ZIPS,
     )

@@ -82,7 +82,8 @@ def findings(
     if spreadsheet is not None:
         if rule or severity or document or inactive_too or as_json:
             raise ConfigurationError(
-                "A spreadsheet has all findings of a centre, a zip or all: filter it when it is open. Leave --json out."
+                "A spreadsheet has all findings of a centre, a submission or all: filter it when it is open. Leave "
+                "--json out."
             )
         _write_spreadsheet(settings, spreadsheet, centre, zip_action)
         return

@@ -150,6 +150,6 @@ def finding_states(qc: Connection) -> Iterator[Inconsistency]:
         yield Inconsistency(
             "C19",
             f"finding {row.id}, {row.rule} of document {row.document_id}",
-            "Whether it counts does not go with whether it was closed or waived. Have its zip judged again: dcc data "
-            "recheck --zip ...",
+            "Whether it counts does not go with whether it was closed or waived. Have its submission judged again: "
+            "dcc data recheck --zip ...",
         )

@@ -43,7 +43,7 @@ def source_families(connection: Connection, failure_limit: int) -> Iterator[Metr
     )
     yield gauge(
         "source_zip_actions",
-        "Zip actions that the file source hosts at present.",
+        "Submissions that the file source hosts at present.",
         _SOURCE,
         {labels[entry.id]: entry.hosted for entry in entries},
     )
@@ -113,7 +113,7 @@ def _all_crawls(connection: Connection, labels: Mapping[int, Labels]) -> Iterato
         crawls[*labels[source], outcome] = count
         new[labels[source]] += int(found or 0)
     yield counter("source_crawls", "Crawls of the file source, by how they ended.", (*_SOURCE, "outcome"), crawls)
-    yield counter("source_new_zip_actions", "Zip actions seen first on the file source.", _SOURCE, new)
+    yield counter("source_new_zip_actions", "Submissions seen first on the file source.", _SOURCE, new)
     kinds = (
         select(_CRAWL, AnException.short_name, func.count()).join(AnException).group_by(_CRAWL, AnException.short_name)
     )
