@@ -24,7 +24,7 @@ from dcc.reports.submissions.zip_lines import zips_of_session
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
-from dcc.tracker.hostings.proposed_withdrawals import count_open
+from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipFile
 from dcc.tracker.queries.session_zips import session_zips
 from dcc.tracker.register.centres import CentreEntry, list_centres

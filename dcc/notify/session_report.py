@@ -27,8 +27,8 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.due import Due, Why
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
+from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.hostings.proposed_withdrawals import count_open
 from dcc.tracker.queries.session_zips import (
     SessionZip,
     session_documents,

@@ -26,7 +26,6 @@ from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staged_documents import staged_path
 from dcc.store.staging import Staging
-from dcc.tracker.lineage import KEY, has_archive_bytes, is_named, key_of
 from dcc.tracker.models import (
     Centre,
     DocumentPlace,
@@ -37,6 +36,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.submission_rows import KEY, has_archive_bytes, is_named, key_of
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 

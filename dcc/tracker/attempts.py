@@ -14,8 +14,8 @@ from dcc.outcomes import AttemptOutcome
 from dcc.phases import Status
 from dcc.sources.base import Validators
 from dcc.sources.hosting import EarlierCopy
-from dcc.tracker.lineage import IDS, chunks
 from dcc.tracker.models import ZipDownload
+from dcc.tracker.submission_rows import IDS, chunks
 
 _EARLIER: Final = (
     select(

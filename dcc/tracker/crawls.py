@@ -17,7 +17,6 @@ from dcc.messages import Message, message_from_json
 from dcc.outcomes import EndReason, Problem
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
-from dcc.tracker.lineage import object_of
 from dcc.tracker.models import (
     AnException,
     CrawlFinding,
@@ -32,6 +31,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.submission_rows import object_of
 
 CHANGED = "changed"
 """The kind of a finding: an archive changed under its name."""

@@ -23,7 +23,6 @@ from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.database import exception_id, insert_rows
-from dcc.tracker.lineage import IDS, KEY, chunks, key_of, object_of
 from dcc.tracker.models import (
     AnException,
     FileSourceHasZip,
@@ -37,6 +36,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.submission_rows import IDS, KEY, chunks, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""

@@ -11,9 +11,9 @@ from typing import Final
 from sqlalchemy import Connection, func, select
 
 from dcc.tracker.hostings.download_plan import at_sources_in_use
-from dcc.tracker.lineage import is_at
 from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction
 from dcc.tracker.states import WAITING
+from dcc.tracker.submission_rows import is_at
 
 RUNS: Final = 5
 """The number of a source's last sessions that count."""

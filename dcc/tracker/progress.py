@@ -41,15 +41,6 @@ from dcc.outcomes import AttemptOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.database import insert_rows
 from dcc.tracker.decisions import DecisionKind, revoke
-from dcc.tracker.lineage import (
-    IDS,
-    actions_of,
-    chunks,
-    find_lineage,
-    has_archive_bytes,
-    latest_downloads,
-    rows_by_id,
-)
 from dcc.tracker.models import (
     DocumentPlace,
     DocumentReopening,
@@ -62,6 +53,15 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
+from dcc.tracker.submission_rows import (
+    IDS,
+    actions_of,
+    chunks,
+    find_parents,
+    has_archive_bytes,
+    latest_downloads,
+    rows_by_id,
+)
 
 _REASON_LENGTH: Final = 256
 
@@ -199,13 +199,13 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
         proposed[subject][row_id] = advance(earlier, state)
         promoted[subject][row_id] = promote
 
-    lineage = find_lineage(connection, proposed[Subject.ZIP_DOWNLOAD], proposed[Subject.XML_FILE])
-    actions = _lock_actions(connection, {*proposed[Subject.ZIP_ACTION], *lineage.downloads.values()})
-    downloads = _read_states(connection, ZipDownload, lineage.downloads)
-    documents = _read_states(connection, XmlFile, lineage.documents)
+    above = find_parents(connection, proposed[Subject.ZIP_DOWNLOAD], proposed[Subject.XML_FILE])
+    actions = _lock_actions(connection, {*proposed[Subject.ZIP_ACTION], *above.downloads.values()})
+    downloads = _read_states(connection, ZipDownload, above.downloads)
+    documents = _read_states(connection, XmlFile, above.documents)
 
     _apply(connection, XmlFile, documents, proposed[Subject.XML_FILE])
-    parents = {lineage.documents[row_id] for row_id in documents if promoted[Subject.XML_FILE][row_id]}
+    parents = {above.documents[row_id] for row_id in documents if promoted[Subject.XML_FILE][row_id]}
     rolled_up = _rolled_up(connection, parents)
     _apply(connection, ZipDownload, downloads, proposed[Subject.ZIP_DOWNLOAD], rolled_up)
     direct = promoted[Subject.ZIP_DOWNLOAD]
@@ -215,7 +215,7 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
         ZipAction,
         actions,
         proposed[Subject.ZIP_ACTION],
-        _from_latest(connection, lineage.downloads, upwards),
+        _from_latest(connection, above.downloads, upwards),
     )
     return {
         (subject, row_id): state
@@ -284,9 +284,9 @@ def reopen_documents(
     ones, and those that have their new state already, are left out and unchanged. `requested_by` and `reason` are cut
     to 64 and 256 characters.
     """
-    lineage = find_lineage(connection, (), states)
-    actions = _lock_actions(connection, lineage.downloads.values())
-    present = _read_states(connection, XmlFile, lineage.documents)
+    above = find_parents(connection, (), states)
+    actions = _lock_actions(connection, above.downloads.values())
+    present = _read_states(connection, XmlFile, above.documents)
     former = {row_id: state for row_id, state in present.items() if states[row_id] != state}
     if not former:
         return {}
@@ -308,10 +308,10 @@ def reopen_documents(
         ],
     )
     _write_states(connection, XmlFile, {row_id: states[row_id] for row_id in former})
-    parents = {lineage.documents[row_id] for row_id in former}
+    parents = {above.documents[row_id] for row_id in former}
     downloads = _read_states(connection, ZipDownload, parents)
     _roll_up_anew(connection, ZipDownload, downloads, _rolled_up(connection, parents))
-    _roll_up_anew(connection, ZipAction, actions, _from_latest(connection, lineage.downloads, downloads))
+    _roll_up_anew(connection, ZipAction, actions, _from_latest(connection, above.downloads, downloads))
     return former
 
 

@@ -12,7 +12,6 @@ from dcc.outcomes import HELD, AttemptOutcome
 from dcc.phases import Status
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import newest_downloads
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -27,6 +26,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
+from dcc.tracker.submission_rows import newest_downloads
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from sqlalchemy.orm import aliased
 from dcc.outcomes import ZipKey
 from dcc.store.copies import Copy, CopyState, Kept
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import IDS, KEY, chunks, has_archive_bytes, key_of
 from dcc.tracker.models import (
     ArchiveAudit,
     ArchiveCopy,
@@ -25,6 +24,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
+from dcc.tracker.submission_rows import IDS, KEY, chunks, has_archive_bytes, key_of
 
 _IDS_OF: Final = select(StoredArchive.sha256, StoredArchive.id).where(StoredArchive.sha256.in_(IDS))
 _COPIES_OF: Final = select(ArchiveCopy.archive_id, ArchiveCopy.replica, ArchiveCopy.state, ArchiveCopy.id).where(

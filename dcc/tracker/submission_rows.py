@@ -1,4 +1,4 @@
-"""Submissions, downloads and documents in statements: keys, states, and parents; the latest download of a submission.
+"""Rows of submissions, downloads and documents: keys, states, parents, lookups by ids, and the latest downloads.
 
 Parents never change, so they may be looked up before anything is locked. Lists of ids may have any length; the number
 of statements grows by one for every 500 of them.
@@ -42,7 +42,7 @@ IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
 
 _ACTIONS_OF = select(ZipDownload.id, FileSourceHasZip.za_id).join(FileSourceHasZip).where(ZipDownload.id.in_(IDS))
 _ACTION_STATES = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
-_LINEAGE_OF = (
+_PARENTS_OF = (
     select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
     .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
     .join(FileSourceHasZip)
@@ -164,7 +164,7 @@ def newest_downloads(za_ids: Select[Any] | None = None) -> Subquery:
     return wanted.subquery("latest_download")
 
 
-class Lineage(NamedTuple):
+class Parents(NamedTuple):
     """The parent of each document (id of a `zip_download`) and of each download (id of a `zip_action`)."""
 
     documents: dict[int, int]
@@ -195,13 +195,13 @@ def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int,
     return dict(rows_by_id(connection, _ACTIONS_OF, download_ids))
 
 
-def find_lineage(connection: Connection, download_ids: Iterable[int], document_ids: Iterable[int]) -> Lineage:
+def find_parents(connection: Connection, download_ids: Iterable[int], document_ids: Iterable[int]) -> Parents:
     """The parents of downloads and of documents, and of the documents' downloads; missing ones are left out."""
-    lineage = Lineage({}, actions_of(connection, download_ids))
-    for document_id, download_id, za_id in rows_by_id(connection, _LINEAGE_OF, document_ids):
-        lineage.documents[document_id] = download_id
-        lineage.downloads[download_id] = za_id
-    return lineage
+    parents = Parents({}, actions_of(connection, download_ids))
+    for document_id, download_id, za_id in rows_by_id(connection, _PARENTS_OF, document_ids):
+        parents.documents[document_id] = download_id
+        parents.downloads[download_id] = za_id
+    return parents
 
 
 def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:

@@ -18,7 +18,6 @@ from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, 
 from dcc.phases import Phase, Status
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import latest_crawls
-from dcc.tracker.lineage import LATEST, key_of
 from dcc.tracker.models import (
     AnException,
     FileSourceHasZip,
@@ -33,6 +32,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.submission_rows import LATEST, key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 
 _CHUNK = 500

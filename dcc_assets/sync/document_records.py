@@ -20,9 +20,9 @@ from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
-from dcc.tracker.lineage import IDS, key_of, latest_downloads
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
+from dcc.tracker.submission_rows import IDS, key_of, latest_downloads
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES

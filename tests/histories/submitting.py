@@ -27,7 +27,7 @@ from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
 from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
 from dcc.tracker.database import writing
-from dcc.tracker.hostings.proposed_withdrawals import ProposalState, list_proposals
+from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
 from tests.histories.life import BORN, LEFT_OUT

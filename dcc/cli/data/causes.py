@@ -117,8 +117,8 @@ def collect(
         scope_of_session,
     )
     from dcc.reports.causes.scopes import Scope
-    from dcc.tracker.lineage import require_zip_action
     from dcc.tracker.queries.zip_action_lists import require_centre
+    from dcc.tracker.submission_rows import require_zip_action
 
     if key is not None:
         require_zip_action(tracker, key)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.session.data.proposed_withdrawals import DecidedProposal
-    from dcc.tracker.hostings.proposed_withdrawals import WithdrawalProposal
+    from dcc.tracker.hostings.missing_archives import WithdrawalProposal
 
 _STATES = ("open", "accepted", "turned_down", "came_back")
 
@@ -54,7 +54,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     """
     if ctx.invoked_subcommand is not None:
         return
-    from dcc.tracker.hostings.proposed_withdrawals import ProposalState, list_proposals
+    from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 
     states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
@@ -145,7 +145,7 @@ def turn_down(
     JSON: a list of the submissions
     """
     from dcc.session.data.proposed_withdrawals import settle_proposals
-    from dcc.tracker.hostings.proposed_withdrawals import ProposalState
+    from dcc.tracker.hostings.missing_archives import ProposalState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
@@ -162,7 +162,7 @@ def _chosen(
     connection: Connection, zip_actions: tuple[str, ...], source_id: int | None, *, everything: bool
 ) -> list[WithdrawalProposal]:
     """The selected open proposals, oldest archive first. Raises NotFoundError for one that is not open."""
-    from dcc.tracker.hostings.proposed_withdrawals import list_proposals
+    from dcc.tracker.hostings.missing_archives import list_proposals
 
     if [bool(zip_actions), source_id is not None, everything].count(True) != 1:
         raise click.UsageError("Say which proposals: name archives, or give --source or --all.")

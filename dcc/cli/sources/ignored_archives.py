@@ -125,7 +125,7 @@ def missing(source_id: int | None, as_json: bool) -> None:
       (documents of it stand), "elsewhere" (another source hosts it), "proposal" (state of the
       proposal to withdraw it, or null)}
     """
-    from dcc.tracker.hostings.proposed_withdrawals import missing_archives
+    from dcc.tracker.hostings.missing_archives import missing_archives
     from dcc.tracker.register import file_sources
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:

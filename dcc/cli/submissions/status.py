@@ -83,7 +83,7 @@ def status(as_json: bool) -> None:
     from dcc.tracker import crawls
     from dcc.tracker.decisions import DecisionKind, count_decided
     from dcc.tracker.expected_work import expected_work
-    from dcc.tracker.hostings import foreign_archives, proposed_withdrawals
+    from dcc.tracker.hostings import foreign_archives, missing_archives
     from dcc.tracker.models import utc_now
     from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
@@ -102,7 +102,7 @@ def status(as_json: bool) -> None:
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
         decided = count_decided(connection)
-        proposals = sum(proposed_withdrawals.count_open(connection).values())
+        proposals = sum(missing_archives.count_open(connection).values())
         stored = store_overview(connection, settings)
         active = [entry for entry in crawls.list_held_sessions(connection) if entry.outcome == "active"]
         latest = crawls.list_sessions(connection, limit=len(active) + 1)

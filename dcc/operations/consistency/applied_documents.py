@@ -14,9 +14,9 @@ from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.findings import MORE_RULE
-from dcc.tracker.lineage import IDS
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"

@@ -18,9 +18,9 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staging import Staging
-from dcc.tracker.lineage import IDS, state_of
 from dcc.tracker.models import XmlFile, ZipAction, ZipFile
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, state_of
 
 _RETRY: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500

@@ -11,9 +11,9 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.attempts import archive_size
-from dcc.tracker.lineage import IDS, KEY, key_of, latest_downloads, state_of
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, state_of
 
 PAGE: Final = 500
 """How many rows are held at a time."""

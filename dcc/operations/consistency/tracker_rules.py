@@ -15,7 +15,6 @@ from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import OK, PARTIAL
 from dcc.session.leases import UNFINISHED, Lease
 from dcc.tracker.hostings.listing_changes import REFUSED
-from dcc.tracker.lineage import IDS, KEY, is_at, key_of, state_of
 from dcc.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,
@@ -32,6 +31,7 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
+from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, state_of
 
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
 _FETCHED_ANEW: Final = State(Phase.UNZIP, Status.RUNNING)

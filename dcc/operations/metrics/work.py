@@ -15,11 +15,11 @@ from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker import crawls
 from dcc.tracker.decisions import count_decided
-from dcc.tracker.lineage import newest_downloads
 from dcc.tracker.models import AnException, Centre, CrawlingSession, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
+from dcc.tracker.submission_rows import newest_downloads
 
 _OUTCOMES: Final = ("active", "open", *EndReason)
 _MEASURES: Final = {

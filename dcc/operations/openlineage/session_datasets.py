@@ -16,10 +16,10 @@ from dcc.qc.models import DOCUMENT
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import SessionEntry, list_sessions
-from dcc.tracker.lineage import IDS, KEY, newest_downloads, object_of, rows_by_id
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.submission_rows import IDS, KEY, newest_downloads, object_of, rows_by_id
 
 ENTITIES = ("specimen", "experiment", "line", "housing", "measurement")
 """The QC tables whose rows the document table counts, each in a column of its name with an s."""

@@ -25,7 +25,6 @@ from dcc.session.leases import refuse_beside_session
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id, insert_rows, run_reading, run_writing
-from dcc.tracker.lineage import IDS, chunks, is_at, key_of, latest_downloads, rows_by_id, state_of
 from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
@@ -40,6 +39,7 @@ from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import unstored
+from dcc.tracker.submission_rows import IDS, chunks, is_at, key_of, latest_downloads, rows_by_id, state_of
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 

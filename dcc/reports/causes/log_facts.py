@@ -22,7 +22,6 @@ from dcc.reports.causes.errors import declared_code
 from dcc.reports.causes.permitted import nearest_of
 from dcc.reports.causes.scopes import Scope, zip_conditions
 from dcc.rules.catalogue import CATALOGUE
-from dcc.tracker.lineage import LATEST
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -37,6 +36,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
+from dcc.tracker.submission_rows import LATEST
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000

@@ -23,10 +23,10 @@ from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.lineage import chunks
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.submission_rows import chunks
 from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:

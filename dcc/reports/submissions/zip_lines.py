@@ -19,7 +19,6 @@ from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.lineage import LATEST, key_of
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -35,6 +34,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
+from dcc.tracker.submission_rows import LATEST, key_of
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)

@@ -24,7 +24,6 @@ from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
 from dcc.tracker.hostings.retries import begin_from_staging
-from dcc.tracker.lineage import action_states
 from dcc.tracker.models import (
     Centre,
     FileSourceHasZip,
@@ -38,6 +37,7 @@ from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import record_kept
+from dcc.tracker.submission_rows import action_states
 
 _MOST_RETRIES: Final = 255
 _CENTRES: Final = select(Centre.id, Centre.short_name)

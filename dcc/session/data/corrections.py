@@ -37,8 +37,8 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
+from dcc.tracker.hostings.missing_archives import ProposalState, decide
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.hostings.proposed_withdrawals import ProposalState, decide
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State

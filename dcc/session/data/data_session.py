@@ -29,11 +29,11 @@ from dcc.settings.left_out_steps import LeftOutSteps
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
-from dcc.tracker.lineage import action_states
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import Delegations
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import action_states
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
 from dcc.tracker.database import exception_id
-from dcc.tracker.lineage import IDS, chunks
 from dcc.tracker.models import AnException, XmlLog, utc_now
 from dcc.tracker.problems import problem_columns
+from dcc.tracker.submission_rows import IDS, chunks
 from dcc.vocabulary import Severity
 
 _RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}

@@ -21,9 +21,9 @@ from dcc.naming import Action, AnyCentre, DocumentKind, DocumentName, NamingConv
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
-from dcc.tracker.lineage import IDS, has_archive_bytes, named_after, rows_by_id
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, has_archive_bytes, named_after, rows_by_id
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.qc.apply.holding import check_signature
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import Settings
-from dcc.tracker.hostings.proposed_withdrawals import ProposalState, WithdrawalProposal, decide
+from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dcc.naming import Action, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT
 from dcc.session.data.documents import DueDocument, load_documents
-from dcc.tracker.lineage import IDS, rows_by_id
+from dcc.tracker.submission_rows import IDS, rows_by_id
 from dcc.vocabulary import DocumentAction, DocumentState
 
 _NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value

@@ -22,10 +22,10 @@ from dcc.session.replay.verdicts import NOT_OPENED, Fact, Verdict, outcome_of
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
-from dcc.tracker.lineage import IDS, chunks, has_archive_bytes, rows_by_id
 from dcc.tracker.models import AnException, Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, problem_of
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, chunks, has_archive_bytes, rows_by_id
 
 log = logging.getLogger(__name__)
 

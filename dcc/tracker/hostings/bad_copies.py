@@ -13,7 +13,6 @@ from sqlalchemy import Connection, and_, bindparam, delete, or_, select
 
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import IDS, chunks, rows_by_id
 from dcc.tracker.models import (
     BadCopy,
     FileSource,
@@ -23,6 +22,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
+from dcc.tracker.submission_rows import IDS, chunks, rows_by_id
 
 _DELETE: Final = {
     model: delete(model.__table__).where(model.hosting_id == bindparam("hosting"))

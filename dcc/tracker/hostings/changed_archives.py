@@ -12,7 +12,6 @@ from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CHANGED, still_changed
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.lineage import IDS, chunks, is_at, last_attempts, latest_downloads, rows_by_id
 from dcc.tracker.models import (
     AnException,
     CrawlFinding,
@@ -25,6 +24,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, chunks, is_at, last_attempts, latest_downloads, rows_by_id
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),

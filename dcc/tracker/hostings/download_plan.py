@@ -29,17 +29,6 @@ from dcc.tracker.hostings.foreign_archives import (
 )
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.hostings.owner_notices import NewNotice
-from dcc.tracker.lineage import (
-    KEY,
-    LATEST,
-    chunks,
-    has_archive_bytes,
-    is_at,
-    key_of,
-    named_after,
-    object_of,
-    state_of,
-)
 from dcc.tracker.models import (
     BadCopy,
     Centre,
@@ -57,6 +46,17 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import REQUESTED, WAITING, State
+from dcc.tracker.submission_rows import (
+    KEY,
+    LATEST,
+    chunks,
+    has_archive_bytes,
+    is_at,
+    key_of,
+    named_after,
+    object_of,
+    state_of,
+)
 
 _Host = aliased(Centre)
 _NOT_ARRIVED = is_at(ZipAction, *sorted(NOT_ARRIVED))

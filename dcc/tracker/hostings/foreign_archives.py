@@ -24,7 +24,6 @@ from dcc.outcomes import DECLINED, HELD, ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.lineage import KEY, chunks, is_at, is_named, object_of, require_zip_action
 from dcc.tracker.models import (
     ArchiveDecline,
     BadCopy,
@@ -39,6 +38,7 @@ from dcc.tracker.models import (
 from dcc.tracker.register.column_texts import PERSON_LENGTH, require_reason
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
+from dcc.tracker.submission_rows import KEY, chunks, is_at, is_named, object_of, require_zip_action
 
 _OwnHosting = aliased(FileSourceHasZip)
 _OwnBadCopy = aliased(BadCopy)

@@ -48,13 +48,13 @@ from dcc.tracker.hostings.listing_changes import (
     unusual_size,
     uploading_message,
 )
-from dcc.tracker.hostings.proposed_withdrawals import close_returned, propose_withdrawals
-from dcc.tracker.lineage import KEY, chunks, key_of
+from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import SET_ASIDE, WAITING
+from dcc.tracker.submission_rows import KEY, chunks, key_of
 
 CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"

@@ -1,4 +1,4 @@
-"""Proposals to withdraw the data of archives that their sources no longer list; a person decides each.
+"""Archives that their sources no longer list, and proposals to withdraw their data; a person decides each.
 
 A crawl proposes and never withdraws. An archive is proposed once for each time that it disappears, but not while
 another source hosts it; when a source lists it again, the proposal is closed. Functions that write expect the caller's
@@ -20,7 +20,6 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, selec
 from dcc.outcomes import ZipKey
 from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.changed_archives import LOADED
-from dcc.tracker.lineage import KEY, chunks, key_of, object_of
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -35,6 +34,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.submission_rows import KEY, chunks, key_of, object_of
 
 _REASON_LENGTH: Final = 255
 

@@ -22,9 +22,9 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.lineage import IDS, KEY, chunks, is_at, key_of
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, KEY, chunks, is_at, key_of
 
 MOST_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""

@@ -21,7 +21,6 @@ from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.download_plan import HOSTING, hosted, hosting_of, load_plans
 from dcc.tracker.hostings.foreign_archives import Decline, HeldArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.listing_changes import REFUSED
-from dcc.tracker.lineage import IDS, KEY, chunks, key_of, latest_downloads
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -38,6 +37,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, KEY, chunks, key_of, latest_downloads
 
 
 class StagedCopy(NamedTuple):

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, and_, delete, or_, select
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import KEY, is_at, key_of
 from dcc.tracker.models import UrgentArchive, ZipAction, ZipFile, utc_now
 from dcc.tracker.states import WAITING
+from dcc.tracker.submission_rows import KEY, is_at, key_of
 
 _OF_REQUEST = and_(ZipAction.zip_id == ZipFile.id, ZipAction.todo_id == UrgentArchive.todo_id)
 _IS_WAITING = is_at(ZipAction, WAITING)

@@ -411,7 +411,7 @@ class ProposedWithdrawal(Base):
     """Additive: a proposal to withdraw the data of an archive that a source no longer lists.
 
     `since` is when its listing first missed the archive, `documents` the names of the documents applied then, as JSON.
-    `state` is one of `dcc.tracker.hostings.proposed_withdrawals.ProposalState`; `decided_by` is null if the archive
+    `state` is one of `dcc.tracker.hostings.missing_archives.ProposalState`; `decided_by` is null if the archive
     came back.
     """
 

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, func, select
 
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.tracker.lineage import object_of
 from dcc.tracker.models import Centre, StatusRow, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, require_centre, select_zip_actions
+from dcc.tracker.submission_rows import object_of
 
 PAGE_SIZE: Final = 100
 """Archives on a page."""

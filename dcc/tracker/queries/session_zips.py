@@ -14,7 +14,6 @@ from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.outcomes import NO_ROOM, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry
-from dcc.tracker.lineage import KEY, is_at, key_of, named_after, newest_downloads, object_of
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -34,6 +33,7 @@ from dcc.tracker.queries.zip_action_lists import (
     select_zip_actions,
 )
 from dcc.tracker.states import WAITING, State
+from dcc.tracker.submission_rows import KEY, is_at, key_of, named_after, newest_downloads, object_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.lineage import is_named, not_found_error, object_of
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -41,6 +40,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
+from dcc.tracker.submission_rows import is_named, not_found_error, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ _OF_CENTRE = (Centre.short_name.label("centre"), Centre.email.label("contact"))
 def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
     """The latest of a submission's downloads; if it fetched nothing, or was given up, the last that had the bytes.
 
-    None only without downloads. The same as `dcc.tracker.lineage.LATEST` for many.
+    None only without downloads. The same as `dcc.tracker.submission_rows.LATEST` for many.
     """
     if not downloads:
         return None

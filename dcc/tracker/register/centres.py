@@ -18,10 +18,10 @@ from dcc.phases import KNOWN_CENTRES
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import object_of
 from dcc.tracker.models import Centre, FileSource, ResourceStateRow, utc_now
 from dcc.tracker.register.column_texts import require_fit
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.submission_rows import object_of
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 _LANGUAGE = re.compile(LANGUAGE_CODE)

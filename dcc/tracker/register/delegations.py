@@ -19,10 +19,10 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.rights import Rights
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import is_named, object_of
 from dcc.tracker.models import Centre, Delegation, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.submission_rows import is_named, object_of
 
 _Owner = aliased(Centre)
 _Delegate = aliased(Centre)

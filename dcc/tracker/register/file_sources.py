@@ -21,7 +21,6 @@ from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.due import Pause, shown_age
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import object_of
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -45,6 +44,7 @@ from dcc.tracker.register.source_addresses import (
     trusted_certificates,
 )
 from dcc.tracker.register.source_pace import pace_columns, pace_of
+from dcc.tracker.submission_rows import object_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""

@@ -20,8 +20,8 @@ from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.due import Windows
 from dcc.tracker.database import insert_rows
-from dcc.tracker.lineage import object_of
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate, utc_now
+from dcc.tracker.submission_rows import object_of
 
 
 class SourceState(StrEnum):
