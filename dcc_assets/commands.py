@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dcc.cli.shell.dagster_side import DagsterSide
     from dcc.databases.schema import InitReport
-    from dcc.operations.doctor.environment import Check
+    from dcc.operations.doctor.checks import Check
     from dcc.outcomes import ZipKey
     from dcc.settings import Settings
     from dcc_assets.sessions import SessionReport

@@ -24,7 +24,8 @@ from dcc.databases.columns import utc_now
 from dcc.errors import StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
 from dcc.operations.doctor import databases, environment, machine, sources, work
-from dcc.operations.doctor.environment import Check, Environment, Finding, NotReadyError, Verdict, explained, ok, worst
+from dcc.operations.doctor.checks import Check, Finding, Verdict, explained, ok, worst
+from dcc.operations.doctor.environment import Environment, NotReadyError
 from dcc.operations.doctor.examination import examine
 from dcc.operations.sessions import open_session
 from dcc.qc.models import SNAPSHOT

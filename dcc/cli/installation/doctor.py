@@ -15,7 +15,7 @@ from dcc.cli.shell.output import count_of, echo_json, picked, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dcc.operations.doctor.environment import Check, Examined
+    from dcc.operations.doctor.checks import Check, Examined
     from dcc.settings import Settings
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "blue"}
@@ -51,7 +51,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     JSON: {"verdict" (the worst), "seconds", "findings"}; a list of {"check", "subject",
       "verdict" (ok, not checked, warning, failed), "message", "advice" (empty if all is well)}
     """
-    from dcc.operations.doctor.environment import Verdict, worst
+    from dcc.operations.doctor.checks import Verdict, worst
 
     settings = settings_from_environment()
     found: list[Examined] = []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dcc.data_outcomes import DataOutcome
     from dcc.databases.schema import InitReport
-    from dcc.operations.doctor.environment import Check
+    from dcc.operations.doctor.checks import Check
     from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
     from dcc.phases import Phase
     from dcc.session.sessions import Session

@@ -14,7 +14,7 @@ from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
 from dcc.notify.messages import Kind
-from dcc.operations.doctor.environment import Finding, explained, failed, ok, warning
+from dcc.operations.doctor.checks import Finding, explained, failed, ok, warning
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
 from dcc.tracker.models import NotificationRow

@@ -15,7 +15,8 @@ from dcc.databases.columns import utc_now
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError
 from dcc.operations.archive_overview import store_overview
-from dcc.operations.doctor.environment import Environment, Finding, explained, failed, not_checked, ok, warning
+from dcc.operations.doctor.checks import Finding, explained, failed, not_checked, ok, warning
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import Kind
