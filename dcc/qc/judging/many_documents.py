@@ -15,7 +15,7 @@ from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.errors import NotFoundError
 from dcc.naming import DocumentKind
 from dcc.qc.judging.documents import Basis, Judgement, StoredDocument, lock_documents, require_standing, settle
-from dcc.qc.judging.entity_places import kinds_in
+from dcc.qc.judging.version_validity import kinds_in
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind, Validity
