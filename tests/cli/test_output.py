@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import re
-import struct
-import subprocess
 import sys
-import termios
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import date, datetime
 from io import StringIO
@@ -28,6 +22,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import UNSEEN
+from tests.support.terminals import seen_on_a_terminal
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 HOSTILE = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=cmd()", "two\nlines", "\x1b[2J", "\x9b2J"]
@@ -95,27 +90,12 @@ echo_table(headers, rows, prose=prose, spare=spare)
 """
 
 
-def shown_on_a_terminal(
-    columns: int, *names_and_reasons: tuple[str, str], coloured: bool = False, spare: Sequence[str] = ()
-) -> list[str]:
+def shown_on_a_terminal(columns: int, *names_and_reasons: tuple[str, str], spare: Sequence[str] = ()) -> list[str]:
     """The lines of a table on a terminal of so many columns."""
     rows = [(3, name, reason, "nobody") for name, reason in names_and_reasons or [(NAME, REASON)]]
     rows.append((12, "b.zip", "new", "the centre"))
-    outer, inner = pty.openpty()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    with os.fdopen(outer, "rb", buffering=0) as terminal:
-        command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, ["why"], spare])]
-        with subprocess.Popen(command, stdout=inner, stderr=inner, env=environment | {"TERM": "xterm"}) as process:
-            os.close(inner)
-            text = b""
-            # Linux ends what a terminal gives with an error, when nobody holds its other end.
-            with suppress(OSError):
-                while piece := terminal.read(4096):
-                    text += piece
-        assert process.returncode == 0
-    shown = text.decode()
-    return (shown if coloured else re.sub(r"\x1b\[[0-9]*m", "", shown)).splitlines()
+    command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, ["why"], spare])]
+    return seen_on_a_terminal(command, columns, os.environ)
 
 
 def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Dcc
+from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, specimens
+from tests.support.terminals import seen_on_a_terminal
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -230,6 +232,18 @@ def test_the_story_of_a_zip_tells_at_which_source_its_copy_is_bad(dcc: Dcc, publ
     dcc("crawl", exit_code=1)
     assert [host["bad"] for host in dcc.json("show", GOOD)["hosts"]] == [None, None]
     assert "bad copy" not in dcc("show", GOOD).stdout
+
+
+@only_sqlite
+def test_on_a_terminal_long_errors_of_a_story_are_broken_between_words_and_for_programs_they_are_not(dcc: Dcc) -> None:
+    crawled(dcc)
+    (whole,) = (line for line in dcc("show", BAD).stdout.splitlines() if "gendr" in line)
+    assert len(whole) > 100
+    shown = seen_on_a_terminal([PROGRAM, "show", BAD], 70, dcc.process_environment())
+    first, *further = dropwhile(lambda line: not line.startswith("  line 4, column 5: "), shown)
+    told = [first, *takewhile(lambda line: line.startswith("      "), further)]
+    assert max(map(len, told)) <= 70
+    assert " ".join(line.strip() for line in told) == whole.strip()
 
 
 def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> None:

@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, echo_wrapped, json_object, printable
 from dcc.outcomes import HELD
 from dcc.phases import Phase, Status
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     )
 
 _ERRORS_SHOWN = 10
+_FURTHER = "      "
+"""Before the further lines of a text."""
 _FAULTS = {
     "damaged": "it is damaged (MD5 {md5}). It is not fetched again until it changes there.",
     "checksum": "its MD5 {md5} is not the one published. It is not fetched again until it or the .md5 changes.",
@@ -101,21 +103,21 @@ def _print_story(story: ZipStory, most_errors: int | None) -> None:
     if story.reopenings:
         click.echo("\nRe-opened")
         for entry in story.reopenings:
-            click.echo(f"  {printable(entry.created)}  from {_set_back_text(entry)}")
+            echo_wrapped(f"  {printable(entry.created)}  from {_set_back_text(entry)}", _FURTHER)
     if story.decisions:
         click.echo("\nDecisions")
         for made in story.decisions:
             ended = "" if made.revoked is None else f" (until {printable(made.revoked)}, {printable(made.revoked_by)})"
             who = f"{made.kind}, {printable(made.decided_by)}: {printable(made.reason)}"
-            click.echo(f"  {printable(made.created)}  {who}{ended}")
+            echo_wrapped(f"  {printable(made.created)}  {who}{ended}", _FURTHER)
     if story.removals:
         click.echo("\nRemoved from staging")
         for removal in story.removals:
-            click.echo(f"  {printable(removal.recorded)}  {printable(removal.message)}")
+            echo_wrapped(f"  {printable(removal.recorded)}  {printable(removal.message)}", _FURTHER)
     if story.findings:
         click.echo("\nFindings")
         for finding in story.findings:
-            click.echo(f"  {printable(finding.created)}  {printable(finding.message)}")
+            echo_wrapped(f"  {printable(finding.created)}  {printable(finding.message)}", _FURTHER)
 
 
 def _set_back_text(entry: ReopeningStory) -> str:
@@ -131,7 +133,7 @@ def state_text(phase: str, status: str) -> str:
 
 def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
     for reason in reasons:
-        click.echo(f"{indent}{click.style(printable(reason.message), fg='red')}")
+        echo_wrapped(f"{indent}{click.style(printable(reason.message), fg='red')}", _FURTHER)
 
 
 def _print_hosts(story: ZipStory) -> None:
@@ -141,7 +143,7 @@ def _print_hosts(story: ZipStory) -> None:
         retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
         click.echo(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
         if host.bad is not None:
-            click.echo(f"    {click.style(_bad_text(host.bad), fg='red')}")
+            echo_wrapped(f"    {click.style(_bad_text(host.bad), fg='red')}", _FURTHER)
 
 
 def _bad_text(bad: BadCopyStory) -> str:
@@ -206,7 +208,7 @@ def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None
             _print_place(document)
             print_errors(document.errors, most_errors, hint="`dcc show --all-errors` prints them all.")
         for entry in document.reopenings:
-            click.echo(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}")
+            echo_wrapped(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}", _FURTHER)
 
 
 def _print_place(document: DocumentStory) -> None:
@@ -220,6 +222,6 @@ def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> N
     """Print errors of a document with their lines and columns, at most `most` (None: all) of them."""
     for error in errors[:most]:
         place = f"{error.place}: " if error.place else ""
-        click.echo(f"  {place}{printable(error.text)}")
+        echo_wrapped(f"  {place}{printable(error.text)}", _FURTHER)
     if most is not None and len(errors) > most:
         click.echo(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")

@@ -11,7 +11,7 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json_list, picked, printable
+from dcc.cli.shell.output import count_of, echo_json_list, echo_wrapped, picked, printable
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError
 
@@ -156,4 +156,4 @@ def _print_verdict(verdict: PathVerdict, most: int | None) -> None:
 def _print_warnings(warnings: Sequence[Problem]) -> None:
     for warning in warnings:
         place = "" if not warning.place else f"{warning.place}: {warning.kind}: "
-        click.echo(f"  {click.style('warning', fg='yellow')}: {place}{printable(warning.fact)}")
+        echo_wrapped(f"  {click.style('warning', fg='yellow')}: {place}{printable(warning.fact)}", indent="      ")
