@@ -48,6 +48,13 @@ def test_numbers_texts_and_nulls_are_what_they_are(qc_database: Engine, numbers:
         assert sorted(map(tuple, many_rows_of(connection, ROWS))) == sorted(map(tuple, connection.execute(ROWS)))
 
 
+def test_rows_have_no_names_of_columns_on_any_database(qc_database: Engine) -> None:
+    write(qc_database, {"one": 1})
+    with qc_database.connect() as connection:
+        for rows in (rows_of(connection, BY_NAME, {}), many_rows_of(connection, ROWS)):
+            assert [type(row) for row in rows] == [list]
+
+
 def test_no_rows_are_none(qc_database: Engine) -> None:
     with qc_database.connect() as connection:
         assert list(rows_of(connection, ROWS, {})) == []
