@@ -12,8 +12,10 @@ from dcc.qc.database import run_writing
 from dcc.qc.models import EXPERIMENT, FINDING
 from dcc.settings import load_settings
 from dcc.vocabulary import Validity
-from tests.cli.conftest import Dcc
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.support.databases import only_sqlite
 from tests.support.qc_documents import apply, experiment, specimen
+from tests.support.terminals import seen_on_a_terminal, too_wide
 
 
 @pytest.fixture
@@ -72,3 +74,17 @@ def test_experiments_that_do_not_count_because_of_their_animals_are_told_of(dcc:
         assert told in " ".join(dcc("data", "findings", *given).stdout.split()), given
     for given in (["--centre", "J"], ["--zip", f"add/{zip_files[1]}"], ["--rule", "S13"]):
         assert told not in " ".join(dcc("data", "findings", *given).stdout.split()), given
+
+
+@only_sqlite
+@pytest.mark.parametrize("columns", [50, 80])
+def test_findings_causes_and_histories_fit_a_narrow_terminal(dcc: Dcc, zip_files: list[str], columns: int) -> None:
+    for command in (
+        ["data", "findings"],
+        ["data", "findings", "--each"],
+        ["data", "causes"],
+        ["data", "history", "--centre", "H", "--specimen", "S1"],
+        ["qc", "contexts"],
+    ):
+        shown = seen_on_a_terminal([PROGRAM, *command], columns, dcc.process_environment())
+        assert too_wide(shown, columns) == [], command

@@ -85,22 +85,22 @@ HEADERS = ("source", "entry", "why", "who acts")
 TELL = """
 import json, sys
 from dcc.cli.shell.output import echo_table
-headers, rows, prose, spare = json.loads(sys.argv[1])
-echo_table(headers, rows, prose=prose, spare=spare)
+headers, rows, flexible = json.loads(sys.argv[1])
+echo_table(headers, rows, flexible=flexible)
 """
 
 
-def shown_on_a_terminal(columns: int, *names_and_reasons: tuple[str, str], spare: Sequence[str] = ()) -> list[str]:
+def shown_on_a_terminal(
+    columns: int, *names_and_reasons: tuple[str, str], flexible: Sequence[str] = ("why",)
+) -> list[str]:
     """The lines of a table on a terminal of so many columns."""
     rows = [(3, name, reason, "nobody") for name, reason in names_and_reasons or [(NAME, REASON)]]
     rows.append((12, "b.zip", "new", "the centre"))
-    command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, ["why"], spare])]
+    command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, flexible])]
     return seen_on_a_terminal(command, columns, os.environ)
 
 
 def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:
-    # Also on one that is too narrow for the names.
-    assert f"     3  {NAME}  It was taken before," in shown_on_a_terminal(30)[1]
     lines = shown_on_a_terminal(80)
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["source", "entry", "why", "who", "acts"]
@@ -120,14 +120,39 @@ def test_a_long_word_of_a_text_is_broken_and_a_name_is_not() -> None:
     assert sum(NAME in line for line in lines) == 2
 
 
-def test_on_a_narrow_terminal_spare_columns_are_left_out_until_the_table_fits() -> None:
-    spare = ("who acts", "source", "why")
-    assert shown_on_a_terminal(80, spare=spare) == shown_on_a_terminal(80)
-    *table, said = shown_on_a_terminal(60, spare=spare)
-    assert max(map(len, table)) <= 60
-    assert table[0].split() == ["source", "entry", "why"]
-    assert said == "Left out, for the terminal is narrow: who acts. --json has all."
-    assert shown_on_a_terminal(30, spare=spare)[0].split() == ["entry"]
+def test_a_column_that_does_not_fit_stands_whole_below_its_row_the_first_one_first() -> None:
+    flexible = ("why", "who acts", "source")
+    assert shown_on_a_terminal(80, flexible=flexible) == shown_on_a_terminal(80)
+    assert shown_on_a_terminal(60, flexible=flexible) == [
+        f"source  {'entry':<{len(NAME)}}  who acts",
+        f"     3  {NAME}  nobody",
+        "  why: It was taken before, on 2013-11-05 at 10:00, and what",
+        "    lies there now is the same to the byte.",
+        f"    12  {'b.zip':<{len(NAME)}}  the centre",
+        "  why: new",
+    ]
+    assert shown_on_a_terminal(30, flexible=flexible)[:3] == [
+        "entry",
+        NAME,
+        "  source: 3; why: It was taken",
+    ]
+
+
+def test_a_text_of_many_lines_stands_below_its_row_also_where_its_column_would_fit() -> None:
+    lines = shown_on_a_terminal(80, (NAME, f"{REASON} {REASON}"))
+    assert lines[0].split() == ["source", "entry", "who", "acts"]
+    assert " ".join(line.strip() for line in lines[2:5]) == f"why: {REASON} {REASON}"
+
+
+def test_where_the_columns_do_not_fit_each_field_has_a_line_and_names_are_whole() -> None:
+    for columns in (45, 40):
+        lines = shown_on_a_terminal(columns)
+        assert max(map(len, lines)) <= columns
+        assert lines[0] == "source    3"
+        assert f"entry     {NAME}" in lines
+        assert lines[-5:] == ["", "source    12", "entry     b.zip", "why       new", "who acts  the centre"]
+        assert " ".join(line.strip() for line in lines[2:-6]) == f"why       {REASON}"
+    assert f"    {NAME}" in shown_on_a_terminal(34)
 
 
 def test_a_table_fits_and_lines_up_where_characters_take_two_cells_or_none() -> None:

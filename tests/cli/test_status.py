@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, specimens
-from tests.support.terminals import seen_on_a_terminal
+from tests.support.terminals import seen_on_a_terminal, too_wide
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -244,6 +244,41 @@ def test_on_a_terminal_long_errors_of_a_story_are_broken_between_words_and_for_p
     told = [first, *takewhile(lambda line: line.startswith("      "), further)]
     assert max(map(len, told)) <= 70
     assert " ".join(line.strip() for line in told) == whole.strip()
+
+
+@only_sqlite
+@pytest.mark.parametrize("columns", [50, 80])
+def test_lists_and_texts_fit_a_narrow_terminal(dcc: Dcc, columns: int) -> None:
+    crawled(dcc)
+    for command in (
+        ["status"],
+        ["zips"],
+        ["session", "list"],
+        ["session", "show", "1"],
+        ["show", GOOD],
+        ["report", BAD],
+        ["data", "causes"],
+        ["source", "list"],
+        ["centre", "list"],
+        ["explain", "xsd"],
+        ["explain"],
+        ["rules", "list"],
+    ):
+        shown = seen_on_a_terminal([PROGRAM, *command], columns, dcc.process_environment())
+        assert too_wide(shown, columns) == [], command
+
+
+@only_sqlite
+def test_on_a_narrow_terminal_failed_submissions_have_a_line_and_their_whole_reason_below(dcc: Dcc) -> None:
+    crawled(dcc)
+    dcc("centre", "change", "H", "--email", "data@h.example")
+    (why,) = (one["reason"] for one in dcc.json("zips", "--status", "failed") if one["file_name"] == "wrong.zip")
+    assert why in dcc("zips", "--status", "failed").stdout
+    shown = seen_on_a_terminal([PROGRAM, "zips", "--status", "failed"], 80, dcc.process_environment())
+    assert max(map(len, shown)) <= 80
+    assert shown[0].split() == ["submission", "phase", "since", "write", "to"]
+    assert any(re.fullmatch(r"edit/H\.2013-10-31\.2\.impc\.zip +xsd +\S+ \S+ +data@h\.example", line) for line in shown)
+    assert why in " ".join(line.strip() for line in shown)
 
 
 def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> None:

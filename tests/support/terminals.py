@@ -29,3 +29,8 @@ def seen_on_a_terminal(command: Sequence[object], columns: int, environment: Map
                     text += piece
         assert process.returncode == 0
     return re.sub(r"\x1b\[[0-9]*m", "", text.decode()).splitlines()
+
+
+def too_wide(lines: Sequence[str], columns: int) -> list[str]:
+    """The lines that are wider than a terminal of so many columns, though they could be broken at a blank."""
+    return [line for line in lines if len(line) > columns and " " in line.strip()]

@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.output import count_of, echo_json, echo_wrapped, printable
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError
 
@@ -149,18 +149,19 @@ def _print(found: Sequence[Cause], most: int, catalogue: Catalogue, contacts: Ma
     for place, cause in enumerate(found[:most]):
         if place:
             click.echo()
-        click.secho(f"{cause.kind}  {printable(cause.title(catalogue))}", fg="red" if cause.fails else None, bold=True)
+        title = f"{cause.kind}  {printable(cause.title(catalogue))}"
+        echo_wrapped(click.style(title, fg="red" if cause.fails else None, bold=True))
         contact = contacts.get(cause.centre or "")
         centre = "" if cause.centre is None else f"{cause.centre}{f' ({contact})' if contact else ''}: "
-        click.echo(f"  {printable(centre + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
-        click.echo(f"  {_clears(cause)}")
+        echo_wrapped(f"  {printable(centre + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
+        echo_wrapped(f"  {_clears(cause)}")
         example = _example(cause)
         if example:
-            click.echo(f"  {example}")
+            echo_wrapped(f"  {example}")
     left = found[most:]
     if left:
         number = sum(cause.findings for cause in left)
-        click.echo(
+        echo_wrapped(
             f"... and {count_of(len(left), 'more cause')} of {count_of(number, 'finding')}. --limit says how many."
         )
 

@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, picked, printable
+from dcc.cli.shell.output import count_of, echo_json, echo_table, echo_wrapped, json_object, picked, printable
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError
 
@@ -278,17 +278,16 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     echo_table(
         ("applied", "what", "of", "submission", "document", "line"),
         [_event_row(event) for event in events],
-        prose=["of"],
-        spare=["document"],
+        flexible=["document", "of", "submission"],
     )
     for event in events:
         for found in event.findings:
             gone = "" if found.is_active else " (no longer holds)"
             place = f"{event.file_name}, line {found.line}" if found.line else event.file_name
-            click.echo(f"  {printable(place)}: {found.rule} {found.severity}{gone}: {printable(found.message)}")
+            echo_wrapped(f"  {printable(place)}: {found.rule} {found.severity}{gone}: {printable(found.message)}")
     for event in {event.document_id: event for event in events if event.author}.values():
         did = "confirmed" if event.undoes is None else "withdrawn"
-        click.echo(
+        echo_wrapped(
             f"  {printable(event.applied_at)}  {printable(event.file_name)} {did} by {printable(event.author)}: "
             f"{printable(event.reason)}"
         )

@@ -114,7 +114,7 @@ def expected(
         procedures = [dict(zip(columns, row, strict=True)) for row in rows]
         echo_json({"day": wanted.day, "procedures": procedures, "not_covered": not_covered})
         return
-    echo_table(columns, rows, prose=["name"], spare=["pipeline", "level", "explained", "invalid", "delivered"])
+    echo_table(columns, rows, flexible=["name", "pipeline", "level", "explained", "invalid", "delivered"])
     missing = sum(one.missing for one in counted)
     click.echo(f"{count_of(sum(one.expected for one in counted), 'procedure')} due, {missing:,} missing.", err=True)
     for of_centre, of_pipeline, number in uncovered:

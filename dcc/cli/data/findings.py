@@ -114,8 +114,9 @@ def findings(
     else:
         _print_counts(counts)
     if uncounted:
-        click.echo(
-            f"\nNot counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
+        click.echo()
+        echo_wrapped(
+            f"Not counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
             "They count by themselves once the animal is corrected or its colony registered."
         )
 
@@ -139,7 +140,11 @@ def _print_counts(counts: Iterable[FindingCount]) -> None:
         (count.centre, count.rule, count.severity.value, count.findings, count.documents, _shortened(count.example))
         for count in counts
     ]
-    echo_table(("centre", "rule", "severity", "findings", "documents", "such as"), rows, prose=["such as"])
+    echo_table(
+        ("centre", "rule", "severity", "findings", "documents", "such as"),
+        rows,
+        flexible=["such as", "documents", "severity"],
+    )
 
 
 def _print_each(records: Iterable[FindingRecord], total: int) -> None:
@@ -148,7 +153,9 @@ def _print_each(records: Iterable[FindingRecord], total: int) -> None:
         name = f"{record.zip_action}/{record.zip_file}: {record.file_name}"
         # A document may come again after another one, for example if its archive was processed twice.
         if name != heading:
-            click.echo(("\n" if printed else "") + click.style(printable(name), bold=True))
+            if printed:
+                click.echo()
+            echo_wrapped(click.style(printable(name), bold=True))
         printed, heading = printed + 1, name
         place = "" if record.line is None else f"line {record.line}: "
         colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None

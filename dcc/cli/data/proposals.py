@@ -65,8 +65,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     echo_table(
         ("submission", "source", "missing since", "documents", "state", "by", "reason"),
         [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
-        prose=["reason"],
-        spare=["by", "documents"],
+        flexible=["reason", "by", "documents", "missing since"],
     )
     if not found:
         click.echo("No withdrawal is proposed. What sources list no more: dcc source missing")

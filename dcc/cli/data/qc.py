@@ -34,7 +34,7 @@ _FILTERS = (
     ("--strain", "Only of this strain, such as MGI:2159965."),
 )
 _OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
-_SPARE = ("pipeline", "strain", "changed", "author", "document", "zip_action", "measurements", "state")
+_FLEXIBLE = ("pipeline", "strain", "changed", "genotype", "author", "document", "zip_action", "measurements", "state")
 _HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter")
 
 
@@ -91,7 +91,9 @@ def contexts(as_json: bool, **given: Any) -> None:
         echo_json(entries)
         return
     columns = ("measurements", "state", "issues", "changed")
-    echo_table((*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries], spare=_SPARE[:3])
+    echo_table(
+        (*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries], flexible=_FLEXIBLE[:4]
+    )
     click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
@@ -185,8 +187,7 @@ def history(as_json: bool, **given: Any) -> None:
     echo_table(
         headers,
         [_cells(entry, headers) for entry in entries],
-        prose=["reason"],
-        spare=[name for name in _SPARE if name in headers],
+        flexible=[name for name in ("reason", *_FLEXIBLE) if name in headers],
     )
 
 

@@ -54,7 +54,7 @@ def list_sets(as_json: bool) -> None:
         echo_table(
             ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),
             [(e.name, _state(e), e.rows, e.retrieved, e.checked, e.snapshot_id, e.source or "-") for e in sets],
-            spare=["snapshot", "checked", "source"],
+            flexible=["source", "snapshot", "checked", "retrieved"],
         )
     for each in sets:
         if each.message is not None:
@@ -106,7 +106,7 @@ def _echo_refreshed(refreshed: list[Refreshed]) -> None:
     echo_table(
         ("name", "outcome", "rows", "added", "removed", "changed", "snapshot", "source"),
         [(e.name, e.outcome, e.rows, e.added, e.removed, e.changed, e.snapshot_id, e.source or "-") for e in refreshed],
-        spare=["snapshot", "source"],
+        flexible=["source", "snapshot", "rows", "added", "removed", "changed"],
     )
     new = sum(each.outcome == "new" for each in refreshed)
     if new:

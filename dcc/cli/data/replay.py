@@ -128,7 +128,7 @@ def _print(found: Replay, most: int | None) -> None:
     echo_table(
         ("rule", "severity", "appears in", "goes from", "verdicts", "cause"),
         [(e.code, e.severity.value, e.appears, e.goes, e.verdicts, e.cause) for e in causes[:most]],
-        prose=["cause"],
+        flexible=["cause"],
     )
     echo_table(
         ("archive", "document", "before", "after"),

@@ -58,7 +58,7 @@ def list_rules(as_json: bool) -> None:
     echo_table(
         ("id", "severity", "needs", "demand"),
         [(e.id, e.severity, ", ".join(e.needs), e.demand) for e in entries],
-        prose=["demand"],
+        flexible=["demand"],
     )
 
 
@@ -153,8 +153,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
             )
             for e in entries
         ],
-        prose=["reason"],
-        spare=["effect", "author", "findings", "procedure", "from"],
+        flexible=["reason", "effect", "author", "findings", "procedure", "from", "until"],
     )
 
 

@@ -69,12 +69,14 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     elif tables:
         for table in [table for some in chosen.values() for table in some]:
             click.echo(f"{click.style(table.name, bold=True)}: {table.comment}")
-            echo_table(["column", "type", "null", "description"], _rows(table), prose=["description"])
+            echo_table(["column", "type", "null", "description"], _rows(table), flexible=["description"])
             click.echo()
     elif html is None:
         for database, some in chosen.items():
             click.echo(click.style(_TITLES[database], bold=True))
-            echo_table(["table", "description"], [(table.name, table.comment) for table in some], prose=["description"])
+            echo_table(
+                ["table", "description"], [(table.name, table.comment) for table in some], flexible=["description"]
+            )
             click.echo()
 
 
@@ -121,7 +123,7 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
         return
     headers = ("key", "name", "procedure", "unit", "type", "measurements")
     rows = [(one.parameter_id, one.name, one.procedure or one.procedure_id, *one[4:]) for one in found]
-    echo_table(headers, rows, prose=["name", "procedure"])
+    echo_table(headers, rows, flexible=["name", "procedure"])
     click.echo(f"{count_of(len(found), 'parameter')}.", err=True)
     if found:
         note_facts(parameter=max(found, key=lambda one: one.measurements).parameter_id)

@@ -225,7 +225,7 @@ def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
         )
         for one in decisions
     ]
-    echo_table(headers, rows, prose=["reason"])
+    echo_table(headers, rows, flexible=["reason"])
 
 
 def _warn_of_unknown(unknown: Sequence[Decision]) -> None:

@@ -11,10 +11,11 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from enum import Enum, IntEnum
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ import click
 
 from dcc.runtime.legible_text import legible, legible_json
 from dcc.runtime.logging_setup import log_plan
+from dcc.runtime.wrapping import cell_width, wrapped
 
 if TYPE_CHECKING:
     from dcc.tracker.expected_work import ExpectedWork
@@ -44,9 +46,9 @@ _COLOURS = {
 }
 _GAP = "  "
 _NARROW = 20
-"""The least characters of a text in a line, however narrow the terminal is."""
-_LONG = 24
-"""The characters of a word of a text that may be broken."""
+"""The least characters in a line of a column that is wrapped."""
+_MOST_LINES = 4
+"""The lines to which a text is wrapped in a column; a longer one stands below its row."""
 
 
 def printable(value: object) -> str:
@@ -110,104 +112,125 @@ def echo_json_list(values: Iterable[object]) -> None:
     click.echo("[]" if before == "[" else "\n]")
 
 
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def echo_wrapped(text: str, indent: str = "    ", *, elsewhere: int | None = None) -> None:
+    """Print a text, on a terminal broken between words and further lines indented.
+
+    Where standard output is no terminal, lines have at most `elsewhere` characters, or the text is one line.
+    """
+    width = terminal_width() or elsewhere
+    click.echo(text if width is None else "\n".join(wrapped(text, width, indent)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Column:
+    """A column of a table. A flexible one may be wrapped or stand below its row."""
+
+    header: str
+    cells: Sequence[str]
+    is_numeric: bool
+    is_flexible: bool
+
+    @cached_property
+    def width(self) -> int:
+        """The cells of a terminal that it takes if nothing is wrapped."""
+        return max(map(cell_width, (self.header, *self.cells)))
+
+    @cached_property
+    def least(self) -> int:
+        """Its least width in the table: its header and words stay on one line, and its texts legible."""
+        if not self.is_flexible:
+            return self.width
+        words = (cell_width(word) for text in self.cells for word in text.split(" "))
+        return max(cell_width(self.header), *words, min(_NARROW, self.width))
+
+
 def echo_table(
-    headers: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    *,
-    indent: str = "",
-    prose: Collection[str] = (),
-    spare: Sequence[str] = (),
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "", flexible: Sequence[str] = ()
 ) -> None:
     """Print rows in columns under their headers, numbers to the right; nothing without rows.
 
-    On a terminal that is too narrow, the columns whose headers are in `prose` are wrapped between words. If that is not
-    enough, `spare` columns are left out, the first ones first; standard error says so. All others stay on one line, so
-    that names can be copied.
+    On a terminal that is too narrow, columns whose headers are in `flexible` are wrapped between words, to a few lines
+    at most. If that is not enough, they stand below their row, the first ones first; if that is not enough either,
+    each field has a line of its own. All others stay on one line, so that names can be copied.
     """
     if not rows:
         return
-    cells = [[printable(value) for value in row] for row in rows]
-    columns = [(header, *(row[i] for row in cells)) for i, header in enumerate(headers)]
-    widths = [max(map(_width, column)) for column in columns]
-    shown = list(range(len(headers)))
-    left_out: list[str] = []
-    if sys.stdout.isatty():
-        least = [
-            _least(column) if header in prose else width
-            for header, column, width in zip(headers, columns, widths, strict=True)
-        ]
-        room = shutil.get_terminal_size().columns - len(indent)
-        for header in spare:
-            if _whole([least[i] for i in shown]) <= room:
-                break
-            shown.remove(headers.index(header))
-            left_out.append(header)
-        for i, width in zip(shown, _narrowed([widths[i] for i in shown], [least[i] for i in shown], room), strict=True):
-            widths[i] = width
-    widths = [widths[i] for i in shown]
-    numeric = [all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in shown]
-    click.echo(indent + click.style(_line([headers[i] for i in shown], widths, numeric), bold=True))
-    for row in cells:
-        chosen = [row[i] for i in shown]
+    columns = [
+        _Column(
+            header,
+            [printable(row[i]) for row in rows],
+            all(isinstance(row[i], int | float) or row[i] is None for row in rows),
+            header in flexible,
+        )
+        for i, header in enumerate(headers)
+    ]
+    width = terminal_width()
+    if width is None:
+        _echo_columns(columns, [column.width for column in columns], [], indent, 0)
+        return
+    for number in range(len(flexible) + 1):
+        beside = [column for column in columns if column.header not in flexible[:number]]
+        widths = _fitting_widths(beside, width - len(indent))
+        if widths is not None:
+            below = [column for column in columns if column.header in flexible[:number]]
+            _echo_columns(beside, widths, below, indent, width)
+            return
+    _echo_fields(columns, indent, width)
+
+
+def _fitting_widths(columns: Sequence[_Column], room: int) -> list[int] | None:
+    """Widths of columns that fit into the room, all wide ones with the same limit; None where there are none."""
+    for limit in range(room, 0, -1):
+        widths = [max(column.least, min(column.width, limit)) for column in columns]
+        if sum(widths) + len(_GAP) * (len(widths) - 1) <= room:
+            break
+    else:
+        return None
+    are_low = all(
+        len(wrapped(cell, width)) <= _MOST_LINES
+        for column, width in zip(columns, widths, strict=True)
+        if column.is_flexible
+        for cell in column.cells
+    )
+    return widths if are_low else None
+
+
+def _echo_columns(
+    columns: Sequence[_Column], widths: Sequence[int], below: Sequence[_Column], indent: str, width: int
+) -> None:
+    """Print columns side by side, and after each row what stands below it, on a terminal of this width."""
+    numeric = [column.is_numeric for column in columns]
+    click.echo(indent + click.style(_line([column.header for column in columns], widths, numeric), bold=True))
+    for row in range(len(columns[0].cells)):
+        chosen = [column.cells[row] for column in columns]
         colours = [_COLOURS.get(cell) for cell in chosen]
-        broken = [_broken(cell, width) for cell, width in zip(chosen, widths, strict=True)]
+        broken = [wrapped(cell, width) for cell, width in zip(chosen, widths, strict=True)]
         for line in zip_longest(*broken, fillvalue=""):
             click.echo(indent + _line(line, widths, numeric, colours))
-    if left_out:
-        click.echo(f"Left out, for the terminal is narrow: {', '.join(left_out)}. --json has all.", err=True)
+        further = "; ".join(f"{column.header}: {column.cells[row]}" for column in below if column.cells[row])
+        if further:
+            click.echo("\n".join(wrapped(f"{indent}  {further}", width, f"{indent}    ")))
 
 
-def _width(text: str) -> int:
-    """How many cells of a terminal a text takes: some characters take two, others none."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def _least(column: Sequence[str]) -> int:
-    """The least width of a prose column: its header and words stay on one line, and its texts legible."""
-    header, *texts = column
-    words = (min(_width(word), _LONG) for text in texts for word in text.split(" "))
-    return max(_width(header), *words, min(_NARROW, max(map(_width, column))))
-
-
-def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room, as far as columns can be narrower: all wide ones get the same limit."""
-    for limit in range(room, 0, -1):
-        narrowed = [max(few, min(width, limit)) for width, few in zip(widths, least, strict=True)]
-        if _whole(narrowed) <= room:
-            return narrowed
-    return list(least)
-
-
-def _whole(widths: Sequence[int]) -> int:
-    """The width of a table whose columns have these widths."""
-    return sum(widths) + len(_GAP) * (len(widths) - 1)
-
-
-def _broken(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many cells; only longer words are broken, and styles count as nothing."""
-    lines: list[str] = []
-    for word in text.split(" "):
-        if lines and _width(click.unstyle(f"{lines[-1]} {word}")) <= width:
-            lines[-1] += f" {word}"
-            continue
-        while _width(click.unstyle(word)) > width:
-            fitting = next(
-                number for number in range(len(word), 0, -1) if number == 1 or _width(word[:number]) <= width
-            )
-            lines.append(word[:fitting])
-            word = word[fitting:]
-        lines.append(word)
-    return lines
-
-
-def echo_wrapped(text: str, indent: str) -> None:
-    """Print a text, on a terminal broken between words and further lines indented."""
-    room = shutil.get_terminal_size().columns - len(indent)
-    click.echo(f"\n{indent}".join(_broken(text, room)) if sys.stdout.isatty() else text)
+def _echo_fields(columns: Sequence[_Column], indent: str, width: int) -> None:
+    """Print each field that is not empty on a line of its own, with an empty line between rows."""
+    widest = max(cell_width(column.header) for column in columns)
+    for row in range(len(columns[0].cells)):
+        if row:
+            click.echo()
+        for column in columns:
+            cell = column.cells[row]
+            if cell:
+                label = click.style(column.header, bold=True) + " " * (widest - cell_width(column.header))
+                value = click.style(cell, fg=_COLOURS.get(cell))
+                text = f"{indent}{label}{_GAP}{value}"
+                lines = wrapped(text, width, f"{indent}    ", break_words=column.is_flexible)
+                click.echo("\n".join(lines))
 
 
 def _line(
@@ -215,7 +238,7 @@ def _line(
 ) -> str:
     parts = []
     for cell, width, number, colour in zip_longest(cells, widths, numeric, colours):
-        blanks = " " * (width - _width(cell))
+        blanks = " " * (width - cell_width(cell))
         shown = click.style(cell, fg=colour) if colour and cell else cell
         parts.append(blanks + shown if number else shown + blanks)
     return _GAP.join(parts).rstrip()

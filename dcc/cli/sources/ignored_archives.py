@@ -109,7 +109,7 @@ def _print(told: Sequence[tuple[int, Skipped]], catalogue: Catalogue) -> None:
         (source, row.entry or "", row.reason(catalogue, for_wranglers=True), catalogue.say(ACTOR_NAMES[row.acts]))
         for source, row in told
     ]
-    echo_table(("source", "entry", _WHY, "who acts"), rows, prose=[_WHY])
+    echo_table(("source", "entry", _WHY, "who acts"), rows, flexible=[_WHY, "who acts"])
 
 
 @command(examples=["dcc source missing", "dcc source missing 3"])

@@ -112,8 +112,16 @@ def list_sources(as_json: bool) -> None:
             )
             for e in entries
         ],
-        prose=["state", "crawled"],
-        spare=["host key or certificate", "listed", "delta", "access key", "base path", "user"],
+        flexible=[
+            "host key or certificate",
+            "listed",
+            "delta",
+            "access key",
+            "base path",
+            "user",
+            "crawled",
+            "state",
+        ],
     )
     if not entries:
         click.echo("No file source is registered. Add one: dcc source add")

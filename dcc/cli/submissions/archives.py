@@ -95,7 +95,7 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
     echo_table(
         ("attempt", "archive", "source", "requested", "size", "sha256"),
         [(one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts],
-        spare=["sha256", "source"],
+        flexible=["sha256", "source", "requested"],
     )
     click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
     echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
@@ -243,8 +243,7 @@ def declined(everything: bool, as_json: bool) -> None:
     echo_table(
         ("submission", "by", "when", "reason", "taken back", "revoked by"),
         [(str(e.key), e.declined_by, e.created, e.reason, e.revoked, e.revoked_by) for e in entries],
-        prose=["reason"],
-        spare=["revoked by", "taken back"],
+        flexible=["reason", "revoked by", "taken back", "by", "when"],
     )
     if not entries:
         click.echo("No archive is turned down. What is held says: dcc status")

@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table
+from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped
 from dcc.errors import NotFoundError
 from dcc.outcomes import END_MEANINGS, EndReason
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dcc.cli.shell.error_advice import Explanation
     from dcc.declarations import Declaration
 
+_WIDTH = 100
+"""The characters of a line where standard output is no terminal."""
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -46,7 +48,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
         if as_json:
             echo_json(entries)
         else:
-            echo_table(("id", "meaning"), [(entry.id, entry.meaning) for entry in entries], prose=["meaning"])
+            echo_table(("id", "meaning"), [(entry.id, entry.meaning) for entry in entries], flexible=["meaning"])
         return
     rule = rule_explained(name)
     entry = error_advice.explain(name) or rule or cause_explained(name) or state_explained(name)
@@ -146,4 +148,4 @@ def _print_explanation(entry: Explanation) -> None:
         if not text:
             continue
         body = _LINK.sub(r"\1 (docs/\2)", text)
-        click.echo(click.wrap_text(body, 100, f"  {title:<9} ", " " * 12))
+        echo_wrapped(f"  {title:<9} {' '.join(body.split())}", " " * 12, elsewhere=_WIDTH)

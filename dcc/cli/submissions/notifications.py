@@ -197,7 +197,7 @@ def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
             (one.changed, one.kind, one.subject, one.channel, one.recipient, one.state, one.reason or "")
             for one in entries
         ],
-        prose=["why"],
+        flexible=["why", "to", "by", "of", "when"],
     )
     if not entries:
         click.echo("Nobody was told anything yet.")

@@ -14,7 +14,7 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, warn
+from dcc.cli.shell.output import count_of, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, ExportError
 
@@ -101,9 +101,9 @@ def report(
 
             click.echo(json_text(found, catalogue), nl=False)
         elif html is None and spreadsheet is None:
-            from dcc.reports.submissions.plain_text import render_text
+            from dcc.reports.submissions.plain_text import WIDTH, render_text
 
-            click.echo(render_text(found, catalogue), nl=False)
+            click.echo(render_text(found, catalogue, terminal_width() or WIDTH), nl=False)
     centre_of_zip = None if zip_action is None else getattr(found, "centre", None)
     note_facts(without_page=html is None, centre_of_zip=centre_of_zip)
 

@@ -9,7 +9,7 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_table, json_object, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, json_object, printable, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import NotFoundError
 
@@ -90,7 +90,7 @@ def _print_list(limit: int, as_json: bool) -> None:
             )
             for entry in entries
         ],
-        spare=["failed phase", "refused"],
+        flexible=["failed phase", "refused", "new", "sources", "group", "finished"],
     )
 
 
@@ -121,12 +121,12 @@ def show(session_id: int, as_json: bool) -> None:
         made = {"seconds": seconds, "statistics": [json_object(one) for one in statistics]}
         echo_json({**session_json(entry), **made})
         return
-    click.echo(session_line(entry))
+    echo_wrapped(session_line(entry))
     for task in entry.tasks:
         if task.outcome == "failed":
-            click.echo(f"  failed: {printable(task.comment)}")
+            echo_wrapped(f"  failed: {printable(task.comment)}")
     if seconds:
-        click.echo("  " + ", ".join(f"{phase} {count:,} s" for phase, count in seconds.items()))
+        echo_wrapped("  " + ", ".join(f"{phase} {count:,} s" for phase, count in seconds.items()))
     if statistics:
         click.echo()
         echo_table(
@@ -135,6 +135,7 @@ def show(session_id: int, as_json: bool) -> None:
                 (one.source, one.centre, one.listed, one.fetched, byte_size(one.bytes), *_worked_on(one))
                 for one in statistics
             ],
+            flexible=["bytes", "seconds", "listed", "fetched"],
         )
 
 

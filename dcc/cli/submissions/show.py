@@ -95,7 +95,7 @@ def _print_story(story: ZipStory, most_errors: int | None) -> None:
         "size not known" if story.size_bytes is None else f"{byte_size(story.size_bytes)} ({story.size_bytes:,} bytes)"
     )
     centre = (story.centre or "not known") + (f" ({printable(story.contact)})" if story.contact else "")
-    click.echo(f"  centre {centre}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
+    echo_wrapped(f"  centre {centre}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
     _print_reasons(story.reasons, indent="  ")
     _print_hosts(story)
     _print_downloads(story.downloads)
@@ -141,7 +141,7 @@ def _print_hosts(story: ZipStory) -> None:
     for host in story.hosts:
         gone = _standing(host)
         retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
-        click.echo(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
+        echo_wrapped(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
         if host.bad is not None:
             echo_wrapped(f"    {click.style(_bad_text(host.bad), fg='red')}", _FURTHER)
 
@@ -169,7 +169,7 @@ def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
         label = printable(download.label)
         tries = f", {count_of(1 + len(further), 'attempt')} until {printable(further[-1].requested)}" if further else ""
         ended = f"{download.outcome.replace('_', ' ')}, " if download.outcome else ""
-        click.echo(
+        echo_wrapped(
             f"  {printable(download.requested)}  {ended}{byte_size(download.bytes)} from {label}: {state}{tries}"
         )
         _print_reasons(download.reasons, indent="    ")
@@ -213,9 +213,9 @@ def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None
 
 def _print_place(document: DocumentStory) -> None:
     if document.place:
-        click.echo(f"  in the archive at {printable(document.place)}")
+        echo_wrapped(f"  in the archive at {printable(document.place)}")
     for path, md5 in document.archives:
-        click.echo(f"  inside {printable(path)}, MD5 {md5}")
+        echo_wrapped(f"  inside {printable(path)}, MD5 {md5}")
 
 
 def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:
@@ -224,4 +224,4 @@ def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> N
         place = f"{error.place}: " if error.place else ""
         echo_wrapped(f"  {place}{printable(error.text)}", _FURTHER)
     if most is not None and len(errors) > most:
-        click.echo(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")
+        echo_wrapped(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")

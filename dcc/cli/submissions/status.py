@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from dcc.cli.shell.output import (
     count_of,
     echo_json,
     echo_table,
+    echo_wrapped,
     expected_text,
     json_object,
     picked,
@@ -42,7 +42,6 @@ _DECIDED = (
     ("acknowledge", "acknowledged", "acknowledged"),
 )
 _FINDINGS_SHOWN = 20
-_REASON = 120
 
 
 @command()
@@ -154,21 +153,25 @@ def status(as_json: bool) -> None:
     _print_states("Submissions", zip_actions)
     _print_states("Documents", xml_files)
     if expected.archives:
-        click.echo(f"{count_of(expected.archives, 'archive')} to fetch: {expected_text(expected)}\n")
+        echo_wrapped(f"{count_of(expected.archives, 'archive')} to fetch: {expected_text(expected)}")
+        click.echo()
     _print_sources(entries, latest_crawls, dues)
     _print_list("Waiting to be confirmed", _held_lines(held))
     _print_list("Held archives", [one.message for one in held_archives])
     for kind, option, what in _DECIDED:
         if decided[DecisionKind(kind)]:
-            click.echo(f"\n{count_of(decided[DecisionKind(kind)], 'submission')} {what}: dcc zips --{option}")
+            click.echo()
+            echo_wrapped(f"{count_of(decided[DecisionKind(kind)], 'submission')} {what}: dcc zips --{option}")
     if proposals:
-        click.echo(f"\n{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
+        click.echo()
+        echo_wrapped(f"{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
     _print_archive_store(stored)
     _print_list("Silent centres", [f"{one.centre} since {one.since:%Y-%m-%d}" for one in silent])
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (*active, last):
         if entry is not None:
-            click.echo(f"\n{session_line(entry)}")
+            click.echo()
+            echo_wrapped(session_line(entry))
 
 
 def _print_archive_store(stored: StoreOverview) -> None:
@@ -183,8 +186,9 @@ def _print_archive_store(stored: StoreOverview) -> None:
         )
         if count
     ]
-    click.echo(
-        f"\n{click.style('Archive store', bold=True)}: {count_of(stored.archives.archives, 'archive')} of "
+    click.echo()
+    echo_wrapped(
+        f"{click.style('Archive store', bold=True)}: {count_of(stored.archives.archives, 'archive')} of "
         f"{byte_size(stored.archives.size_bytes)}, {byte_size(stored.week.size_bytes)} of the last 7 days"
         f"{''.join(f'; {fault}' for fault in faults)}{': dcc archive status' if faults else '.'}"
     )
@@ -246,7 +250,7 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
             )
         )
     headers = ("id", "centre", "server", "state", "due", "hosts", "last crawl", "when", "error")
-    echo_table(headers, rows, indent="  ", prose=["due", "error"], spare=["when", "hosts"])
+    echo_table(headers, rows, indent="  ", flexible=["error", "due", "hosts", "when", "last crawl", "state"])
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:
@@ -254,7 +258,7 @@ def _print_list(title: str, messages: Sequence[str]) -> None:
         return
     click.echo(f"\n{click.style(title, bold=True)}")
     for message in messages[:_FINDINGS_SHOWN]:
-        click.echo(f"  {printable(message)}")
+        echo_wrapped(f"  {printable(message)}")
     if len(messages) > _FINDINGS_SHOWN:
         click.echo(f"  ... and {len(messages) - _FINDINGS_SHOWN:,} more: dcc status --json")
 
@@ -329,12 +333,11 @@ def _print_quarantine(entries: Sequence[ZipEntry]) -> None:
                 entry.status,
                 entry.since,
                 "by the next session" if entry.is_tried_again else "by you: dcc retry",
-                textwrap.shorten(entry.reason.text, _REASON, placeholder=" ...") if entry.reason else "-",
+                entry.reason.text if entry.reason else "-",
             )
             for entry in entries
         ],
-        prose=["why", "tried again"],
-        spare=["since"],
+        flexible=["why", "tried again", "since"],
     )
 
 
@@ -347,10 +350,9 @@ def _print_failed(entries: Sequence[ZipEntry]) -> None:
                 entry.phase,
                 entry.since,
                 entry.contact or "-",
-                textwrap.shorten(entry.reason.text, _REASON, placeholder=" ...") if entry.reason else "-",
+                entry.reason.text if entry.reason else "-",
             )
             for entry in entries
         ],
-        prose=["why"],
-        spare=["since", "phase"],
+        flexible=["why", "write to", "since"],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -30,8 +29,10 @@ from dcc.reports.submissions.model import (
     ZipLine,
 )
 from dcc.runtime.legible_text import legible
+from dcc.runtime.wrapping import wrapped
 
-_WIDTH: Final = 100
+WIDTH: Final = 100
+"""The characters of a line unless a terminal has another width."""
 _MOST_CAUSES: Final = 10
 _MOST_DOCUMENTS: Final = 20
 _MOST_ZIPS: Final = 20
@@ -39,10 +40,10 @@ _MOST_PROCEDURES: Final = 20
 _LONGEST: Final = 500
 
 
-def render_text(report: Report, catalogue: Catalogue) -> str:
+def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str:
     """A summary of a report, in the language of a catalogue.
 
-    Lines have at most a hundred characters, or one word that is longer: names stay whole, so that they can be copied.
+    Lines have at most `width` characters, or one word that is longer: names stay whole, so that they can be copied.
     """
     match report:
         case SubmissionReport():
@@ -51,29 +52,29 @@ def render_text(report: Report, catalogue: Catalogue) -> str:
             lines = _centre(report, catalogue)
         case SessionReport():
             lines = _session(report, catalogue)
-    return "\n".join(lines) + "\n"
+    return "\n".join(piece for line in lines for piece in _broken(line, width)) + "\n"
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]:
     texts = OUTCOME_TEXTS[report.outcome]
     whose = "" if report.centre is None else f" ({report.centre_name or report.centre})"
-    yield from _wrapped(f"{report.key}{whose}")
-    yield from _wrapped(f"{catalogue.say(texts.headline)}.", 2)
-    yield from _wrapped(catalogue.say(texts.explanation), 2)
+    yield from _texts(f"{report.key}{whose}")
+    yield from _texts(f"{catalogue.say(texts.headline)}.", 2)
+    yield from _texts(catalogue.say(texts.explanation), 2)
     for reason in sentences.whole_reasons(report):
-        yield from _wrapped(catalogue.tell(reason.fact), 2)
-    yield from _wrapped(f"{catalogue.say('Who acts')}: {catalogue.say(texts.acts)}", 2)
+        yield from _texts(catalogue.tell(reason.fact), 2)
+    yield from _texts(f"{catalogue.say('Who acts')}: {catalogue.say(texts.acts)}", 2)
     for sentence in sentences.notes(report, catalogue):
-        yield from _wrapped(sentence, 2)
+        yield from _texts(sentence, 2)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)
     yield from _title(catalogue.say("What happens next"))
     for sentence in sentences.next_sentences(report):
-        yield from _wrapped(catalogue.say(sentence), 2)
+        yield from _texts(catalogue.say(sentence), 2)
     yield from _accepted_lines(report.accepted, catalogue)
     if report.documents:
         yield from _title(catalogue.say("The documents"))
         for document in report.documents[:_MOST_DOCUMENTS]:
-            yield from _wrapped(_document_line(document, catalogue), 2)
+            yield from _texts(_document_line(document, catalogue), 2)
         yield from _more(report.documents_total - min(len(report.documents), _MOST_DOCUMENTS), catalogue)
 
 
@@ -87,13 +88,13 @@ def _document_line(document: DocumentReport, catalogue: Catalogue) -> str:
 
 
 def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
-    yield from _wrapped(f"{report.centre}, {report.centre_name}: {catalogue.say(TONE_LABELS[report.tone])}")
+    yield from _texts(f"{report.centre}, {report.centre_name}: {catalogue.say(TONE_LABELS[report.tone])}")
     yield from _summary(report, catalogue)
 
 
 def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
     when = catalogue.moment(report.started)
-    yield from _wrapped(
+    yield from _texts(
         f"{catalogue.say('Visit {number}', number=report.session)}, {when}: "
         f"{catalogue.say(SESSION_LABELS[report.outcome])}"
     )
@@ -127,9 +128,9 @@ def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *,
 
 def _listed_causes(causes: Iterable[Cause], catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
     for number, cause in enumerate(causes, 1):
-        yield from _wrapped(f"{number}. {cause.title(catalogue)}", 2)
-        yield from _wrapped(f"{cause.who_acts(catalogue)} {cause.remedy_for_centre(catalogue)}", 5)
-        yield from _wrapped(_example(cause, catalogue, tell_zip=tell_zip), 5)
+        yield from _texts(f"{number}. {cause.title(catalogue)}", 2)
+        yield from _texts(f"{cause.who_acts(catalogue)} {cause.remedy_for_centre(catalogue)}", 5)
+        yield from _texts(_example(cause, catalogue, tell_zip=tell_zip), 5)
 
 
 def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
@@ -161,11 +162,11 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
             submitted=catalogue.number(one.named),
         )
         also = [catalogue.say(words, number=catalogue.number(count)) for count, words in _else_of(one) if count]
-        yield from _wrapped("; ".join([text, *also]), 2)
+        yield from _texts("; ".join([text, *also]), 2)
     for procedure in accepted.procedures[:_MOST_PROCEDURES]:
         name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure
         count = catalogue.say_plural("one measurement", "{number} measurements", procedure.accepted)
-        yield from _wrapped(f"{name}: {count}", 2)
+        yield from _texts(f"{name}: {count}", 2)
     yield from _more(accepted.procedures_total - min(len(accepted.procedures), _MOST_PROCEDURES), catalogue)
 
 
@@ -193,7 +194,7 @@ def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> I
                 failed=catalogue.number(line.failed),
                 documents=catalogue.number(line.documents),
             )
-        yield from _wrapped(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}", 2)
+        yield from _texts(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}", 2)
     yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
 
 
@@ -209,16 +210,16 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
             visited = sentences.crawl_sentence(catalogue, source.crawl)
         if source.done is not None:
             visited += f" {sentences.statistics_sentence(catalogue, source.done)}"
-        yield from _wrapped(f"{catalogue.say('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
+        yield from _texts(f"{catalogue.say('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
         if source.crawl is not None and source.crawl.error is not None:
             if source.crawl.error.message not in shown:
-                yield from _wrapped(catalogue.tell(source.crawl.error.marked), 4)
+                yield from _texts(catalogue.tell(source.crawl.error.marked), 4)
             shown.add(source.crawl.error.message)
         for row in source.not_taken[:_MOST_CAUSES]:
             if row.entry is None and str(row.message.problem) in shown:
                 continue
             entry = "" if row.entry is None else f"{row.entry}: "
-            yield from _wrapped(entry + row.reason(catalogue), 4)
+            yield from _texts(entry + row.reason(catalogue), 4)
         yield from _more(source.not_taken_total - min(len(source.not_taken), _MOST_CAUSES), catalogue, 4)
 
 
@@ -231,13 +232,13 @@ def _more(number: int, catalogue: Catalogue, indent: int = 2) -> Iterator[str]:
         yield " " * indent + catalogue.say_plural("... and one more", "... and {number} more", number)
 
 
-def _wrapped(text: str, indent: int = 0) -> list[str]:
-    blank = " " * indent
-    return textwrap.wrap(
-        shortened(legible(" ".join(text.split())), _LONGEST),
-        _WIDTH,
-        initial_indent=blank,
-        subsequent_indent=blank + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _texts(text: str, indent: int = 0) -> list[str]:
+    """A text as one indented line; none if it is empty."""
+    shown = shortened(legible(" ".join(text.split())), _LONGEST)
+    return [" " * indent + shown] if shown else []
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """A line in such as are no wider, further ones indented by two more."""
+    indent = len(line) - len(line.lstrip(" "))
+    return wrapped(line, width, " " * (indent + 2), break_words=False)
