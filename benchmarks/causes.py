@@ -112,7 +112,7 @@ def count(tracker: str, qc: str) -> dict[str, float]:
     settings = _settings(tracker, qc)
     with open_tracker(settings).connect() as known, open_qc_database(settings).connect() as data:
         began, began_cpu = time.perf_counter(), time.process_time()
-        causes = causes_of_centre(known, data, _CENTRE)
+        causes = causes_of_centre(known, data, _CENTRE, settings)
         seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     found = sum(cause.findings for cause in causes)

@@ -139,9 +139,9 @@ def causes_of(tracker: Engine, settings: Settings, session_id: int) -> dict[str 
             try:
                 require_current(qc)
                 with qc.connect() as data:
-                    found = causes_of_session(connection, data, session_id, most=_MOST_CAUSES)
+                    found = causes_of_session(connection, data, session_id, settings, most=_MOST_CAUSES)
             except (QcDatabaseUnreachableError, QcDatabaseOutdatedError):
-                found = causes_of_session(connection, None, session_id, most=_MOST_CAUSES)
+                found = causes_of_session(connection, None, session_id, settings, most=_MOST_CAUSES)
     finally:
         qc.dispose()
     causes: dict[str | None, list[Cause]] = defaultdict(list)

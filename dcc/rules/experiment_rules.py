@@ -89,7 +89,8 @@ def centre_holds_something(end: BlockEnd, at: Context) -> Iterator[Fault]:
     cause=mark("Animals of experiments have not been submitted"),
     remedy=mark(
         "This clears when the animals arrive: nobody has to submit the experiments again. If they do not, look whether "
-        "the documents with them failed, and whether the ids are the same in both."
+        "the ids are the same in both. If the document with them failed, the report names it, and the centre corrects "
+        "it."
     ),
     acts=Actor.NOBODY,
     known_as="testSpecimenSubmittedToDCC",

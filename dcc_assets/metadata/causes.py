@@ -109,4 +109,4 @@ def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> 
         else:
             connected = engine.connect()
         with connected as qc:
-            return {key.partition: causes_of_zip(tracker, qc, key, most=_CAUSES_READ) for key in keys}
+            return {key.partition: causes_of_zip(tracker, qc, key, settings, most=_CAUSES_READ) for key in keys}

@@ -26,7 +26,6 @@ from dcc.errors import (
     NotFoundError,
     StoreUnreachableError,
 )
-from dcc.operations.archive_access import SubmittedDocument, delivered_document, fetched_document
 from dcc.outcomes import ZipKey
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
@@ -45,6 +44,7 @@ from dcc.reports.submissions.pictures import draw_pictures
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
+from dcc.tracker.archive_access import SubmittedDocument, delivered_document, fetched_document
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker, require_current, run_reading
 from dcc.tracker.queries.zip_action_lists import require_centre
@@ -152,7 +152,7 @@ def session_page(session_id: int, language: str | None = None, form: str = "html
     """The report of a crawling session by its number."""
 
     def collect(asked: _Databases, _: Catalogue) -> tuple[Report, Scope]:
-        report = collect_session(asked.tracker, asked.qc, session_id, qc_missing=asked.qc_missing)
+        report = collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
         return report, scope_of_session(asked.tracker, session_id)
 
     return _page(collect, language, form)

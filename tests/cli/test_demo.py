@@ -103,6 +103,12 @@ def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None
     assert errors["H.2013-11-04.3.experiment.impc.xml"] == 8
     assert errors["H.2013-11-04.1.specimen.impc.xml"] >= 2
     assert errors["H.2013-11-04.2.experiment.impc.xml"] >= 1
+    failed = {"document": "H.2013-11-04.1.specimen.impc.xml", "phase": "xsd"}
+    told_causes = told_by(folder, "data", "causes", "--zip", "add/H.2013-11-04.3.impc.zip")
+    (waiting,) = [cause for cause in told_causes if cause["kind"] == "E4"]
+    for documents in (told["failed_documents"], waiting["failed_documents"]):
+        assert [{name: one[name] for name in failed} for one in documents] == [failed]
+    assert waiting["acts"] == "centre"
 
 
 def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstration) -> None:

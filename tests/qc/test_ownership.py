@@ -70,7 +70,7 @@ def remedies(data: DataInstallation, *, for_centre: bool = False) -> str:
     """What is to be done about all that is wrong, as wranglers or as centres are told."""
     catalogue = load_catalogue("en", data.settings)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        causes = causes_of_all(tracker, qc)
+        causes = causes_of_all(tracker, qc, data.settings)
     said = [cause.remedy_for_centre(catalogue) if for_centre else cause.remedy(catalogue) for cause in causes]
     return " ".join(said)
 

@@ -84,7 +84,7 @@ def bad(data: DataInstallation) -> DataInstallation:
 def causes(data: DataInstallation, of: Any, *arguments: Any) -> dict[str, Cause]:
     """The causes that a question has, by kind."""
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        found = {cause.kind: cause for cause in of(tracker, qc, *arguments)}
+        found = {cause.kind: cause for cause in of(tracker, qc, *arguments, data.settings)}
         # MariaDB streams one answer at a time: whoever asks in a loop on the same connection would lose rows.
         assert "yield_per" not in {**tracker.get_execution_options(), **qc.get_execution_options()}
         return found
@@ -126,7 +126,7 @@ def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue
 def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:
     scope = Scope(centre="H")
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        found = causes_of_centre(tracker, qc, "H")
+        found = causes_of_centre(tracker, qc, "H", data.settings)
         written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)
         cut = write_findings_spreadsheet(path.with_name("cut.xlsx"), tracker, qc, scope, found, catalogue, most_rows=3)
         with pytest.raises(ExportError, match="cannot be written"):
@@ -237,7 +237,7 @@ def add_findings(qc: Engine, number: int, documents: int, value: str = "C{}") ->
 
 @pytest.mark.parametrize(("number", "documents"), [(20, 4), (3_000, 40)])
 def test_causes_take_a_few_statements_whatever_the_number_of_findings(
-    tracker: Engine, qc_database: Engine, number: int, documents: int
+    tracker: Engine, qc_database: Engine, number: int, documents: int, tmp_path: Path
 ) -> None:
     add_findings(qc_database, number, documents)
     with (
@@ -246,7 +246,7 @@ def test_causes_take_a_few_statements_whatever_the_number_of_findings(
         tracker.connect() as one,
         qc_database.connect() as other,
     ):
-        found = causes_of_centre(one, other, "H")
+        found = causes_of_centre(one, other, "H", Settings(home=tmp_path))
     assert sum(cause.findings for cause in found) == number
     assert len(found) == 7
     assert sum(cause.documents for cause in found) >= documents
@@ -262,7 +262,9 @@ def test_a_spreadsheet_has_every_finding_once_and_no_formula(
     add_findings(qc_database, 50, 4, value='=cmd|"/c calc"!A{}')
     path = tmp_path / "all.xlsx"
     with tracker.connect() as one, qc_database.connect() as other:
-        written = write_findings_spreadsheet(path, one, other, Scope(), causes_of_all(one, other), catalogue)
+        written = write_findings_spreadsheet(
+            path, one, other, Scope(), causes_of_all(one, other, Settings(home=tmp_path)), catalogue
+        )
         zips = [ZipKey(key_of("add/x").action, f"H.2013-10-31.{number}.impc.zip") for number in (0, 1)]
         some = write_findings_spreadsheet(tmp_path / "some.xlsx", one, other, Scope(zips=zips), [], catalogue)
     assert written.findings == 50
@@ -355,8 +357,12 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(data: DataInstalla
     data.base.run_session()
     data.take_up()
     with writing_tracker(data.tracker) as tracker, data.qc.connect() as qc:
-        assert causes_of_all(tracker, qc)
+        assert causes_of_all(tracker, qc, data.settings)
         ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
         decide(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
-        assert (len(ids), causes_of_all(tracker, qc), causes_of_centre(tracker, qc, "H")) == (1, [], [])
-        assert causes_of_zip(tracker, qc, key_of("add/H.2013-10-31.2.impc.zip"))
+        assert (
+            len(ids),
+            causes_of_all(tracker, qc, data.settings),
+            causes_of_centre(tracker, qc, "H", data.settings),
+        ) == (1, [], [])
+        assert causes_of_zip(tracker, qc, key_of("add/H.2013-10-31.2.impc.zip"), data.settings)

@@ -152,7 +152,7 @@ def test_the_same_is_collected_on_mariadb(data: DataInstallation) -> None:
             assert counts_of(report.accepted) == ACCEPTED.get(key, {})
         centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
         assert {str(line.key) for line in centre.zips} == set(first)
-        assert collect_session(tracker, qc, 1).zips
+        assert collect_session(tracker, qc, 1, data.settings).zips
 
 
 def test_the_summary_of_a_centre_tells_of_all_its_submissions(desk: Desk) -> None:
@@ -171,7 +171,7 @@ def test_the_summary_of_a_centre_tells_of_all_its_submissions(desk: Desk) -> Non
 
 def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) -> None:
     for session in list_sessions(desk.tracker):
-        report = collect_session(desk.tracker, desk.qc, session.id)
+        report = collect_session(desk.tracker, desk.qc, session.id, desk.data.settings)
         page, shown = desk.page_of(report), desk.json(report)
         assert page.problems() == []
         assert page.texts("//h1") == [f"Visit {session.id}"]
@@ -218,7 +218,7 @@ def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk, key: str) ->
     """Whatever is in the databases: every text of every fact is hostile, and so are those of the summaries."""
     settings = desk.data.settings
     centre = collect_centre(desk.tracker, desk.qc, "H", settings, most_pictures=0)
-    session = collect_session(desk.tracker, desk.qc, 1)
+    session = collect_session(desk.tracker, desk.qc, 1, settings)
     for report in (desk.report(key), centre, session):
         usual, page = desk.page_of(report), desk.page_of(_hostile(report))
         assert page.problems() == []
@@ -324,4 +324,4 @@ def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:
     with pytest.raises(NotFoundError, match="no centre 'Nope'"):
         collect_centre(desk.tracker, desk.qc, "Nope", desk.data.settings)
     with pytest.raises(NotFoundError, match="no session 99"):
-        collect_session(desk.tracker, desk.qc, 99)
+        collect_session(desk.tracker, desk.qc, 99, desk.data.settings)

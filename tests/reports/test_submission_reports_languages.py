@@ -48,5 +48,5 @@ def test_summaries_in_german_hold_no_english(submission_desk: Desk) -> None:
     centre = collect_centre(desk.tracker, desk.qc, "H", settings, catalogue=german)
     assert english_in(all_of(desk, centre)) == []
     (session, *_) = list_sessions(desk.tracker, limit=1)
-    shown = collect_session(desk.tracker, desk.qc, session.id)
+    shown = collect_session(desk.tracker, desk.qc, session.id, settings)
     assert english_in(all_of(desk, shown)) == []

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from dcc.notify.digests import collect_digests
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dcc.notify.digests import causes_of, collect_digests
+from dcc.reports.causes import failed_specimens
+from dcc.reports.causes.cause import Cause
+from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
+from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Outcome
+from dcc.reports.submissions.page import render_html
+from dcc.reports.submissions.plain_text import render_text
+from dcc.vocabulary import Actor
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.submission_world import unknown_colony
+from tests.support.submission_world import unknown_colony, wrong_form
 
 EARLY = "add/H.2013-10-31.1.impc.zip"
 MIXED = "add/H.2013-11-02.1.impc.zip"
@@ -32,3 +45,101 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
     data.run()
     assert outcomes(data, EARLY) == {Outcome.TO_BE_LOOKED_AT}
+
+
+ANIMALS = "add/H.2013-10-30.1.impc.zip"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told of experiments that wait for animals."""
+
+    cause: Cause
+    text: str
+    page: str
+    json: dict[str, Any]
+
+
+def told(data: DataInstallation, key: str) -> Told:
+    """The cause of rule E4 in a submission, and the submission's report in all its forms."""
+    catalogue = load_catalogue("en", data.settings)
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        report = collect_submission(tracker, qc, key_of(key), data.settings, most_pictures=0)
+    (cause,) = [cause for cause in report.causes if cause.kind == "E4"]
+    text = " ".join(render_text(report, catalogue).split())
+    return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))
+
+
+def wait_for_failed(data: DataInstallation) -> str:
+    """Experiments wait for three animals, two of them in a document that failed; returns the document's name."""
+    (document,) = form = wrong_form("2013-10-30.1", first=1, mice=2)
+    data.put(ANIMALS, form)
+    data.put(EARLY, experiments(animals=3))
+    data.run()
+    return document
+
+
+def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animals(data: DataInstallation) -> None:
+    document = wait_for_failed(data)
+    found = told(data, EARLY)
+    assert found.cause.acts is Actor.CENTRE
+    assert found.cause.others_awaited == 1
+    assert [one.as_json() for one in found.cause.failed_documents] == [
+        {"zip": ANIMALS, "document": document, "phase": "xsd", "animals": 2}
+    ]
+    named = f"2 of the animals are in {document} of {ANIMALS}, which failed in the phase xsd."
+    assert named in found.text
+    assert named in found.page
+    (in_json,) = [cause for cause in found.json["causes"] if cause["kind"] == "E4"]
+    assert named in in_json["remedy"]
+    assert (in_json["acts"], found.json["who_acts"]) == ("centre", "You, at the centre")
+    assert "clears by itself" not in found.text
+    assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
+
+
+def test_mails_name_the_document_that_failed(data: DataInstallation) -> None:
+    document = wait_for_failed(data)
+    (cause,) = [one for one in causes_of(data.tracker, data.settings, 1)["H"] if one.kind == "E4"]
+    assert document in cause.remedy_for_centre(load_catalogue("en", data.settings))
+
+
+def test_once_staging_is_clean_the_archive_store_has_the_document(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = wait_for_failed(data)
+    shutil.rmtree(data.settings.staging_directory)
+    monkeypatch.setattr(failed_specimens, "_known", {})
+    (found,) = told(data, EARLY).cause.failed_documents
+    assert (found.document, len(found.specimens)) == (document, 2)
+
+
+def test_a_document_that_cannot_be_read_is_named_if_it_lies_beside_the_experiments(data: DataInstallation) -> None:
+    ((document, _),) = specimens().items()
+    data.put(EARLY, {document: b"nothing of XML"}, experiments(animals=3))
+    data.put(ANIMALS, {"H.2013-10-30.1.specimen.impc.xml": b"nothing of XML"})
+    data.run()
+    found = told(data, EARLY)
+    assert [one.as_json() for one in found.cause.failed_documents] == [
+        {"zip": EARLY, "document": document, "phase": "xsd", "animals": 0}
+    ]
+    assert f"Animals may be in {document} of {EARLY}" in found.text
+
+
+def test_documents_of_other_centres_and_those_with_other_animals_are_not_named(data: DataInstallation) -> None:
+    data.put(ANIMALS, wrong_form("2013-10-30.1"))
+    data.put(EARLY, experiments(animals=3))
+    data.run()
+    assert told(data, EARLY).cause.failed_documents == ()
+    assert told(data, EARLY).cause.acts is Actor.NOBODY
+
+
+def test_of_very_many_failed_documents_a_report_reads_some(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those in the archive with the experiments, then the newest; those that were read are not read again."""
+    monkeypatch.setattr(failed_specimens, "MOST_DOCUMENTS", 2)
+    for day in range(1, 5):
+        data.put(f"add/H.2013-09-0{day}.1.impc.zip", wrong_form(f"2013-09-0{day}.1", first=day, mice=1))
+    data.put(EARLY, experiments(animals=4))
+    data.run()
+    assert [len(told(data, EARLY).cause.failed_documents) for _ in range(3)] == [2, 4, 4]

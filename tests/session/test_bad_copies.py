@@ -216,7 +216,7 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
     outcome = installation.run_session().zips[KEY]
     assert installation.states() == {KEY: "unzip failed"}
     with installation.tracker.connect() as connection:
-        (cause,) = causes_of_zip(connection, None, outcome.key)
+        (cause,) = causes_of_zip(connection, None, outcome.key, installation.settings)
     advice = (
         outcome.reasons[-1].message,
         cause.remedy(load_catalogue("en", installation.settings)),

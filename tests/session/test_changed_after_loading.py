@@ -140,7 +140,7 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     with installation.tracker.connect() as connection:
         report = collect_submission(connection, None, key_of(KEY), settings)
         centre = collect_centre(connection, None, "H", settings)
-        of_session = collect_session(connection, None, session.id)
+        of_session = collect_session(connection, None, session.id, settings)
     assert (report.outcome, report.tone) == (Outcome.CHANGED, Tone.WARN)
     for shown in (render_text(report, catalogue), render_html(report, catalogue, settings)):
         assert TOLD in " ".join(shown.split())

@@ -53,7 +53,7 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
     rows = sorted(one.rpartition(" See ")[2] for one in before if one is not value)
     assert rows == [f"weights/experiments.csv, row {row}, column specimenID." for row in (2, 3, 4)]
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        told = [str(cause.example.message) for cause in causes_of_all(tracker, qc)]
+        told = [str(cause.example.message) for cause in causes_of_all(tracker, qc, data.settings)]
     assert sum("See weights/experiments.csv, row 2" in one for one in told) == 2
     assert any("See specimens.csv, row 1, column" in one for one in told)
     shutil.rmtree(Staging(data.settings.staging_directory).contents(key_of(ZIP)))

@@ -54,7 +54,7 @@ def reports(data: DataInstallation) -> tuple[SubmissionReport, CentreReport, Cen
             collect_submission(tracker, None, KEY, data.settings),
             collect_centre(tracker, None, "J", data.settings),
             collect_centre(tracker, None, "H", data.settings),
-            collect_session(tracker, None, of_session(tracker)),
+            collect_session(tracker, None, of_session(tracker), data.settings),
         )
 
 
@@ -72,11 +72,11 @@ def texts(data: DataInstallation) -> list[str]:
 def all_causes(data: DataInstallation) -> list[list[Cause]]:
     with data.tracker.connect() as tracker:
         return [
-            causes_of_zip(tracker, None, KEY),
-            causes_of_centre(tracker, None, "J"),
-            causes_of_centre(tracker, None, "H"),
-            causes_of_all(tracker, None),
-            causes_of_session(tracker, None, of_session(tracker)),
+            causes_of_zip(tracker, None, KEY, data.settings),
+            causes_of_centre(tracker, None, "J", data.settings),
+            causes_of_centre(tracker, None, "H", data.settings),
+            causes_of_all(tracker, None, data.settings),
+            causes_of_session(tracker, None, of_session(tracker), data.settings),
         ]
 
 

@@ -44,7 +44,7 @@ def told(installation: Installation) -> dict[str, Any]:
     key = ZipKey(Action.ADD, NAME)
     with installation.tracker.connect() as connection:
         story = zip_story(connection, key)
-        causes = causes_of_zip(connection, None, key)
+        causes = causes_of_zip(connection, None, key, installation.settings)
         (shown,) = recorded_zips(connection, [key])
     english = load_catalogue("en", installation.settings)
     return {

@@ -50,9 +50,9 @@ NOT_ARRIVED = "add/H.2013-11-07.1.impc.zip"
 HOSTILE_COLONY = "<img src=x onerror=alert(1)>\u202e"
 
 
-def wrong_form(stem: str) -> dict[str, bytes]:
+def wrong_form(stem: str, *, first: int = 50, mice: int = 3) -> dict[str, bytes]:
     """A specimen document whose animals have an attribute that the schema does not know."""
-    ((name, document),) = specimens(stem, first=50).items()
+    ((name, document),) = specimens(stem, first=first, mice=mice).items()
     return {name: document.replace(b"gender=", b"sex=")}
 
 

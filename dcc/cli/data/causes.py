@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
     from dcc.reports.causes.scopes import Scope
     from dcc.reports.languages import Catalogue
+    from dcc.settings import Settings
 
 _SHOWN = 20
 
@@ -70,7 +71,9 @@ def causes(
       "contact" (the centre's e-mail addresses, or null),
       "acts" ("centre", "DCC", "registry", "nobody"), "severity", "title", "remedy", "findings",
       "documents", "zips", "entities", "held_up" (waits for
-      them), "clears": {"findings", "documents", "zips"},
+      them), "failed_documents" (which have animals that experiments wait for): a list of
+        {"zip", "document", "phase", "animals" (how many; 0 if it could not be read)},
+      "clears": {"findings", "documents", "zips"},
       "example": {"zip", "document", "line", "column", "element", "value", "message", "expected",
         "permitted", "nearest"}}
     """
@@ -91,7 +94,7 @@ def causes(
         tracker.connect() as of_tracker,
         qc.connect() as of_qc,
     ):
-        found, scope = collect(of_tracker, of_qc, centre, key, session_id)
+        found, scope = collect(of_tracker, of_qc, settings, centre, key, session_id)
         contacts = {one.short_name: one.email for one in list_centres(of_tracker) if one.email}
         note_facts(unwritten=bool(found) and spreadsheet is None)
         if spreadsheet is not None:
@@ -106,7 +109,12 @@ def causes(
 
 
 def collect(
-    tracker: Connection, qc: Connection, centre: str | None, key: ZipKey | None, session_id: int | None = None
+    tracker: Connection,
+    qc: Connection,
+    settings: Settings,
+    centre: str | None,
+    key: ZipKey | None,
+    session_id: int | None = None,
 ) -> tuple[list[Cause], Scope]:
     """The selected causes, and their scope. Raises NotFoundError."""
     from dcc.reports.causes.collecting import (
@@ -122,13 +130,13 @@ def collect(
 
     if key is not None:
         require_zip_action(tracker, key)
-        return causes_of_zip(tracker, qc, key, most=None), Scope(zips=[key])
+        return causes_of_zip(tracker, qc, key, settings, most=None), Scope(zips=[key])
     if session_id is not None:
-        return causes_of_session(tracker, qc, session_id, most=None), scope_of_session(tracker, session_id)
+        return causes_of_session(tracker, qc, session_id, settings, most=None), scope_of_session(tracker, session_id)
     if centre is not None:
         require_centre(tracker, centre)
-        return causes_of_centre(tracker, qc, centre, most=None), Scope(centre=centre)
-    return causes_of_all(tracker, qc, most=None), Scope()
+        return causes_of_centre(tracker, qc, centre, settings, most=None), Scope(centre=centre)
+    return causes_of_all(tracker, qc, settings, most=None), Scope()
 
 
 def write_spreadsheet(

@@ -12,9 +12,9 @@ from dcc.cli.shell.output import echo_json, picked, printable
 from dcc.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from dcc.operations.archive_access import SubmittedDocument
     from dcc.qc.stored_records import QcDocument, StoredRecord
     from dcc.settings import Settings
+    from dcc.tracker.archive_access import SubmittedDocument
 
 _DIFFERENT = 1
 
@@ -44,9 +44,9 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     from dcc.documents.comparison import differences
     from dcc.documents.reading import read_document
     from dcc.documents.writing_xml import document_pieces
-    from dcc.operations.archive_access import fetched_document
     from dcc.qc.rows.loading import load_document
     from dcc.qc.stored_records import find_document
+    from dcc.tracker.archive_access import fetched_document
 
     if rebuilt and differ:
         raise click.UsageError("Give --rebuilt or --diff, not both.")
@@ -129,7 +129,7 @@ def _as_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
 
 
 def _submitted(settings: Settings, found: QcDocument) -> SubmittedDocument:
-    from dcc.operations.archive_access import delivered_document
+    from dcc.tracker.archive_access import delivered_document
 
     with open_tracker(settings) as tracker, tracker.connect() as connection:
         submitted = delivered_document(connection, found.key, found.file_name, found.md5)

@@ -131,7 +131,7 @@ def _write_spreadsheet(settings: Settings, path: Path, centre: str | None, zip_a
         tracker.connect() as of_tracker,
         qc.connect() as of_qc,
     ):
-        found, scope = collect(of_tracker, of_qc, None if key else centre, key)
+        found, scope = collect(of_tracker, of_qc, settings, None if key else centre, key)
         write_spreadsheet(path, of_tracker, of_qc, scope, found, load_catalogue(None, settings))
 
 

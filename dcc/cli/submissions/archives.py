@@ -26,8 +26,8 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
-    from dcc.operations.archive_access import Attempt
     from dcc.settings import Settings
+    from dcc.tracker.archive_access import Attempt
     from dcc.tracker.hostings.foreign_archives import Decline
 
 
@@ -161,7 +161,7 @@ def echo_file(path: Path) -> None:
 
 
 def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[list[Attempt], Attempt]:
-    from dcc.operations.archive_access import archive_attempts
+    from dcc.tracker.archive_access import archive_attempts
 
     with open_tracker(settings) as tracker, tracker.connect() as connection:
         attempts = archive_attempts(connection, archive)
@@ -174,7 +174,7 @@ def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[lis
 
 @contextmanager
 def _member(settings: Settings, attempt: Attempt, document: str | None) -> Iterator[Path]:
-    from dcc.operations.archive_access import fetched_archive, fetched_member
+    from dcc.tracker.archive_access import fetched_archive, fetched_member
 
     if document is None:
         with fetched_archive(settings, attempt) as path:

@@ -95,7 +95,7 @@ def report(
         if html is not None:
             _write_page(found, catalogue, settings, html)
         if spreadsheet is not None:
-            _write_sheet(connections, subject, catalogue, spreadsheet)
+            _write_sheet(connections, subject, settings, catalogue, spreadsheet)
         if as_json:
             from dcc.reports.submissions.stored_reports import json_text
 
@@ -143,7 +143,7 @@ def _collected(
                 tracker, qc, subject.centre, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
             )
         else:
-            found = collecting.collect_session(tracker, qc, subject.session or 0, qc_missing=missing)
+            found = collecting.collect_session(tracker, qc, subject.session or 0, settings, qc_missing=missing)
         yield found, catalogue, (tracker, qc)
 
 
@@ -169,7 +169,11 @@ def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: P
 
 
 def _write_sheet(
-    connections: tuple[Connection, Connection | None], subject: _Subject, catalogue: Catalogue, path: Path
+    connections: tuple[Connection, Connection | None],
+    subject: _Subject,
+    settings: Settings,
+    catalogue: Catalogue,
+    path: Path,
 ) -> None:
     from dcc.reports.causes import collecting
     from dcc.reports.causes.scopes import Scope
@@ -177,12 +181,12 @@ def _write_sheet(
 
     tracker, qc = connections
     if subject.key is not None:
-        scope, causes = Scope(zips=[subject.key]), collecting.causes_of_zip(tracker, qc, subject.key)
+        scope, causes = Scope(zips=[subject.key]), collecting.causes_of_zip(tracker, qc, subject.key, settings)
     elif subject.centre is not None:
-        scope, causes = Scope(centre=subject.centre), collecting.causes_of_centre(tracker, qc, subject.centre)
+        scope, causes = Scope(centre=subject.centre), collecting.causes_of_centre(tracker, qc, subject.centre, settings)
     else:
         scope = collecting.scope_of_session(tracker, subject.session or 0)
-        causes = collecting.causes_of_session(tracker, qc, subject.session or 0)
+        causes = collecting.causes_of_session(tracker, qc, subject.session or 0, settings)
     written = write_findings_spreadsheet(_place(path), tracker, qc, scope, causes, catalogue)
     click.echo(f"Wrote {path}: {count_of(written.findings, 'finding')}.", err=True)
 

@@ -17,7 +17,11 @@ from dcc.phases import Phase, Status
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dcc.outcomes import Problem
+    from sqlalchemy import Connection
+
+    from dcc.outcomes import Problem, ZipKey
+    from dcc.reports.causes.cause import FailedDocument
+    from dcc.settings import Settings
     from dcc.tracker.queries.zip_stories import (
         BadCopyStory,
         DocumentStory,
@@ -68,13 +72,16 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
                   "created"}
       decisions   {"kind" (hold, quarantine or acknowledge), "decided_by", "reason", "created",
                   "revoked", "revoked_by"}; the latter two are null while it holds
+      failed_documents  documents that failed, with animals that its experiments wait for: {"zip",
+                  "document", "phase", "animals" (how many; 0 if it could not be read)}
       removals    when its archive or documents went from staging, as reasons
     """
     from dcc.tracker.queries.zip_stories import zip_story
 
-    key = parse_zip_key(zip_action)
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
         story = zip_story(connection, key)
+        failed_documents = _failed_documents(connection, story, key, settings)
     failed = story.status is Status.FAILED
     note_facts(
         in_error=zip_action if failed and story.phase is Phase.DATA else None,
@@ -83,12 +90,23 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
         centre=story.centre,
     )
     if as_json:
-        echo_json(json_object(story))
+        echo_json({**json_object(story), "failed_documents": [one.as_json() for one in failed_documents]})
     else:
-        _print_story(story, None if all_errors else _ERRORS_SHOWN)
+        _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
 
 
-def _print_story(story: ZipStory, most_errors: int | None) -> None:
+def _failed_documents(connection: Connection, story: ZipStory, key: ZipKey, settings: Settings) -> list[FailedDocument]:
+    """The failed documents with animals that experiments of the submission wait for."""
+    from dcc.reports.causes.failed_specimens import RULE, DocumentReader, failed_documents_with
+
+    errors = [error for document in story.documents for error in document.errors if error.kind == RULE]
+    if not errors or story.centre is None:
+        return []
+    awaited = {str(error.fact.known.get("value")) for error in errors}
+    return failed_documents_with(connection, DocumentReader(settings), story.centre, awaited, [key])
+
+
+def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], most_errors: int | None) -> None:
     key = click.style(printable(f"{story.action}/{story.file_name}"), bold=True)
     click.echo(f"{key}  {state_text(story.phase.short_name, story.status.short_name)}")
     size = (
@@ -100,6 +118,12 @@ def _print_story(story: ZipStory, most_errors: int | None) -> None:
     _print_hosts(story)
     _print_downloads(story.downloads)
     _print_documents(story.documents, most_errors)
+    if failed_documents:
+        click.echo("\nExperiments wait for animals in documents that failed; the centre corrects these")
+        for failed in failed_documents:
+            animals = count_of(len(failed.specimens), "animal") if failed.specimens else "animals not known"
+            place = f"{printable(failed.zip)}: {printable(failed.document)}"
+            click.echo(f"  {place}, {state_text(failed.phase.short_name, 'failed')}, {animals}")
     if story.reopenings:
         click.echo("\nRe-opened")
         for entry in story.reopenings:

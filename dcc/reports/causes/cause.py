@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_of
 from dcc.messages import Details, Message, mark, mark_plural, message, shown
+from dcc.phases import Phase
 from dcc.vocabulary import Actor, Severity
 
 if TYPE_CHECKING:
@@ -28,6 +29,27 @@ SEVERITY_NAMES: Final[Mapping[Severity, str]] = {
     Severity.FATAL: mark("fatal"),
 }
 """How bad it is, in a word to be translated."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDocument:
+    """A document that failed, with animals that experiments wait for: `specimens` has their ids, none if not known."""
+
+    zip: str
+    document: str
+    phase: Phase
+    specimens: frozenset[str] = frozenset()
+
+    def sentence(self, catalogue: Catalogue) -> str:
+        """What is in it, and how it failed."""
+        names = {"document": self.document, "archive": self.zip, "phase": self.phase.short_name}
+        if not self.specimens:
+            return catalogue.say(_NOT_READ, **names)
+        return catalogue.say_plural(*_IN_FAILED, len(self.specimens), **names)
+
+    def as_json(self) -> dict[str, object]:
+        """As an object of JSON."""
+        return {**_fields(self, "zip", "document"), "phase": self.phase.short_name, "animals": len(self.specimens)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +74,7 @@ class Fact:
     expected: Message | None = None
     permitted: tuple[str, ...] = ()
     nearest: str | None = None
+    failed_document: FailedDocument | None = None
 
     @property
     def kind(self) -> str:
@@ -60,8 +83,13 @@ class Fact:
 
     @property
     def acts(self) -> Actor:
-        """Who must act."""
-        return acts_on(self.code, self.severity)
+        """Who must act: on a document that failed its centre."""
+        return acts_on(self.code, self.severity) if self.failed_document is None else Actor.CENTRE
+
+    def told(self, catalogue: Catalogue) -> str:
+        """The message, with the failed document that has what is waited for."""
+        failed = "" if self.failed_document is None else self.failed_document.sentence(catalogue)
+        return f"{catalogue.tell(self.message)} {failed}".rstrip()
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +100,8 @@ class Cause:
     `severity` is the worst. `entities` counts what they lie in (`specimens`, `experiments`, `lines`, `housings`) or are
     about (`sources`); `waiting_experiments` are correct themselves, but on animals that have this cause. Correcting it
     clears documents and archives that fail for nothing else; if it is a warning, those that have no other cause.
-    `is_rest`: these are the findings beyond `MOST_SUBJECTS` causes of one code.
+    `is_rest`: these are the findings beyond `MOST_SUBJECTS` causes of one code. `failed_documents` have the animals
+    that its experiments wait for, but for `others_awaited`.
     """
 
     key: str
@@ -88,6 +117,8 @@ class Cause:
     example: Fact = Fact()
     waiting_experiments: int = 0
     is_rest: bool = False
+    failed_documents: tuple[FailedDocument, ...] = ()
+    others_awaited: int = 0
 
     @property
     def kind(self) -> str:
@@ -106,8 +137,13 @@ class Cause:
 
     @property
     def acts(self) -> Actor:
-        """Who must act."""
-        return acts_on(self.code, self.severity)
+        """Who must act: on documents that failed their centre."""
+        return Actor.CENTRE if self.failed_documents else acts_on(self.code, self.severity)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing of what has this cause must be corrected itself: it waits for something else."""
+        return acts_on(self.code, self.severity) is Actor.NOBODY
 
     @property
     def subject(self) -> str:
@@ -154,12 +190,24 @@ class Cause:
 
     def remedy(self, catalogue: Catalogue) -> str:
         """What to do about it, with the commands of wranglers."""
+        if self.failed_documents:
+            return " ".join(self._remedies_of_failed(catalogue))
         return catalogue.tell(Message(_CORRECT if self.declaration is None else self.declaration.remedy, self.details))
 
     def remedy_for_centre(self, catalogue: Catalogue) -> str:
         """What to do about it, without commands that centres do not have."""
         own = "" if self.declaration is None else self.declaration.for_centre
         return catalogue.tell(Message(own, self.details)) if own else self.remedy(catalogue)
+
+    def _remedies_of_failed(self, catalogue: Catalogue) -> Iterator[str]:
+        yield catalogue.say(_CORRECT_FAILED)
+        for failed in self.failed_documents[:_MOST_NAMED]:
+            yield failed.sentence(catalogue)
+        more = len(self.failed_documents) - _MOST_NAMED
+        if more > 0:
+            yield catalogue.say_plural(*_MORE_FAILED, more)
+        if self.others_awaited:
+            yield catalogue.say_plural(*_IN_NO_FAILED, self.others_awaited)
 
     def who_acts(self, catalogue: Catalogue) -> str:
         """Who must act, as a sentence."""
@@ -170,6 +218,26 @@ MOST_SUBJECTS: Final = 2_000
 """How many causes of one code, at one centre, are counted apart."""
 _REST: Final = mark("Rule {rule}: others like these, of more than {most} different values")
 _CORRECT: Final = mark("Correct it, and submit the data again.")
+
+_MOST_NAMED: Final = 2
+_CORRECT_FAILED: Final = mark(
+    "Correct the documents that failed, and submit them again in a new archive. The experiments need not be submitted "
+    "again: they count when their animals arrive."
+)
+_IN_FAILED: Final = mark_plural(
+    "One of the animals is in {document} of {archive}, which failed in the phase {phase}.",
+    "{number} of the animals are in {document} of {archive}, which failed in the phase {phase}.",
+)
+_NOT_READ: Final = mark(
+    "Animals may be in {document} of {archive}, which failed in the phase {phase}: it could not be read."
+)
+_MORE_FAILED: Final = mark_plural(
+    "One more document with such animals failed.", "{number} more documents with such animals failed."
+)
+_IN_NO_FAILED: Final = mark_plural(
+    "One other animal is in no document that failed: see whether it was submitted, under the same id.",
+    "{number} other animals are in no document that failed: see whether they were submitted, under the same ids.",
+)
 
 _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "specimens": mark_plural("{number} animal", "{number} animals"),
@@ -201,10 +269,11 @@ def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
         "severity": cause.severity.value,
         "title": cause.title(catalogue),
         "remedy": cause.remedy(catalogue),
+        "failed_documents": [one.as_json() for one in cause.failed_documents],
         "clears": {"findings": cause.findings, "documents": cause.clears_documents, "zips": cause.clears_zips},
         "example": {**_fields(example, "zip", "document", "line", "column", "value", "nearest"), **texts},
     }
 
 
-def _fields(of: Cause | Fact, *names: str) -> dict[str, object]:
+def _fields(of: Cause | Fact | FailedDocument, *names: str) -> dict[str, object]:
     return {name: getattr(of, name) for name in names}

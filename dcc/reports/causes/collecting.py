@@ -18,8 +18,10 @@ from dcc.reports.causes.crawl_facts import (
     crawl_facts_of_zip,
 )
 from dcc.reports.causes.data_facts import DataFacts
+from dcc.reports.causes.failed_specimens import RULE, note_failed_documents
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
+from dcc.settings import Settings
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
@@ -32,37 +34,42 @@ MOST: Final = 1_000
 _WORST_FIRST: Final = {severity: -rank for rank, severity in enumerate(Severity)}
 
 
-def causes_of_zip(tracker: Connection, qc: Connection | None, key: ZipKey, *, most: int | None = MOST) -> list[Cause]:
+def causes_of_zip(
+    tracker: Connection, qc: Connection | None, key: ZipKey, settings: Settings, *, most: int | None = MOST
+) -> list[Cause]:
     """The causes of all that is wrong with a submission and its documents, the worst and largest first.
 
-    Without the QC database (None), as it is before the first upload, those that the tracker knows.
+    Without the QC database (None), as it is before the first upload, those that the tracker knows. The settings tell
+    where documents are that failed, which are read for animals that experiments wait for.
     """
-    return _causes(tracker, qc, Scope(zips=[key]), crawl_facts_of_zip(tracker, key), most)
+    return _causes(tracker, qc, Scope(zips=[key]), crawl_facts_of_zip(tracker, key), settings, most)
 
 
 def causes_of_centre(
-    tracker: Connection, qc: Connection | None, centre: str, *, most: int | None = MOST
+    tracker: Connection, qc: Connection | None, centre: str, settings: Settings, *, most: int | None = MOST
 ) -> list[Cause]:
     """The causes of all that is wrong with a centre's submissions and sources at present, worst and largest first."""
     scope = Scope(centre=centre, acknowledged=acknowledged_keys(tracker))
-    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, centre), most)
+    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, centre), settings, most)
 
 
-def causes_of_all(tracker: Connection, qc: Connection | None, *, most: int | None = MOST) -> list[Cause]:
+def causes_of_all(
+    tracker: Connection, qc: Connection | None, settings: Settings, *, most: int | None = MOST
+) -> list[Cause]:
     """The causes of all that is wrong at present, of each centre by itself, the worst and largest first."""
     scope = Scope(acknowledged=acknowledged_keys(tracker))
-    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, None), most)
+    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, None), settings, most)
 
 
 def causes_of_session(
-    tracker: Connection, qc: Connection | None, session_id: int, *, most: int | None = MOST
+    tracker: Connection, qc: Connection | None, session_id: int, settings: Settings, *, most: int | None = MOST
 ) -> list[Cause]:
     """The causes of what is wrong at present with a session's submissions, and of what its crawls met with.
 
     Those of each centre are by themselves, the worst and largest first. Raises NotFoundError.
     """
     session = _session(tracker, session_id)
-    return _causes(tracker, qc, _scope(tracker, session), crawl_facts_of_session(tracker, session), most)
+    return _causes(tracker, qc, _scope(tracker, session), crawl_facts_of_session(tracker, session), settings, most)
 
 
 def scope_of_session(tracker: Connection, session_id: int) -> Scope:
@@ -97,7 +104,12 @@ def worst_first(causes: Iterable[Cause]) -> list[Cause]:
 
 
 def _causes(
-    tracker: Connection, qc: Connection | None, scope: Scope, of_crawls: CrawlFacts, most: int | None
+    tracker: Connection,
+    qc: Connection | None,
+    scope: Scope,
+    of_crawls: CrawlFacts,
+    settings: Settings,
+    most: int | None,
 ) -> list[Cause]:
     of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
     of_data = [] if qc is None else [DataFacts(qc, scope)]
@@ -110,4 +122,7 @@ def _causes(
             by_id[number].example = example
     for findings in of_data:
         findings.count_waiting(causes)
-    return causes
+    if qc is None or not any(cause.kind == RULE for cause in causes):
+        return causes
+    note_failed_documents(tracker, qc, scope, causes, settings)
+    return worst_first(causes)

@@ -7,7 +7,7 @@ of it (control characters, blanks of no width) stands as `\\xNN`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -69,7 +69,7 @@ _FINDING_COLUMNS: Final[Sequence[_Column]] = (
         lambda fact, catalogue: ", ".join(fact.permitted) or catalogue.tell(fact.expected or ""),
     ),
     (mark("Nearest permitted value"), 25, lambda fact, _: fact.nearest),
-    (mark("Message"), 90, lambda fact, catalogue: catalogue.tell(fact.message)),
+    (mark("Message"), 90, lambda fact, catalogue: fact.told(catalogue)),
     (mark("Rule or error"), 16, lambda fact, _: fact.kind),
     (mark("Severity"), 10, lambda fact, catalogue: catalogue.say(SEVERITY_NAMES[fact.severity])),
     (mark("Who acts"), 12, lambda fact, catalogue: catalogue.say(ACTOR_NAMES[fact.acts])),
@@ -102,7 +102,7 @@ def write_findings_spreadsheet(
     """
     try:
         with TemporaryDirectory() as folder, replacement_file(path) as part:
-            return _write(part, folder, _facts(tracker, qc, scope), causes, catalogue, most_rows)
+            return _write(part, folder, _facts(tracker, qc, scope, causes), causes, catalogue, most_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
             f"The spreadsheet {path} cannot be written: {error}. Name a file in a folder that may be written to, with "
@@ -110,11 +110,19 @@ def write_findings_spreadsheet(
         ) from error
 
 
-def _facts(tracker: Connection, qc: Connection | None, scope: Scope) -> Iterator[Fact]:
-    """What is wrong with documents: first what stopped them, then what rules found."""
+def _facts(tracker: Connection, qc: Connection | None, scope: Scope, causes: Iterable[Cause]) -> Iterator[Fact]:
+    """What is wrong with documents: first what stopped them, then what rules found, with what that waits for."""
     yield from LogFacts(tracker, scope, XmlLog).rows()
     if qc is not None:
-        yield from DataFacts(qc, scope).rows()
+        failed = {
+            (cause.code, str(cause.centre), specimen): document
+            for cause in causes
+            for document in cause.failed_documents
+            for specimen in document.specimens
+        }
+        for fact in DataFacts(qc, scope).rows():
+            document = failed.get((fact.code, str(fact.details.get("centre")), fact.value or ""))
+            yield fact if document is None else replace(fact, failed_document=document)
 
 
 def _write(

@@ -80,7 +80,7 @@ def collect_submission(
     states = () if latest is None else count_states(tracker, latest.id)
     held = latest is not None and has_entries(tracker, latest.id, HELD)
     accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)
-    causes = causes_of_zip(tracker, qc, key)
+    causes = causes_of_zip(tracker, qc, key, settings)
     changed = changed_of(tracker, key)
     foreign = next(iter(held_archives(tracker, key=key)), None)
     outcome = outcome_of(
@@ -148,13 +148,13 @@ def collect_centre(
         accepted=None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
         qc_missing=_missing(qc, qc_missing),
-        **_summary(zips_of_centre(tracker, centre), causes_of_centre(tracker, qc, centre)),
+        **_summary(zips_of_centre(tracker, centre), causes_of_centre(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
     )
 
 
 def collect_session(
-    tracker: Connection, qc: Connection | None, session_id: int, *, qc_missing: str | None = None
+    tracker: Connection, qc: Connection | None, session_id: int, settings: Settings, *, qc_missing: str | None = None
 ) -> SessionReport:
     """The facts of a crawling session's summary. Raises NotFoundError."""
     entries = list_sessions(tracker, ids=[session_id])
@@ -164,7 +164,7 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {one.source: one for one in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
-    zips, causes = zips_of_session(tracker, session), causes_of_session(tracker, qc, session_id)
+    zips, causes = zips_of_session(tracker, session), causes_of_session(tracker, qc, session_id, settings)
     return SessionReport(
         session=session.id,
         started=session.started,

@@ -148,8 +148,13 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("Waits for other data"),
         mark("The archive waits for data that have not been accepted yet"),
         mark("Nothing in it has to be corrected. What waits counts as soon as what it refers to is there."),
-        mark("Nobody, when what is missing is on its way"),
-        (mark("This archive need not be submitted again. Submit what is missing, where you have not done so."),),
+        mark("Nobody, when what is missing is on its way; you, at the centre, when it was not accepted"),
+        (
+            mark(
+                "This archive need not be submitted again. Submit what is missing, where you have not done so, "
+                "and correct it where it was not accepted."
+            ),
+        ),
     ),
     Outcome.HELD: OutcomeText(
         mark("Waits to be confirmed"),

@@ -132,9 +132,9 @@ def tone_of(outcome: Outcome) -> Tone:
 
 
 def only_waits(causes: Iterable[Cause]) -> bool:
-    """Whether everything that fails clears by itself: as long as other data are missing, nobody has to act."""
+    """Whether everything that fails waits for other data: nothing in the submission itself has to be corrected."""
     failing = [cause for cause in causes if cause.fails]
-    return bool(failing) and all(cause.clears_by_itself for cause in failing)
+    return bool(failing) and all(cause.waits for cause in failing)
 
 
 def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[Step, ...]:

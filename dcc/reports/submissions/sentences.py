@@ -9,6 +9,7 @@ from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
+    CENTRE_ACTS,
     CHANGED_SINCE,
     CRAWL_LABELS,
     OUTCOME_TEXTS,
@@ -48,6 +49,14 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
         left_out.add(SUBMIT_FOR_EDIT)
     also = (CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
     return (*also, *(sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out))
+
+
+def who_acts(report: SubmissionReport) -> str:
+    """Who acts on a submission, as a text for a catalogue: the centre, if it waits for documents that failed."""
+    waits = report.outcome is Outcome.WAITS_FOR_DATA
+    if waits and any(cause.failed_documents for cause in report.causes):
+        return CENTRE_ACTS
+    return OUTCOME_TEXTS[report.outcome].acts
 
 
 def next_of_line(line: ZipLine) -> str:

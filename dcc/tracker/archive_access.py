@@ -6,7 +6,7 @@ What the store lacks is looked for in staging. An archive can have several attem
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -17,9 +17,11 @@ from sqlalchemy import Connection, Select, select
 from dcc.archives.entries import write_entry
 from dcc.archives.limits import ArchiveLimits
 from dcc.archives.members import archive_members
+from dcc.databases.list_parameters import rows_with
 from dcc.errors import NotFoundError, StagedDocumentLostError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
+from dcc.phases import Phase, Status
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.private_files import scratch_directory
 from dcc.settings import Settings
@@ -60,6 +62,7 @@ class SubmittedDocument(NamedTuple):
     id: int
     file_name: str
     md5: str | None
+    size_bytes: int | None
     place: str
     attempt: Attempt
 
@@ -87,17 +90,19 @@ def delivered_document(
     connection: Connection, key: ZipKey, file_name: str, md5: str | None
 ) -> SubmittedDocument | None:
     """The document of a submission with these bytes, by its last download; None if the tracker has none."""
-    document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), DocumentPlace.place)
-    query = _joined(select(*_COLUMNS, *document).select_from(XmlFile).join(ZipDownload)).where(
-        is_named(key), XmlFile.fname == file_name
-    )
+    query = _documents().where(is_named(key), XmlFile.fname == file_name)
     if md5 is not None:
         query = query.where(XmlFile.content_md5 == md5)
-    places = query.outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
-    row = connection.execute(places.order_by(XmlFile.id.desc()).limit(1)).first()
-    if row is None:
-        return None
-    return SubmittedDocument(row.document_id, row.fname, row.md5, row.place or row.fname, _attempt(row))
+    row = connection.execute(query.order_by(XmlFile.id.desc()).limit(1)).first()
+    return None if row is None else _document(row)
+
+
+def failed_documents(connection: Connection, downloads: Iterable[int]) -> list[tuple[SubmittedDocument, Phase]]:
+    """The documents of downloads that failed before their data were taken over, each with the phase, newest first."""
+    failed = (XmlFile.status_id == int(Status.FAILED), XmlFile.phase_id <= int(Phase.UPLOAD))
+    rows = rows_with(connection, _documents().where(*failed), XmlFile.__table__.c.zip_id, downloads)
+    found = [(_document(row), Phase(row.phase_id)) for row in rows]
+    return sorted(found, key=lambda one: -one[0].id)
 
 
 @contextmanager
@@ -200,6 +205,19 @@ _COLUMNS: Final[tuple[Any, ...]] = (
     ZipDownload.sha256,
     ZipDownload.outcome,
 )
+
+
+def _documents() -> Select[Any]:
+    """Documents with what they are told by."""
+    of_document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), XmlFile.phase_id)
+    query = select(*_COLUMNS, *of_document, DocumentPlace.place, XmlFile.size_bytes.label("document_bytes"))
+    joined = _joined(query.select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.zip_id))
+    return joined.outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
+
+
+def _document(row: Any) -> SubmittedDocument:
+    place = row.place or row.fname
+    return SubmittedDocument(row.document_id, row.fname, row.md5, row.document_bytes, place, _attempt(row))
 
 
 def _joined(query: Any) -> Select[Any]:
