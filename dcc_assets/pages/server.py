@@ -1,7 +1,4 @@
-"""The pages that `dcc ui` serves in addition to Dagster's: reports and plots below `/dcc`.
-
-As a program it is the web server with all of them (`dcc_dagster.web_server`).
-"""
+"""The pages that `dcc ui` serves in addition to Dagster's, below `/dcc`, and the web server with all of them."""
 
 from __future__ import annotations
 
@@ -11,13 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
-import click
 from anyio.lowlevel import RunVar
 from dagster import DagsterInstance
 from starlette.middleware import Middleware
@@ -44,7 +39,8 @@ from dcc_assets.pages.reports import (
 )
 from dcc_assets.sync.overdue import show_overdue
 from dcc_dagster.request_checks import RequestChecks
-from dcc_dagster.web_server import Serving, serve
+from dcc_dagster.web_server import serve
+from dcc_dagster.web_workspace import Serving, Workspace
 
 log = logging.getLogger(__name__)
 
@@ -171,23 +167,14 @@ def _look_at_overdue(instance: DagsterInstance) -> None:
         tracker.dispose()
 
 
-@click.command()
-@click.option("--host", required=True, help="Address to serve on.")
-@click.option("--port", type=int, required=True, help="Port to serve on.")
-@click.option("--workspace", type=click.Path(path_type=Path), required=True, help="File that names the code location.")
-@click.option("--read-only", is_flag=True, help="Nothing can be changed or started.")
-@click.option("--watch-overdue", is_flag=True, help="Keep the checks of what is overdue right: no daemon does.")
-@click.option("--log-level", default="warning", show_default=True, help="Log messages of this level and above.")
-@click.option("--log-format", default="colored", show_default=True, help="colored, json or rich.")
-def main(watch_overdue: bool, **serving: Any) -> None:
-    """Serve Dagster's pages, reports and plots, until SIGINT or SIGTERM."""
-    with DagsterInstance.get() as instance:
-        if watch_overdue:
-            threading.Thread(target=_watch_overdue, args=(instance,), daemon=True).start()
-        settings = load_settings()
-        checks = Middleware(RequestChecks, hosts=settings.page_hosts)
-        serve(instance, Serving(**serving, environment=settings.environment), report_routes(), [checks])
+def serve_pages(
+    instance: DagsterInstance, loaded: Callable[[], Workspace], serving: Serving, *, watch_overdue: bool
+) -> None:
+    """Serve Dagster's pages, reports and plots until SIGINT or SIGTERM, once the code location is loaded.
 
-
-if __name__ == "__main__":
-    main()
+    With `watch_overdue` it keeps the checks of overdue work right, if no daemon does.
+    """
+    if watch_overdue:
+        threading.Thread(target=_watch_overdue, args=(instance,), daemon=True).start()
+    checks = Middleware(RequestChecks, hosts=load_settings().page_hosts)
+    serve(loaded(), serving, report_routes(), [checks])

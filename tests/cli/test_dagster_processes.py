@@ -21,9 +21,11 @@ STAYS = "time.sleep(600)"
 STAYING = Program("stays", [])
 _HEARD_SECONDS = 10
 MODULE = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
 from pathlib import Path
 
+# As Dagster's programs do.
+signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 note = Path(sys.argv[1]).write_text
 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -145,3 +146,19 @@ def test_addresses_and_names_of_the_page_that_are_none_are_refused(dcc: Dcc, mon
         error = dcc.error("ui", "--port", free_port(), exit_code=2)
         assert "DCC_UI_HOSTS" in error
         assert "dcc.example.org" in error
+
+
+def processor_seconds(pid: int) -> float:
+    """The time that a process has computed, with that of the children it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_the_page_answers_after_little_work_and_stops_well_while_its_daemon_starts(dcc: Dcc) -> None:
+    """Six seconds of a processor were measured; with the daemon, which starts afterwards, it would be over ten."""
+    with running(dcc, "ui", "--port", free_port()) as ui:
+        assert "The UI is at" in line_of(ui)
+        started = descendants(ui.pid)
+        assert sum(map(processor_seconds, {ui.pid, *started})) < 9
+        stopped(ui, signal.SIGINT)
+        wait_for_the_end_of(started)

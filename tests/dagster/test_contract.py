@@ -104,7 +104,7 @@ LEANED_ON = [
     # An instance and its storages.
     Leaned("instance sqlite_instance", "dagster:DagsterInstance.from_ref", "instance_ref"),
     Leaned(
-        "web_server",
+        "web_workspace",
         "dagster:DagsterInstance.optimize_for_webserver",
         "self statement_timeout pool_recycle max_overflow",
     ),
@@ -198,7 +198,7 @@ LEANED_ON = [
     Leaned("partition_removal", f"{_TABLES}:AssetKeyTable", has="asset_key cached_status_data"),
     Leaned("partition_removal", f"{_TABLES}:DynamicPartitionsTable", has="partitions_def_name partition"),
     # The web server.
-    Leaned("web_server", "dagster_webserver.version:__version__"),
+    Leaned("web_workspace", "dagster_webserver.version:__version__"),
     Leaned(
         "web_server",
         "dagster_webserver.webserver:DagsterWebserver",
@@ -210,14 +210,14 @@ LEANED_ON = [
     Leaned("web_server", "dagster_webserver.webserver:DagsterWebserver.index_html_endpoint", "self request"),
     Leaned("web_server", "dagster_webserver.webserver:DagsterWebserver.create_asgi_app", "self"),
     Leaned(
-        "web_server",
+        "web_workspace",
         "dagster._core.workspace.context:WorkspaceProcessContext",
         "instance workspace_load_target version read_only",
         "code_server_log_level",
     ),
-    Leaned("web_server", "dagster._core.workspace.load_target:WorkspaceFileTarget", has="create_origins"),
-    Leaned("web_server", "dagster._utils.interrupts:setup_interrupt_handlers", ""),
-    Leaned("web_server", "dagster._utils.log:configure_loggers", "handler formatter log_level"),
+    Leaned("web_workspace", "dagster._core.workspace.load_target:WorkspaceFileTarget", has="create_origins"),
+    Leaned("web_workspace", "dagster._utils.interrupts:setup_interrupt_handlers", ""),
+    Leaned("web_workspace", "dagster._utils.log:configure_loggers", "handler formatter log_level"),
 ]
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,23 +124,15 @@ def log_format() -> list[str]:
 
 @contextmanager
 def running(settings: Settings, *programs: Program) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run programs together, each in a process group of its own; all end with the block.
+    """Run programs together, each in a process group of its own; all end with the block, and what `start` adds to them.
 
     Their output goes to standard error.
     """
-    environment = {
-        **os.environ,
-        **dagster_side().dagster_environment(settings),
-        **({"DCC_UI_HOSTS": settings.ui_hosts} if settings.ui_hosts else {}),
-    }
     processes: list[subprocess.Popen[bytes]] = []
     before = {}
     try:
         try:
-            # A stop in between would leave an unknown process that has the lock.
-            with _stopped_later():
-                for program in programs:
-                    processes.append(_started(program, environment))
+            start(settings, processes, *programs)
             yield processes
         finally:
             # Signals from now on do not interrupt stopping, even if one comes right before this.
@@ -152,15 +144,26 @@ def running(settings: Settings, *programs: Program) -> Iterator[list[subprocess.
             signal.signal(number, handler)
 
 
-def _started(program: Program, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", program.module, *program.arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
-        start_new_session=True,
-        pass_fds=tuple(program.keep),
-    )
+def start(settings: Settings, processes: list[subprocess.Popen[bytes]], *programs: Program) -> None:
+    """Start programs beside the processes that run, which they join."""
+    environment = {
+        **os.environ,
+        **dagster_side().dagster_environment(settings),
+        **({"DCC_UI_HOSTS": settings.ui_hosts} if settings.ui_hosts else {}),
+    }
+    # A stop in between would leave an unknown process that has the lock.
+    with _stopped_later():
+        for program in programs:
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", program.module, *program.arguments],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.stderr.fileno(),
+                    start_new_session=True,
+                    pass_fds=tuple(program.keep),
+                )
+            )
 
 
 def wait_until(processes: Sequence[subprocess.Popen[bytes]], is_up: Callable[[], bool]) -> None:
@@ -197,7 +200,8 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """
     asked = [process for process in processes if process.poll() is None]
     for process in asked:
-        process.send_signal(signal.SIGINT)
+        # Dagster takes it like SIGINT, which a Python that has only just started would answer with a traceback.
+        process.terminate()
     _wait(lambda: all(process.poll() is not None for process in asked), _ALONE_SECONDS)
     groups = [process.pid for process in processes]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):

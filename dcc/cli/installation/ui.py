@@ -18,6 +18,7 @@ from dcc.cli.installation.dagster_processes import (
     log_format,
     only_daemon,
     running,
+    start,
     stop_signals,
     wait_for_end,
     wait_until,
@@ -76,12 +77,13 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     options = [*(["--read-only"] if read_only else []), *(["--watch-overdue"] if without_daemon else [])]
     pages = Program(WEB_SERVER, ["--host", host, "--port", str(port), *options, *_common_options(workspace)])
     with stop_signals(), ExitStack() as stack:
-        programs = [pages]
-        if not (without_daemon or read_only):
-            programs.append(_daemon_program(workspace, stack.enter_context(only_daemon(settings))))
-        processes = stack.enter_context(running(settings, *programs))
+        lock = None if without_daemon or read_only else stack.enter_context(only_daemon(settings))
+        processes = stack.enter_context(running(settings, pages))
         click.echo("Starting Dagster ...", err=True)
         wait_until(processes, lambda: _answers(host, port))
+        if lock is not None:
+            # Later, since a person waits for the pages, and both take seconds of a processor to start.
+            start(settings, processes, _daemon_program(workspace, lock))
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"The UI is at http://{shown}:{port} (Ctrl-C stops it).")
         sys.stdout.flush()
@@ -119,7 +121,9 @@ def daemon() -> None:
 
 
 def _daemon_program(workspace: Path, lock: int) -> Program:
-    return Program(DAEMON, ["run", *_common_options(workspace)], keep=[lock])
+    # The daemon replaces its code server every minute, and the former one would warn of that as it ends.
+    options = ["--code-server-log-level", "error", *_common_options(workspace)]
+    return Program(DAEMON, ["run", *options], keep=[lock])
 
 
 def _common_options(workspace: Path) -> list[str]:

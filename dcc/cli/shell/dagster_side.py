@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 LOCATION_NAME: Final = "dcc"
 """The code location's name in workspace.yaml."""
 
-WEB_SERVER: Final = "dcc_assets.pages.server"
-"""The module that serves Dagster's pages and the reports."""
+WEB_SERVER: Final = "dcc_assets.pages"
+"""The program that serves Dagster's pages and the reports."""
 
 DAEMON: Final = "dcc_dagster.daemon"
 """The module that runs Dagster's daemon."""
