@@ -51,8 +51,8 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
     if failure is None or isinstance(failure, TimeoutError):
         raise SourceTimeoutError(
             mark(
-                "no connection to {where} within {timeout} seconds. Check the host name and port, that the "
-                "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
+                "no connection to {where} within {timeout} seconds. If it lasts, check the host name and port, that "
+                "the server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
             ),
             source=label,
             where=where,
@@ -69,7 +69,10 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
             strerror=Message(failure.strerror or str(failure)),
         ) from failure
     raise SourceUnreachableError(
-        mark("no connection to {where} ({strerror}). Check the host name and port, and that the server is up."),
+        mark(
+            "no connection to {where} ({strerror}). If it lasts, check the host name and port, and that the server is "
+            "up."
+        ),
         source=label,
         where=where,
         strerror=Message(failure.strerror or str(failure)),
@@ -91,7 +94,7 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
     except Exception as error:
         reason = error.strerror if isinstance(error, OSError) else "no valid host name"
         raise SourceUnreachableError(
-            mark("the host '{host}' could not be found ({reason}). Check the host name."),
+            mark("the host '{host}' could not be found ({reason}). If it lasts, check the host name."),
             source=label,
             host=endpoint.host,
             reason=Message(reason or ""),

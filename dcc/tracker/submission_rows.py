@@ -14,6 +14,7 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
+    ScalarSelect,
     Select,
     Subquery,
     and_,
@@ -30,7 +31,7 @@ from dcc.databases.row_texts import rows_of
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
 
 _CHUNK: Final = 500
@@ -52,6 +53,22 @@ _PARENTS_OF = (
 
 KEY: Final = (ZipAction.todo_id, ZipFile.file_name)
 """The columns of a submission's key."""
+
+
+def of_host(column: Any) -> ScalarSelect[Any]:
+    """A column of the centre on whose source a submission lies; of several, of the first by their codes."""
+    hosts = (
+        select(column)
+        .select_from(Centre)
+        .join(FileSource, FileSource.centre_id == Centre.id)
+        .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
+        .where(FileSourceHasZip.za_id == ZipAction.id)
+    )
+    return hosts.order_by(Centre.short_name).limit(1).correlate(ZipAction).scalar_subquery()
+
+
+CONTACT: Final = case((ZipFile.centre_id.is_(None), of_host(Centre.email)), else_=Centre.email).label("contact")
+"""The e-mail addresses of a submission's centre; without one in the archive's name, of that on whose source it lies."""
 
 
 def key_of(row: Any) -> ZipKey:

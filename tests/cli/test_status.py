@@ -142,7 +142,11 @@ def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(
     dcc("centre", "change", "H", "--email", "data@h.example.org")
     name, bad = dcc.json("zips", "--status", "failed")
     assert "does not follow" in name["reason"]
-    assert (name["contact"], name["since"][:2]) == (None, "20")
+    # Its name has no centre: it is on a source of H.
+    assert (name["centre"], name["contact"], name["since"][:2]) == (None, "data@h.example.org", "20")
+    key = f"{name['action']}/{name['file_name']}"
+    assert dcc.json("show", key)["contact"] == dcc.json("data", "causes", "--zip", key)[0]["contact"] == name["contact"]
+    assert "centre not in its name (data@h.example.org), " in dcc("show", key).stdout
     assert "gendr" in bad["reason"]
     assert bad["contact"] == "data@h.example.org"
     table = dcc("zips", "--status", "failed").stdout

@@ -283,8 +283,9 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
 
     \b
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
-      "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (the
-      centre's e-mail addresses), "reason" (why it failed), "on_hold"; contact and reason may be null
+      "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (e-mail
+      addresses of its centre or, if its name has none, of the one whose source it is on),
+      "reason" (why it failed), "on_hold"; contact and reason may be null
     """
     from dcc.tracker.queries import zip_action_lists
 

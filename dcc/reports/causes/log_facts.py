@@ -36,7 +36,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.submission_rows import LATEST
+from dcc.tracker.submission_rows import LATEST, of_host
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000
@@ -108,14 +108,6 @@ def _fact(row: Any) -> tuple[str, dict[str, Any], Severity]:
     return declared_code(row.kind, row.code), details, severity
 
 
-_HOST: Final = (
-    select(func.min(Centre.short_name))
-    .join(FileSource, FileSource.centre_id == Centre.id)
-    .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
-    .where(FileSourceHasZip.za_id == ZipAction.id)
-    .correlate(ZipAction)
-    .scalar_subquery()
-)
 _OF_NAME: Final = select(Centre.short_name).where(Centre.id == ZipFile.centre_id).correlate(ZipFile).scalar_subquery()
 _SOURCE: Final = (
     select(Centre.short_name + literal(", ") + ProtocolRow.short_name + literal("://") + FileSource.hostname)
@@ -137,7 +129,7 @@ def _entries(log: Any) -> Select[Any]:
         log.details,
         ZipAction.todo_id,
         ZipFile.file_name,
-        func.coalesce(_OF_NAME, _HOST).label("centre"),
+        func.coalesce(_OF_NAME, of_host(Centre.short_name)).label("centre"),
         _KIND.label("kind"),
         (_SOURCE if log is ZipLog else null()).label("source"),
         *((column if log is XmlLog else null()).label(name) for name, column in _OF_DOCUMENT.items()),

@@ -39,7 +39,17 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import WAITING, State
-from dcc.tracker.submission_rows import IDS, KEY, chunks, is_at, key_of, named_after, newest_downloads, object_of
+from dcc.tracker.submission_rows import (
+    CONTACT,
+    IDS,
+    KEY,
+    chunks,
+    is_at,
+    key_of,
+    named_after,
+    newest_downloads,
+    object_of,
+)
 
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
@@ -54,7 +64,7 @@ def select_zip_actions() -> Select[*tuple[Any, ...]]:
             ZipFile.size_bytes,
             ZipFile.content_md5,
             Centre.short_name.label("centre"),
-            Centre.email.label("contact"),
+            CONTACT,
         )
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
@@ -102,8 +112,9 @@ class ZipFilter:
 class ZipEntry:
     """A submission: `centre` None without one in its name, `sources` the ids of those that host it now.
 
-    `since` is the time of its last change (UTC, naive), `contact` its centre's e-mail addresses, and `reason` why it
-    failed; the latter two may be None. `on_hold`: sessions leave it alone.
+    `since` is the time of its last change (UTC, naive), `contact` the e-mail addresses of its centre or, where its name
+    has none, of the one whose source it is on, and `reason` why it failed; the latter two may be None. `on_hold`:
+    sessions leave it alone.
     """
 
     file_name: str

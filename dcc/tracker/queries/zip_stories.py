@@ -40,7 +40,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
-from dcc.tracker.submission_rows import is_named, not_found_error, object_of
+from dcc.tracker.submission_rows import CONTACT, is_named, not_found_error, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,8 @@ class ZipStory:
     `sources` are the ids of the sources that host it now. `documents` are those of the latest download; `reasons` are
     the submission's own and those of the latest download: they explain its state. `removals` are the times when its
     archive or documents were removed from staging. `waits_for` is an older unfinished archive of its centre that is
-    processed first. `decisions` are what people decided about it. `contact` is its centre's e-mail addresses.
+    processed first. `decisions` are what people decided about it. `contact` is the e-mail addresses of its
+    centre or, where its name has none, of the one whose source it is on.
     """
 
     file_name: str
@@ -224,7 +225,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     )
 
 
-_OF_CENTRE = (Centre.short_name.label("centre"), Centre.email.label("contact"))
+_OF_CENTRE = (Centre.short_name.label("centre"), CONTACT)
 
 
 def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
