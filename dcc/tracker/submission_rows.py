@@ -29,12 +29,15 @@ from sqlalchemy import (
 
 from dcc.databases.row_texts import rows_of
 from dcc.errors import NotFoundError
+from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
 
 _CHUNK: Final = 500
+_MOST_COMPARED: Final = 2000
+"""Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""
 _Key = TypeVar("_Key", int, str)
 _Object = TypeVar("_Object")
 
@@ -94,8 +97,31 @@ def not_found_error(connection: Connection, key: ZipKey) -> NotFoundError:
     if others:
         return NotFoundError(f"There is no submission {key}. The tracker knows {others}.")
     return NotFoundError(
-        f"There is no submission {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
+        f"There is no submission {key}: no crawl has seen it.{nearest_submissions(connection, key.file_name)} "
+        "See `dcc zips`; `dcc crawl` looks for new ones."
     )
+
+
+def nearest_submissions(connection: Connection, name: str) -> str:
+    """A sentence with the submissions whose archives' names are nearest to one, after a space; empty if none is near.
+
+    Those whose names begin so come first, then the latest of the centre; capitals count for nothing.
+    """
+    query = select(*KEY).join(ZipFile).order_by(ZipAction.id.desc()).limit(_MOST_COMPARED)
+    centre, dot, _ = name.partition(".")
+    for beginning, least_alike in ((name, 0.0), (centre + dot, LEAST_ALIKE)):
+        begins_so = func.lower(ZipFile.file_name).startswith(beginning.lower(), autoescape=True)
+        keys = [key_of(row) for row in connection.execute(query.where(begins_so))]
+        names = dict.fromkeys(key.file_name for key in keys)
+        alike = [
+            str(key)
+            for near in nearest_names(name, names, least_alike=least_alike)
+            for key in keys
+            if key.file_name == near
+        ]
+        if alike:
+            return f" The nearest: {', '.join(alike)}."
+    return ""
 
 
 def state_of(row: Any) -> State:

@@ -213,6 +213,18 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     assert "<action>/<file name>" in dcc.error("show", "put/x.zip", exit_code=2)
 
 
+def test_a_name_that_is_cut_or_in_wrong_case_gets_the_nearest_ones(dcc: Dcc) -> None:
+    crawled(dcc)
+    for given, nearest in (
+        ("H.2013-10-31.2", BAD),
+        ("h.2013-10-31.1.impc.zip", GOOD),
+        ("add/H.2013-10-31.1.impc", GOOD),
+        ("edit/H.2013-11-31.2.impc.zip", BAD),
+    ):
+        assert f"The nearest: {nearest}" in dcc.error("show", given, exit_code=2)
+    assert "nearest" not in dcc.error("show", "nothing.zip", exit_code=2)
+
+
 @pytest.mark.parametrize("published", [False, True], ids=["damaged", "not as published"])
 def test_the_story_of_a_zip_tells_at_which_source_its_copy_is_bad(dcc: Dcc, published: bool) -> None:
     own, mirror = dcc.add_folder(), dcc.add_folder("mirror")

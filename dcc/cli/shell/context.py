@@ -154,12 +154,15 @@ def parse_zip_key(text: str) -> ZipKey:
 
 def _only_action_of(name: str) -> ZipKey:
     from dcc.tracker.queries.zip_action_lists import actions_of_archive
+    from dcc.tracker.submission_rows import nearest_submissions
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         actions = actions_of_archive(connection, name)
+        nearest = "" if actions else nearest_submissions(connection, name)
     if not actions:
         raise NotFoundError(
-            f"{name!r} names no submission that is known. Write it as <action>/<file name>, as `dcc zips` lists it."
+            f"{name!r} names no submission that is known.{nearest} Write it as <action>/<file name>, as `dcc zips` "
+            "lists it."
         )
     if len(actions) > 1:
         known = ", ".join(f"{action}/{name}" for action in actions)
