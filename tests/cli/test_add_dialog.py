@@ -50,7 +50,7 @@ def test_a_folder_is_asked_for_tried_explained_and_registered(
     assert result.stdout == "1\n"
     said = [line.strip() for line in result.stderr.splitlines()]
     assert "add: holds 2 archives, and 1 other entry, ignored" in said
-    assert "edit: is not there" in said
+    assert "The folder edit does not exist yet." in said
     assert "A crawl would collect 1 of them and refuse 1 by name, such as:" in said
     assert any(line.startswith("'new mice.zip' does not follow <centre>.") for line in said)
     (entry,) = dcc.json("source", "list")

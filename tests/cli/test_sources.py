@@ -17,6 +17,7 @@ from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.servers import Authority, Share
+from tests.support.terminals import seen_on_a_terminal
 from tests.support.web_server import trickling_web_server
 
 pytestmark = only_sqlite
@@ -40,7 +41,7 @@ def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sf
     result = dcc("source", "add", *place(sftp_server), "--accept-host-key")
     assert result.stdout == "1\n"
     assert f"shows the host key ssh-ed25519 {fingerprint(sftp_server)}" in result.stderr
-    assert "add: holds 1 archive, 1 other entries ignored" in result.stderr
+    assert "add: holds 1 archive, and 1 other entry, ignored" in result.stderr
     (entry,) = dcc.json("source", "list")
     assert entry["fingerprints"] == [fingerprint(sftp_server)]
     assert entry["accesskey"] == sftp_server.accesskey
@@ -284,6 +285,17 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
     assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
     assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "when it can be used" not in added.stderr
+
+
+def test_a_person_reads_that_a_source_is_registered_and_which_folders_do_not_exist_yet(dcc: Dcc) -> None:
+    (dcc.root / "centre" / "add").mkdir(parents=True)
+    place = ["--centre", "H", "--protocol", "file", "--base-path", dcc.root / "centre"]
+    assert seen_on_a_terminal([PROGRAM, "source", "add", *place], 80, dcc.process_environment()) == [
+        "add: holds 0 archives",
+        "The folder edit does not exist yet.",
+        "The folder delete does not exist yet.",
+        "Registered file source 1.",
+    ]
 
 
 def test_options_say_what_is_listed(dcc: Dcc) -> None:

@@ -17,11 +17,11 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, picked, printable, warn
+from dcc.cli.shell.output import echo_json, picked, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
 from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import tell
+from dcc.cli.sources.trial import listing_line, tell
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 from dcc.runtime.installed_packages import SOURCES, added_names
 
@@ -90,7 +90,7 @@ def add(
     as_json: bool,
     **pace: Any,
 ) -> None:
-    """Register a source and print its id.
+    """Register a source; a program that reads the output gets its id.
 
     At a terminal, missing options are asked for, the connection is tried step by step and the directories are
     explained, before anything is registered; the centre too, if it is new.
@@ -224,7 +224,7 @@ def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str],
     if as_json:
         echo_json({"id": source_id, "fingerprints": [key.fingerprint for key in keys], "warnings": warnings})
     else:
-        click.echo(source_id)
+        click.echo(source_id if terminal_width() is None else f"Registered file source {source_id}.")
 
 
 def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
@@ -310,6 +310,4 @@ def _listing_json(listing: SourceListing, accepted: dict[str, object] | None) ->
 
 def _print_listing(listing: SourceListing, *, err: bool) -> None:
     for part in listing.listings:
-        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'archive')}"
-        ignored = f", {part.ignored:,} other entries ignored" if part.ignored else ""
-        click.echo(f"{part.action}: {held}{ignored}", err=err)
+        click.echo(listing_line(part), err=err)

@@ -112,9 +112,7 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
     refused: list[str] = []
     total = 0
     for part in listings:
-        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'archive')}"
-        entries = "entry" if part.ignored == 1 else "entries"
-        tell(f"  {part.action}: {held}" + (f", and {part.ignored:,} other {entries}, ignored" if part.ignored else ""))
+        tell(f"  {listing_line(part)}")
         total += len(part.zips)
         for listed in part.zips:
             try:
@@ -134,6 +132,14 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
     else:
         tell(f"A crawl would collect {count_of(total, 'archive')}.")
     return True
+
+
+def listing_line(part: ActionListing) -> str:
+    """What one of the three directories holds."""
+    if part.missing:
+        return f"The folder {part.action} does not exist yet."
+    ignored = f", and {count_of(part.ignored, 'other entry')}, ignored" if part.ignored else ""
+    return f"{part.action}: holds {count_of(len(part.zips), 'archive')}{ignored}"
 
 
 def tell(text: str) -> None:
