@@ -22,7 +22,7 @@ from jinja2 import (
     TemplateSyntaxError,
     UndefinedError,
 )
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dcc.errors import ConfigurationError
 from dcc.runtime.legible_text import legible
@@ -52,6 +52,16 @@ def render(name: str, values: Mapping[str, Any], *, shipped: Path = SHIPPED, own
         if own is None or not (place or os.access(own / name, os.F_OK)):
             raise
         raise ConfigurationError(_what_is_wrong(name, own, error)) from error
+
+
+def prose(text: object) -> Markup:
+    """A text as HTML, with what stands between backticks, such as a command, as code."""
+    pieces = _shown(text).split("`")
+    if len(pieces) % 2 == 0:
+        return escape("`".join(pieces))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
+    )
 
 
 def _what_is_wrong(name: str, own: Path | None, error: Exception) -> str:
@@ -86,7 +96,7 @@ def _place_in(own: Path | None, error: BaseException) -> str:
 @lru_cache(maxsize=8)
 def _environment(shipped: Path, own: Path | None) -> Environment:
     loaders = [FileSystemLoader(directory) for directory in (own, shipped) if directory is not None]
-    return Environment(
+    environment = Environment(
         loader=ChoiceLoader(loaders),
         autoescape=_is_html,  # noqa: S701
         undefined=StrictUndefined,
@@ -95,6 +105,8 @@ def _environment(shipped: Path, own: Path | None) -> Environment:
         keep_trailing_newline=True,
         finalize=_shown,
     )
+    environment.globals["prose"] = prose
+    return environment
 
 
 def _is_html(name: str | None) -> bool:

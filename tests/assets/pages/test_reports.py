@@ -94,6 +94,15 @@ def test_everything_that_is_linked_is_there_and_nothing_else(shown: Shown) -> No
     assert ask(f"/dcc/reports/{GOOD}", method="POST")[0] == 405
 
 
+def test_commands_in_texts_are_code_and_phases_have_one_vocabulary(shown: Shown) -> None:
+    missing = ask("/dcc/reports/add/none.zip")[2].decode()
+    assert "<code>dcc zips</code>" in missing
+    assert "`" not in missing
+    report = ask(f"/dcc/reports/{GOOD}")[2].decode()
+    assert "Form<br><code>xsd</code>" in report
+    assert "Form <code>xsd</code></dt>" in report
+
+
 def test_what_a_centre_named_is_text_on_its_report(shown: Shown) -> None:
     shown.data.folder.put(HOSTILE, b"no archive")
     shown.data.validate()
