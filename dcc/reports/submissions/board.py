@@ -162,6 +162,8 @@ def render_board(
         return f"{path}?{urlencode({name: value for name, value in query.items() if value})}#archives"
 
     def address_of(cell: Cell) -> str:
+        if cell.only is not None:
+            return link_of_zip(cell.only)
         return address(replace(board.wanted, centre=cell.centre, phase=cell.phase, status=cell.status))
 
     rows: dict[str, dict[Phase, list[Cell]]] = {}

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, func, select
 
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, StatusRow, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, require_centre, select_zip_actions
 from dcc.tracker.submission_rows import object_of
@@ -23,12 +23,16 @@ PAGE_SIZE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How many archives of a centre are in a state; `centre` is empty for archives whose centre is not known."""
+    """How many archives of a centre are in a state; `centre` is empty for archives whose centre is not known.
+
+    `only` is the archive where there is one alone.
+    """
 
     centre: str
     phase: Phase
     status: Status
     count: int
+    only: ZipKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,17 @@ def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
         require_centre(connection, wanted.centre)
     state = ZipAction.phase_id, ZipAction.status_id
     query = (
-        select(Centre.short_name, *state, func.count())
+        select(Centre.short_name, *state, func.count(), func.min(ZipAction.todo_id), func.min(ZipFile.file_name))
         .select_from(ZipAction)
         .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(*conditions_of(wanted))
         .group_by(Centre.short_name, *state)
     )
-    cells = [Cell(row[0] or "", Phase(row[1]), Status(row[2]), row[3]) for row in connection.execute(query)]
+    cells = []
+    for centre, phase, status, count, todo, name in connection.execute(query):
+        only = ZipKey(ACTIONS_BY_ID[todo], name) if count == 1 else None
+        cells.append(Cell(centre or "", Phase(phase), Status(status), count, only))
     return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
 
 

@@ -139,9 +139,11 @@ def test_the_board_is_filtered_by_its_form_and_a_cell_leads_to_reports(browser: 
     cells = browser.find_elements(By.CSS_SELECTOR, ".board a.state")
     assert cells
     assert all("failed" in cell.text for cell in cells)
+    is_only = " 1 " in cells[0].text
     cells[0].click()
-    WebDriverWait(browser, SEEN_SECONDS).until(lambda page: page.current_url.endswith("#archives"))
-    click(browser, "//section[@aria-labelledby='archives']//a")
+    if not is_only:
+        WebDriverWait(browser, SEEN_SECONDS).until(lambda page: page.current_url.endswith("#archives"))
+        click(browser, "//section[@aria-labelledby='archives']//a")
     WebDriverWait(browser, SEEN_SECONDS).until(lambda page: "/dcc/reports/add/" in page.current_url)
     wait_for(browser, "What to correct")
 

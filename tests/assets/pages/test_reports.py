@@ -145,6 +145,16 @@ def test_the_board_counts_archives_and_lists_those_of_a_cell(shown: Shown) -> No
     assert b'href="/dcc/board"' in ask("/dcc/")[2]
 
 
+def test_a_cell_of_the_board_leads_to_the_report_of_its_only_archive_and_else_to_its_archives(shown: Shown) -> None:
+    cell = '<a class="state failed" href="{}">'
+    assert cell.format(f"/dcc/reports/{ORPHANS}") in ask("/dcc/board")[2].decode()
+    for number in (3, 4):
+        shown.data.folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"no archive")
+    shown.data.validate()
+    several = ask("/dcc/board")[2].decode()
+    assert cell.format("/dcc/board?centre=H&amp;phase=unzip&amp;status=failed#archives") in several
+
+
 def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(shown: Shown) -> None:
     status, headers, body = ask("/dcc/pictures/centre/H/1.png")
     assert (status, headers["content-type"]) == (200, "image/png")
