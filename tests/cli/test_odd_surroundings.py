@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -71,3 +74,57 @@ def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, un
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith("Error (export): Standard output cannot be written: No space left on device.")
+
+
+_CLOSED_FIRST = 'cd "$1" && chmod 0 . && shift && exec "$@"'
+_WITHOUT_POWER = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+
+
+def run_in_closed_directory(directory: Path, *command: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in a new directory that it may neither list nor enter, even as root."""
+    directory.mkdir()
+    without_power = _WITHOUT_POWER if os.geteuid() == 0 else ()
+    try:
+        return subprocess.run(
+            [*without_power, "sh", "-c", _CLOSED_FIRST, "sh", directory, *map(str, command)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            **options,
+        )
+    finally:
+        directory.chmod(0o700)
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("settings --write x.toml", "x.toml"),
+        ("data export weights.csv", "weights.csv"),
+        ("backup backups --verify", "backups/manifest.json"),
+        ("restore backups", "backups/manifest.json"),
+        ("replay --xsd proposed", "proposed"),
+        ("replay --reference colonies=n.csv", "n.csv"),
+    ],
+)
+def test_a_current_directory_that_one_may_not_use_is_no_fault_of_the_platform(
+    dcc: Dcc, tmp_path: Path, arguments: str, named: str
+) -> None:
+    closed = tmp_path / "closed"
+    ended = run_in_closed_directory(closed, PROGRAM, *arguments.split(), env=dcc.process_environment())
+    assert ended.returncode == 2, ended.stderr
+    assert f"{closed / named} cannot be " in ended.stderr
+    assert "Permission denied" in ended.stderr
+
+
+def test_processes_work_in_a_current_directory_that_one_may_not_use(tmp_path: Path) -> None:
+    code = (
+        "from dcc.runtime.worker_processes import WorkerProcesses\n"
+        "processes = WorkerProcesses(1, int)\n"
+        "print(processes.submit('a number', int, '7').result(timeout=60))\n"
+        "processes.stop()"
+    )
+    ended = run_in_closed_directory(tmp_path / "closed", sys.executable, "-c", code)
+    assert ended.stdout == "7\n", ended.stderr

@@ -5,6 +5,7 @@ A command is imported when it is called, and imports heavy packages (Dagster, lx
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -36,6 +37,8 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 INTERNAL_FAULT = 70
 
+_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR})
+"""What a path itself, or who may use it, is wrong by: no fault of the platform."""
 _WHOLE = 200
 _NO_TEXT = "dcc.no_text"
 _OF_PLATFORM = "dagster"
@@ -374,6 +377,13 @@ def _unexpected(error: Exception) -> CommandFailedError:
             f"The command could not write what it had to: {named}. Free some space there, then run it again.",
             DiskFullError.exit_code,
             DiskFullError,
+        )
+    if isinstance(error, OSError) and error.errno in _REFUSED and isinstance(error.filename, str):
+        return CommandFailedError(
+            f"{Path(error.filename).absolute()} cannot be read or written: {error.strerror}. See to the permissions of "
+            "it and of its directories, name another place, or change to a directory that you may use.",
+            ConfigurationError.exit_code,
+            ConfigurationError,
         )
     if isinstance(error, ModuleNotFoundError) and not (error.name or "dcc").startswith("dcc"):
         return _platform_missing(error.name or "a package")
