@@ -13,6 +13,7 @@ from typing import Final
 
 from dcc.errors import InternalFaultError
 from dcc.messages import Details, Message, from_json, mark, message, names_in
+from dcc.phases import Phase, Status
 from dcc.vocabulary import Actor, Severity
 
 VALUE: Final = "value"
@@ -100,10 +101,28 @@ def acts_on(code: str, severity: Severity = Severity.ERROR) -> Actor:
     return Actor.DCC if declaration is None or severity is Severity.UNCHECKED else declaration.acts
 
 
-def acting(kind: str) -> list[Actor]:
-    """Who acts on the findings of a rule or error, each once; nobody only where there is no one else."""
-    acts = list(dict.fromkeys(one.acts for one in declared(kind).values()))
-    return [one for one in acts if one is not Actor.NOBODY] or acts
+def acting(kind: str) -> dict[Actor, list[str]]:
+    """Who acts on the findings of a rule or error, first who usually does, each with the causes."""
+    causes: dict[Actor, list[str]] = {}
+    for one in declared(kind).values():
+        causes.setdefault(one.acts, []).append(one.cause)
+    return causes
+
+
+def acts_in(phase: Phase, status: Status) -> Actor:
+    """Who must act on a submission or document in a state, as far as the state alone tells."""
+    if status is Status.FAILED:
+        return _ON_FAILURE.get(phase, Actor.CENTRE)
+    waits = phase is Phase.QC and status in (Status.PENDING, Status.RUNNING)
+    return Actor.DCC if waits else Actor.NOBODY
+
+
+_ON_FAILURE: Final = {
+    Phase.DOWNLOAD: Actor.NOBODY,
+    Phase.CONTEXT: Actor.DCC,
+    Phase.OVERVIEW: Actor.DCC,
+    Phase.QC: Actor.DCC,
+}
 
 
 def message_of(code: str, details: Details) -> Message:

@@ -10,6 +10,7 @@ from dcc.cli.shell.error_advice import errors_page, explain, explanations
 from dcc.declarations import ACTOR_NAMES, acting
 from dcc.errors import DccError
 from dcc.reports.causes.errors import ERROR_KINDS
+from dcc.vocabulary import Actor
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "errors.md"
 
@@ -45,6 +46,9 @@ def test_who_acts_on_an_error_is_who_its_causes_name() -> None:
     assert len(explained) > 20
     for kind, entry in explained.items():
         assert entry.who == ", ".join(ACTOR_NAMES[one] for one in acting(kind)), kind
+    assert {name for entry in explanations() for name in entry.who.split(", ")} == set(ACTOR_NAMES.values()) - {
+        ACTOR_NAMES[Actor.REGISTRY]
+    }
 
 
 def test_a_summary_is_the_first_line_even_where_there_is_more_or_nothing() -> None:

@@ -35,7 +35,7 @@ from dcc.sources.connect import connect
 from dcc.sources.due import Due, PastCrawls, due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
 from dcc.tracker.database import exception_id, insert_rows
-from dcc.tracker.hostings.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing, archives_by_source
+from dcc.tracker.hostings.listings import ONLY_NOTED, Finding, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
@@ -348,8 +348,8 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
         refused_zips=tuple(result.refused_zips),
         accepted_zips=tuple(result.accepted_zips),
         ignored_examples=listing.ignored_examples,
-        findings=tuple(finding.message for finding in result.findings if finding.kind not in NOBODY_ACTS),
-        notes=tuple(finding.message for finding in result.findings if finding.kind in NOBODY_ACTS),
+        findings=tuple(finding.message for finding in result.findings if finding.kind not in ONLY_NOTED),
+        notes=tuple(finding.message for finding in result.findings if finding.kind in ONLY_NOTED),
     )
     return crawl, result.unsettled
 

@@ -14,6 +14,7 @@ from typing import Final
 from dagster import AssetKey, MetadataValue
 
 from dcc.data_outcomes import ZipData
+from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import MemberIgnoredError
 from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
@@ -44,16 +45,6 @@ ERRORS_SHOWN: Final = 100
 """Error lines in a table; `dcc show` has them all."""
 
 _OF_DOCUMENTS = (Phase.XML_NAME, Phase.XSD)
-_CENTRE, _DCC, _NOBODY = "the centre", "the DCC", "nobody yet"
-WHO_ACTS: Final = {
-    Phase.ZIP_NAME: _CENTRE,
-    Phase.DOWNLOAD: _NOBODY,
-    Phase.ZIP_MD5: _CENTRE,
-    Phase.UNZIP: _CENTRE,
-    Phase.XML_NAME: _CENTRE,
-    Phase.XSD: _CENTRE,
-}
-"""Who has to act before a check of a phase can pass."""
 WHAT_TO_DO: Final = {
     Phase.ZIP_NAME: (
         "Send the centre the reason. It uploads the archive under a correct name. If the centre was not registered, "
@@ -181,7 +172,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         "phase": phase.short_name,
         "status": Status.FAILED.short_name,
         "reason": headline,
-        "Who acts": WHO_ACTS[phase],
+        "Who acts": ACTOR_NAMES[acts_in(phase, Status.FAILED)],
         "What to do": WHAT_TO_DO[phase],
         **_links(outcome, CHECK_OF_PHASE[phase].asset_key),
     }

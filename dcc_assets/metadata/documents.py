@@ -15,10 +15,11 @@ from typing import Final
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
 
 from dcc.data_outcomes import DocumentData, FindingEntry, ZipData, left_out_message
+from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import InternalFaultError, StagedDocumentLostError
 from dcc.phases import Phase, Status
 from dcc.rules.groups import GROUPS, RuleGroup
-from dcc.vocabulary import Severity
+from dcc.vocabulary import Actor, Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
@@ -37,29 +38,31 @@ _Wanted = Callable[[str], bool]
 _FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "value", "message", "judged by")
 
 
-_Advice = tuple[str, str]
+_Advice = tuple[Actor, str]
 """Who acts, and what to do."""
 _REFUSED: Final = (
-    "the centre",
+    Actor.CENTRE,
     "Send the centre the report. The data to add exist already, or the data to edit or delete do not exist. The centre "
     "submits a corrected document. If the document only came too early, run `dcc retry`, or press Materialize here.",
 )
 _HELD: Final = (
-    "the DCC",
+    Actor.DCC,
     "See what it would change: `dcc data plan`. Ask the centre whether it wants this, then run `dcc data confirm`.",
 )
-_WITHDRAWN: Final = ("nobody", "No action needed: it was withdrawn with `dcc data undo`. `dcc retry` loads it again.")
+_WITHDRAWN: Final = (
+    Actor.NOBODY,
+    "No action needed: it was withdrawn with `dcc data undo`. `dcc retry` loads it again.",
+)
 _LEFT_OUT: Final = (
-    "nobody",
+    Actor.NOBODY,
     "No action needed: DCC_LEFT_OUT_STEPS leaves the step out.",
 )
 _JUDGED: Final = (
-    "the centre, or the registry where something is not registered",
     "Send the centre the report. The check passes when the centre submits corrected or missing data, when the registry "
-    "has the missing entry, or when you waive the rule (`dcc rules waive`).",
+    "has the missing entry, or when you waive the rule (`dcc rules waive`)."
 )
 _UNCHECKED: Final = (
-    "the DCC",
+    Actor.DCC,
     "Update the reference data: `dcc reference refresh`. The next session checks again.",
 )
 
@@ -220,7 +223,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
         False,
         headline,
         _failure(outcome, check, Phase.DATA, headline)
-        | _advice(_JUDGED if worst in _FAILING else _UNCHECKED)
+        | (_judged(outcome.documents, of_group.__contains__) if worst in _FAILING else _advice(_UNCHECKED))
         | _tally(counts)
         | _findings(outcome.documents, of_group.__contains__),
         severity=AssetCheckSeverity.ERROR if worst in _FAILING else AssetCheckSeverity.WARN,
@@ -281,7 +284,13 @@ def _sentence(placed: _Placed) -> str:
 
 
 def _advice(advice: _Advice) -> Metadata:
-    return {"Who acts": advice[0], "What to do": advice[1]}
+    return {"Who acts": ACTOR_NAMES[advice[0]], "What to do": advice[1]}
+
+
+def _judged(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
+    errors = (one.finding for one in _worst(documents, wanted) if one.finding.severity in _FAILING)
+    actors = dict.fromkeys(ACTOR_NAMES[acts_on(error.code, error.severity)] for error in errors)
+    return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
 
 def _links(outcome: ZipData, besides: AssetKey) -> Metadata:

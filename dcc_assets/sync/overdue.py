@@ -17,8 +17,8 @@ from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, in_
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.columns import utc_now
+from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import DagsterStorageError, DccError
-from dcc.phases import Phase, Status
 from dcc.reports.overdue import (
     CrawledSource,
     HeardCentre,
@@ -30,6 +30,7 @@ from dcc.reports.overdue import (
 )
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
+from dcc.vocabulary import Actor
 from dcc_assets.keys import (
     CENTRE_SILENT,
     CENTRES,
@@ -183,9 +184,12 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     said = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
     # Severity depends on who acts: a server that is down is its centre's problem, missing sessions are ours.
     advice: Metadata = (
-        {"Who acts": "the centre or the DCC", "What to do": "See its check `reachable`, and `dcc source test`."}
+        {"Who acts": ACTOR_NAMES[Actor.DCC], "What to do": "See its check `reachable`, and `dcc source test`."}
         if source.is_tried
-        else {"Who acts": "the DCC", "What to do": "No session has crawled it: see `dcc doctor`, then `dcc crawl`."}
+        else {
+            "Who acts": ACTOR_NAMES[Actor.DCC],
+            "What to do": "No session has crawled it: see `dcc doctor`, then `dcc crawl`.",
+        }
     )
     facts: Metadata = {
         "reason": said,
@@ -211,7 +215,7 @@ def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
         "reason": said,
         "since": _minute(centre.since),
         "days": (now - centre.since).days,
-        "Who acts": "the DCC",
+        "Who acts": ACTOR_NAMES[Actor.DCC],
         "What to do": "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.",
         **metadata,
     }
@@ -236,7 +240,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         "since": _minute(late.zips[0].since),
         "waiting": late.waiting,
         "failed": late.failed,
-        "Who acts": "the DCC for what waits, the centre for what failed" if late.waiting else "the centre",
+        "Who acts": ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(one)] for one in late.zips)),
         "What to do": (
             "What waits: see `dcc doctor`, then `dcc crawl`; what is held waits for `dcc data confirm`. What failed: "
             "send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its server when "
@@ -255,11 +259,14 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
 
 
 def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:
-    if late.phase <= Phase.DOWNLOAD:
-        who = "the file source"
-    else:
-        who = "the centre" if late.status is Status.FAILED else "the DCC"
+    who = ACTOR_NAMES[_acts_on(late)]
     return str(late.key), late.phase.short_name, late.status.short_name, (now - late.since).days, who
+
+
+def _acts_on(late: LateZip) -> Actor:
+    """Who acts on what is late: on what should have gone on by itself the DCC."""
+    acts = acts_in(late.phase, late.status)
+    return Actor.DCC if acts is Actor.NOBODY else acts
 
 
 def _minute(when: datetime) -> str:

@@ -19,7 +19,7 @@ def test_the_id_that_an_error_prints_is_explained(bare_dcc: Dcc) -> None:
     text = bare_dcc("explain", "tracker-outdated").stdout
     assert text.startswith("tracker-outdated (TrackerOutdatedError)\n")
     assert "`dcc init`" in text
-    assert "operator" in text
+    assert "who acts  DCC" in text
     assert bare_dcc("explain", "TrackerOutdatedError").stdout == text
     assert bare_dcc("explain", "(tracker-outdated)").stdout == text
     assert bare_dcc.json("explain", "tracker-outdated")["name"] == "TrackerOutdatedError"
@@ -71,3 +71,21 @@ def test_without_an_id_all_errors_are_listed(bare_dcc: Dcc) -> None:
 @pytest.mark.parametrize(("name", "said"), [("host-key-chanced", "Is host-key-changed meant?"), ("x", "lists the ids")])
 def test_an_id_that_is_none_gets_the_one_that_is_meant(bare_dcc: Dcc, name: str, said: str) -> None:
     assert said in bare_dcc.error("explain", name, exit_code=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "who"),
+    [
+        ("S4", "centre or registry"),
+        ("P9", "centre; DCC for: IMPReSS gives <parameter> the type '<value>', which is not known here"),
+        ("source-unreachable", "nobody; DCC for: The folder of <value> cannot be reached"),
+        ("not-found", "DCC"),
+        ("xsd", "centre"),
+        ("download", "nobody"),
+        ("qc", "DCC"),
+        ("done", "nobody"),
+        ("pending", "nobody; DCC for: qc"),
+    ],
+)
+def test_who_acts_is_what_is_declared(bare_dcc: Dcc, name: str, who: str) -> None:
+    assert bare_dcc.json("explain", name)["who"] == who

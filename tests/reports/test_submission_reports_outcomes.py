@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
+from dcc.declarations import acts_in
 from dcc.phases import Phase, Status
+from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions import labels
 from dcc.reports.submissions.model import Outcome, Standing, Tone
 from dcc.reports.submissions.outcomes import outcome_of, steps_of, tone_of
+from dcc.reports.submissions.sentences import who_acts
+from dcc.settings import Settings
 from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.vocabulary import Actor
 
 P, S = Phase, Status
 
@@ -67,10 +73,36 @@ def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
         assert outcome_of(phase, status, [], held=False, taken=None) in Outcome
     for outcome in Outcome:
         said = labels.OUTCOME_TEXTS[outcome]
-        assert all((said.short, said.headline, said.explanation, said.acts, *said.next))
+        assert all((said.short, said.headline, said.explanation, *said.next))
         assert said.next
         assert tone_of(outcome) in Tone
     assert len({labels.OUTCOME_TEXTS[outcome].short for outcome in Outcome}) == len(Outcome)
+
+
+def test_the_outcome_of_a_state_names_who_acts_in_it() -> None:
+    for phase, status in itertools.product(Phase, Status):
+        if status is not Status.FAILED or phase <= Phase.DATA:
+            outcome = outcome_of(phase, status, [], held=False, taken=None)
+            assert labels.OUTCOME_TEXTS[outcome].actor is acts_in(phase, status), (phase, status)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "actors", "said"),
+    [
+        (Outcome.PARTLY_TAKEN, (), "You, at the centre"),
+        (Outcome.PARTLY_TAKEN, (Actor.CENTRE, Actor.NOBODY), "You, at the centre"),
+        (Outcome.PARTLY_TAKEN, (Actor.CENTRE, Actor.REGISTRY), "You, at the centre, or the registry"),
+        (Outcome.NOTHING_TAKEN, (Actor.DCC,), "The Data Coordination Centre"),
+        (Outcome.NOTHING_TAKEN, (Actor.DCC, Actor.CENTRE), "You, at the centre; the Data Coordination Centre, too"),
+        (Outcome.WAITS_FOR_DATA, (Actor.CENTRE,), "You, at the centre"),
+        (Outcome.NOT_ARRIVED, (Actor.CENTRE,), "Nobody, unless you moved the file: every visit tries again"),
+        (Outcome.TO_BE_LOOKED_AT, (Actor.CENTRE,), "The Data Coordination Centre"),
+    ],
+)
+def test_who_acts_on_a_submission_is_who_its_causes_name(
+    outcome: Outcome, actors: tuple[Actor, ...], said: str, tmp_path: Path
+) -> None:
+    assert who_acts(load_catalogue("en", Settings(home=tmp_path)), outcome, actors) == said
 
 
 def test_a_document_passed_what_comes_before_its_phase_and_not_what_comes_after() -> None:

@@ -81,7 +81,7 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
     ((subject, text),) = told(server)
     assert subject == "DCC: Outage: the check crawl_overdue of H-1"
     assert "It was last listed as a whole" in text
-    assert "Who acts: the DCC." in text
+    assert "Who acts: DCC." in text
     assert "dcc crawl" in text
     for hours in (25, 26, 50):
         after(hours)
@@ -106,7 +106,7 @@ def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     assert "2 more changes" in subject
     assert "H has submitted its last new archive" in text
     assert "Archives of H: 1 older than 3 days wait" in text
-    assert "Who acts: the DCC for what waits, the centre for what failed." in text
+    assert text.count("Who acts: DCC. ") == 2
 
 
 @only_sqlite

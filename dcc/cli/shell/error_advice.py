@@ -13,18 +13,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from dcc import errors
+from dcc.declarations import ACTOR_NAMES, acting
 from dcc.errors import DccError
+from dcc.reports.causes.errors import ERROR_KINDS  # noqa: F401 - declares the errors
+from dcc.vocabulary import Actor
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """Errors of one kind: the heading under which docs/errors.md lists them, and what to do, by id.
 
-    `who` acts on those that are no cause of anything in a submission, of which nothing is declared.
+    `acts` is who acts on those that are no cause of anything in a submission, of which nothing is declared.
     """
 
     heading: str
-    who: str
+    acts: Actor
     advice: Mapping[str, str]
 
 
@@ -42,7 +45,7 @@ class Explanation:
 SECTIONS: Final = (
     Section(
         "The platform and its set-up",
-        "operator",
+        Actor.DCC,
         {
             "internal-fault": "Report it with the output of `dcc --debug`; nothing is lost.",
             "helper-ended": "If it repeats, memory is short.",
@@ -71,7 +74,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Others at work",
-        "nobody",
+        Actor.NOBODY,
         {
             "session-active": "Wait (`dcc session list`), or stop the process in the message.",
             "session-time-limit": "The next session continues. See `DCC_SESSION_TIME_LIMIT`.",
@@ -83,7 +86,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Databases and the store",
-        "operator",
+        Actor.DCC,
         {
             "unreachable": "Check the network and the server.",
             "database-unreachable": "Check its server and disk.",
@@ -96,7 +99,7 @@ SECTIONS: Final = (
     ),
     Section(
         "File sources",
-        "operator",
+        Actor.DCC,
         {
             "source": "Run `dcc source test ID`.",
             "source-misconfigured": "Correct it: `dcc source change ID`.",
@@ -125,7 +128,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Submissions",
-        "centre",
+        Actor.CENTRE,
         {
             "faulty-data": "Correct what the message names.",
             "bad-file-name": "Rename it as [For centres](centres.md) says.",
@@ -187,19 +190,15 @@ def explanations() -> list[Explanation]:
     """Every error, in the order of the document."""
     kinds = {kind.error_id(): kind for kind in vars(errors).values() if _is_kind(kind)}
     return [
-        Explanation(one, kind.short_name(), kind.summary(), advice, who_acts(one) or section.who)
+        Explanation(one, kind.short_name(), kind.summary(), advice, _who_acts(one, section))
         for section in SECTIONS
         for one, advice in section.advice.items()
         if (kind := kinds.get(one)) is not None
     ]
 
 
-def who_acts(rule: str) -> str:
-    """Those who act on what a rule or error finds; empty where nothing is declared of it."""
-    from dcc.declarations import ACTOR_NAMES, acting
-    from dcc.reports.causes.errors import ERROR_KINDS  # noqa: F401 - declares the errors
-
-    return ", ".join(ACTOR_NAMES[one] for one in acting(rule))
+def _who_acts(error: str, section: Section) -> str:
+    return ", ".join(ACTOR_NAMES[one] for one in acting(error) or (section.acts,))
 
 
 def _is_kind(value: object) -> bool:

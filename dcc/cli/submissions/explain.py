@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import TYPE_CHECKING
 
 import click
@@ -15,10 +16,11 @@ from dcc.errors import NotFoundError
 from dcc.outcomes import END_MEANINGS, EndReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dcc.cli.shell.error_advice import Explanation
     from dcc.declarations import Declaration
+    from dcc.vocabulary import Actor
 
 _WIDTH = 100
 """The characters of a line where standard output is no terminal."""
@@ -51,7 +53,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
             echo_table(("id", "meaning"), [(entry.id, entry.meaning) for entry in entries], flexible=["meaning"])
         return
     rule = rule_explained(name)
-    entry = error_advice.explain(name) or rule or cause_explained(name) or state_explained(name)
+    entry = error_explained(name) or rule or cause_explained(name) or state_explained(name)
     if entry is None:
         raise NotFoundError(f"No error, rule, phase or status has the id {name!r}. {_alike(name)}")
     note_facts(explained_rule=rule and rule.id)
@@ -61,9 +63,20 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
         _print_explanation(entry)
 
 
+def error_explained(name: str) -> Explanation | None:
+    """The error with an id or name, with those who act on its causes; None if there is none."""
+    from dataclasses import replace
+
+    from dcc.cli.shell.error_advice import explain
+    from dcc.reports.causes.errors import ERROR_KINDS
+
+    entry = explain(name)
+    return entry if entry is None or entry.id not in ERROR_KINDS else replace(entry, who=_who_by_cause(entry.id))
+
+
 def rule_explained(name: str) -> Explanation | None:
     """The rule with an id, explained like an error, with those who act on its causes; None if there is none."""
-    from dcc.cli.shell.error_advice import Explanation, who_acts
+    from dcc.cli.shell.error_advice import Explanation
     from dcc.declarations import acting, declared
     from dcc.rules.catalogue import UNWAIVABLE, rule_entry
     from dcc.vocabulary import Actor
@@ -77,15 +90,15 @@ def rule_explained(name: str) -> Explanation | None:
         advice.append(
             f"It is judged by reference data ({', '.join(rule.needs)}): `dcc reference list` says how old they are."
         )
-    if rule.id not in UNWAIVABLE and acting(rule.id) != [Actor.DCC]:
+    if rule.id not in UNWAIVABLE and set(acting(rule.id)) != {Actor.DCC}:
         advice.append("`dcc rules waive` sets the rule aside.")
     meaning = f"{rule.demand} When that is not met: {rule.severity}."
-    return Explanation(rule.id, "", meaning, " ".join(advice), who_acts(rule.id))
+    return Explanation(rule.id, "", meaning, " ".join(advice), _who_by_cause(rule.id))
 
 
 def cause_explained(name: str) -> Explanation | None:
     """A cause of `dcc data causes` whose id is neither an error's nor a rule's, such as `listing:changed`."""
-    from dcc.cli.shell.error_advice import Explanation, who_acts
+    from dcc.cli.shell.error_advice import Explanation
     from dcc.reports.causes.errors import ERROR_KINDS
 
     if name not in ERROR_KINDS:
@@ -94,7 +107,7 @@ def cause_explained(name: str) -> Explanation | None:
 
     declarations = tuple(declared(name).values())
     (first, *_), remedies = declarations, _remedies(declarations)
-    return Explanation(name, "", f"{_named(first.cause)}.", " ".join(remedies), who_acts(name))
+    return Explanation(name, "", f"{_named(first.cause)}.", " ".join(remedies), _who_by_cause(name))
 
 
 def state_explained(name: str) -> Explanation | None:
@@ -109,12 +122,42 @@ def state_explained(name: str) -> Explanation | None:
                 advice = (
                     f"`dcc zips --{option} {row.short_name}` lists the submissions there; `dcc show` explains each."
                 )
-                return Explanation(row.short_name, "", row.description, advice, "")
+                return Explanation(row.short_name, "", row.description, advice, _who_in(row.short_name))
     if name.lower() in set(EndReason):
         reason = EndReason(name.lower())
         advice = "`dcc session list` has the sessions that ended so; `dcc session show` explains each."
         return Explanation(reason.value, "", f"A session ended so: {END_MEANINGS[reason]}.", advice, "")
     return None
+
+
+def _who_by_cause(kind: str) -> str:
+    """Who acts on a rule or error, who usually does first, the others each with the causes that they act on."""
+    from dcc.declarations import acting
+
+    return _who({actor: [_named(cause) for cause in causes] for actor, causes in acting(kind).items()})
+
+
+def _who_in(state: str) -> str:
+    """Who acts in a phase, or on a status, which for some phases is another."""
+    from dcc.declarations import acts_in
+    from dcc.phases import Phase, Status
+    from dcc.vocabulary import Actor
+
+    found: dict[Actor, list[str]] = {}
+    for phase, status in product(Phase, Status):
+        if state in (phase.short_name, status.short_name):
+            found.setdefault(acts_in(phase, status), []).append(phase.short_name)
+    if state in {phase.short_name for phase in Phase} and len(found) > 1:
+        del found[Actor.NOBODY]
+    return _who(dict(sorted(found.items(), key=lambda one: -len(one[1]))))
+
+
+def _who(acting: Mapping[Actor, Sequence[str]]) -> str:
+    from dcc.declarations import ACTOR_NAMES
+
+    (usual, _), *others = acting.items()
+    named = (f"{ACTOR_NAMES[actor]} for: {', '.join(what)}" for actor, what in others)
+    return "; ".join([ACTOR_NAMES[usual], *named])
 
 
 def _remedies(declarations: Iterable[Declaration]) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ACTOR_SENTENCES: Final[Mapping[Actor, str]] = {
     Actor.CENTRE: mark("The centre acts."),
     Actor.DCC: mark("The Data Coordination Centre acts."),
-    Actor.REGISTRY: mark("The centre corrects it, or has it registered."),
+    Actor.REGISTRY: mark("The centre or the registry acts."),
     Actor.NOBODY: mark("Nobody needs to act: it clears by itself."),
 }
 """Who acts, as a sentence to be translated."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, and_, func, or_, select
 
-from dcc.declarations import acts_on
+from dcc.declarations import acts_in, acts_on
 from dcc.messages import Message, mark, message, shown
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
@@ -175,7 +175,7 @@ def _failed(connection: Connection, source_id: int, most: int) -> Iterator[Skipp
         if phase is Phase.ZIP_NAME:
             text, why = mark("Its name is refused. {problem}"), SkipReason.REFUSED
         problem = Message("") if fact is None else fact.message
-        acts = fact.acts if fact is not None else Actor.NOBODY if phase is Phase.DOWNLOAD else Actor.CENTRE
+        acts = acts_in(phase, Status.FAILED) if fact is None else fact.acts
         yield Skipped(str(key), why, acts, message(text, phase=phase.short_name, problem=problem), za_id=za_id)
 
 

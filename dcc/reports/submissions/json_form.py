@@ -30,7 +30,7 @@ from dcc.reports.submissions.model import (
     SubmissionReport,
     ZipLine,
 )
-from dcc.reports.submissions.sentences import next_sentences, who_acts
+from dcc.reports.submissions.sentences import next_sentences, who_acts_on
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 FORMAT: Final = 1
@@ -65,7 +65,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
         "file_name": report.key.file_name,
         "headline": catalogue.say(words.headline),
         "explanation": catalogue.say(words.explanation),
-        "who_acts": catalogue.say(who_acts(report)),
+        "who_acts": who_acts_on(report, catalogue),
         "next": [catalogue.say(sentence) for sentence in next_sentences(report)],
         "hosts": [_fields(host) for host in report.hosts[:MOST_HOSTS]],
         "hosts_total": len(report.hosts),

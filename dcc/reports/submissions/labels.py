@@ -13,22 +13,31 @@ from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
 from dcc.reports.languages import mark
 from dcc.reports.submissions.model import Outcome, Standing, Tone
-from dcc.vocabulary import ContextState
+from dcc.vocabulary import Actor, ContextState
 
 
 class OutcomeText(NamedTuple):
-    """The texts of an outcome: in a list, as a headline, explained, who acts, and what happens next."""
+    """The texts of an outcome: in a list, as a headline, explained, and what happens next.
+
+    `actor` is who acts where no cause tells; `acts` says it, if not as usual (`ACTOR_LABELS`).
+    """
 
     short: str
     headline: str
     explanation: str
-    acts: str
+    actor: Actor
     next: tuple[str, ...]
+    acts: str = ""
 
 
-CENTRE_ACTS: Final = mark("You, at the centre")
-DCC_ACTS: Final = mark("The Data Coordination Centre")
-NOBODY_ACTS: Final = mark("Nobody: it goes on by itself")
+ACTOR_LABELS: Final[Mapping[Actor, str]] = {
+    Actor.CENTRE: mark("You, at the centre"),
+    Actor.REGISTRY: mark("You, at the centre, or the registry"),
+    Actor.DCC: mark("The Data Coordination Centre"),
+    Actor.NOBODY: mark("Nobody: it goes on by itself"),
+}
+"""Who acts, as a centre reads it."""
+ALSO_DCC: Final = mark("{who}; the Data Coordination Centre, too")
 
 SUBMIT_FOR_EDIT: Final = mark(
     "Animals and experiments that are at fault: correct them, and submit them in a new archive in the directory "
@@ -53,7 +62,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("Name refused"),
         mark("The archive was not taken: its name does not follow the convention"),
         mark("An archive is fetched only when its name tells whose it is, of which day and which number."),
-        CENTRE_ACTS,
+        Actor.CENTRE,
         (
             mark("Rename the file on your server. The next visit takes it under its new name."),
             mark("If the name is right and your centre is not registered yet, tell the Data Coordination Centre."),
@@ -63,7 +72,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("Waits to be fetched"),
         mark("The archive was seen and waits to be fetched"),
         mark("Its name is in order. It is fetched by the present or the next visit to your server."),
-        NOBODY_ACTS,
+        Actor.NOBODY,
         (mark("Leave the file where it is, unchanged, until it was fetched."),),
     ),
     Outcome.FOREIGN: OutcomeText(
@@ -73,7 +82,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             "It is taken when the centre of its name has it on its own server, or lets the other one act for it. "
             "Nothing of it was looked at."
         ),
-        mark("The centre of its name, which decides; or the other one, if it is its own: that renames it"),
+        Actor.CENTRE,
         (
             mark(
                 "If it is meant, the centre of its name puts it on its own server, or tells the Data Coordination "
@@ -82,6 +91,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             mark("If it is of the centre on whose server it lies, that one renames it."),
             mark("If it is a mistake, tell the Data Coordination Centre, which turns it down."),
         ),
+        acts=mark("The centre of its name, which decides; or the other one, if it is its own: that renames it"),
     ),
     Outcome.DECLINED: OutcomeText(
         mark("Turned down"),
@@ -90,7 +100,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             "It lies on the server of another centre than that of its name, and the Data Coordination Centre decided "
             "not to take it. Nothing of it was looked at."
         ),
-        mark("Nobody: it is decided"),
+        Actor.NOBODY,
         (
             mark(
                 "If it is meant after all, the centre of its name puts it on its own server, or tells the Data "
@@ -98,63 +108,66 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             ),
             mark("The centre on whose server it lies can rename or remove it."),
         ),
+        acts=mark("Nobody: it is decided"),
     ),
     Outcome.NOT_ARRIVED: OutcomeText(
         mark("Not arrived"),
         mark("The archive could not be fetched"),
         mark("No server delivered it whole. Every visit tries again, and goes on with what has arrived."),
-        mark("Nobody, unless you moved the file: every visit tries again"),
+        Actor.NOBODY,
         (
             mark("See that the file is still there, that it can be read, and that your server answers."),
             mark("When it was withdrawn on purpose, nothing needs to be done."),
         ),
+        acts=mark("Nobody, unless you moved the file: every visit tries again"),
     ),
     Outcome.CHECKSUM_WRONG: OutcomeText(
         mark("Wrong checksum"),
         mark("The archive arrived with another checksum than the one published beside it"),
         mark("Either the archive or its checksum file changed after the other one was made."),
-        CENTRE_ACTS,
+        Actor.CENTRE,
         (mark("Make the checksum file anew, or put the right archive there. Every visit tries again."),),
     ),
     Outcome.UNREADABLE: OutcomeText(
         mark("Unreadable"),
         mark("The archive arrived whole, but could not be opened"),
         mark("Nothing of it was looked at. The file on your server has the same fault."),
-        CENTRE_ACTS,
+        Actor.CENTRE,
         (_GOOD_ARCHIVE,),
     ),
     Outcome.UNDER_WAY: OutcomeText(
         mark("Being checked"),
         mark("The archive is being checked"),
         mark("It has arrived. Not all checks are made yet, so this report is not the last word."),
-        NOBODY_ACTS,
+        Actor.NOBODY,
         (mark("Ask for the report again when the checks are made."),),
     ),
     Outcome.NOTHING_TAKEN: OutcomeText(
         mark("Not accepted"),
         mark("Nothing of the archive was accepted"),
         mark("Every document has errors that must be corrected."),
-        CENTRE_ACTS,
+        Actor.CENTRE,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
     Outcome.PARTLY_TAKEN: OutcomeText(
         mark("Accepted in part"),
         mark("The archive was accepted in part: some of it must be corrected"),
         mark("Correct data were accepted. Data with errors were left out until you correct them."),
-        CENTRE_ACTS,
+        Actor.CENTRE,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
     Outcome.WAITS_FOR_DATA: OutcomeText(
         mark("Waits for other data"),
         mark("The archive waits for data that have not been accepted yet"),
         mark("Nothing in it has to be corrected. What waits counts as soon as what it refers to is there."),
-        mark("Nobody, when what is missing is on its way; you, at the centre, when it was not accepted"),
+        Actor.NOBODY,
         (
             mark(
                 "This archive need not be submitted again. Submit what is missing, where you have not done so, "
                 "and correct it where it was not accepted."
             ),
         ),
+        acts=mark("Nobody, when what is missing is on its way; you, at the centre, when it was not accepted"),
     ),
     Outcome.HELD: OutcomeText(
         mark("Waits to be confirmed"),
@@ -163,7 +176,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             "It would replace or delete much of what was submitted before, or adds data of another centre, so that a "
             "person looks at it first. Nothing has changed yet."
         ),
-        DCC_ACTS,
+        Actor.DCC,
         (
             mark("If it was meant, tell the Data Coordination Centre so, and it is taken."),
             mark("If it was not, tell the Data Coordination Centre, and submit what you meant."),
@@ -173,21 +186,21 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("Not taken further"),
         mark("The Data Coordination Centre leaves out a step for this submission"),
         mark("Its documents follow the XML schema. The table shows which step is left out."),
-        NOBODY_ACTS,
+        Actor.NOBODY,
         (mark("You need not do anything. Once the step is made, it goes on by itself."),),
     ),
     Outcome.WITHDRAWN: OutcomeText(
         mark("Withdrawn"),
         mark("The archive was withdrawn"),
         mark("What it had changed was taken back: the data are as they were before it."),
-        NOBODY_ACTS,
+        Actor.NOBODY,
         (mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name."),),
     ),
     Outcome.TO_BE_TAKEN: OutcomeText(
         mark("Waits to be taken over"),
         mark("The documents follow the schema and wait to be taken over"),
         mark("What they say, such as animals, colonies and parameters, is checked when they are taken over."),
-        NOBODY_ACTS,
+        Actor.NOBODY,
         (mark("Ask for the report again after the next visit."),),
     ),
     Outcome.IN_ORDER: OutcomeText(
@@ -197,14 +210,14 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             "It changes data, and what it changes may be in there. Archives of a centre are taken over in the order of "
             "the dates in their names. Nothing is wrong with it."
         ),
-        NOBODY_ACTS,
+        Actor.NOBODY,
         (mark("It is taken over by itself, after the older one. Ask for the report again after the next visit."),),
     ),
     Outcome.CHANGED: OutcomeText(
         mark("Changed afterwards"),
         mark("The archive changed on its server after its data were taken over"),
         mark("A name is taken once. The data of the former content stand."),
-        CENTRE_ACTS,
+        Actor.CENTRE,
         (
             CHANGED_SINCE,
             mark(
@@ -218,14 +231,14 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("Accepted, in quality control"),
         mark("The archive was accepted; the data are in quality control"),
         mark("No errors are left. A data wrangler looks at the data together with what they are compared with."),
-        DCC_ACTS,
+        Actor.DCC,
         (mark("Nothing needs to be done. You are asked when something looks odd."),),
     ),
     Outcome.DONE: OutcomeText(
         mark("Accepted"),
         mark("The archive was accepted and is through all checks"),
         mark("No errors are left, and quality control is done with it."),
-        NOBODY_ACTS,
+        Actor.NOBODY,
         (mark("Nothing needs to be done. To change something later, submit it in the directory “edit”."),),
     ),
 }

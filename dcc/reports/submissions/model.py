@@ -17,6 +17,7 @@ from dcc.tracker.crawls import CrawlEntry, Finding
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
 from dcc.tracker.session_statistics import SourceStatistics
+from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -226,7 +227,8 @@ class SubmissionReport:
 class ZipLine:
     """A zip action in the summary of a centre or session; `failed` of its `documents` failed.
 
-    `changed`: when it was noticed that the archive has changed since its data were taken over.
+    `acts` are those who act on the errors of its documents. `changed`: when it was noticed that the archive has changed
+    since its data were taken over.
     """
 
     key: ZipKey
@@ -239,6 +241,7 @@ class ZipLine:
     documents: int
     failed: int
     changed: datetime | None = None
+    acts: tuple[Actor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, 
     entities = () if report.accepted is None else report.accepted.entities
     return {
         "words": labels.OUTCOME_TEXTS[report.outcome],
-        "who_acts": sentences.who_acts(report),
+        "who_acts": sentences.who_acts_on(report, catalogue),
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
         "waits": report.outcome is Outcome.WAITS_FOR_DATA,

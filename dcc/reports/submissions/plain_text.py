@@ -63,7 +63,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
     yield from _texts(catalogue.say(texts.explanation), 2)
     for reason in sentences.whole_reasons(report):
         yield from _texts(catalogue.tell(reason.fact), 2)
-    yield from _texts(f"{catalogue.say('Who acts')}: {catalogue.say(sentences.who_acts(report))}", 2)
+    yield from _texts(f"{catalogue.say('Who acts')}: {sentences.who_acts_on(report, catalogue)}", 2)
     for sentence in sentences.notes(report, catalogue):
         yield from _texts(sentence, 2)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark_plural
@@ -9,7 +10,8 @@ from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
-    CENTRE_ACTS,
+    ACTOR_LABELS,
+    ALSO_DCC,
     CHANGED_SINCE,
     CRAWL_LABELS,
     OUTCOME_TEXTS,
@@ -21,6 +23,7 @@ from dcc.reports.submissions.model import DocumentReport, Outcome, Step, Submiss
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 from dcc.tracker.session_statistics import SourceStatistics
+from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -51,12 +54,22 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     return (*also, *(sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out))
 
 
-def who_acts(report: SubmissionReport) -> str:
-    """Who acts on a submission, as a text for a catalogue: the centre, if it waits for documents that failed."""
-    waits = report.outcome is Outcome.WAITS_FOR_DATA
-    if waits and any(cause.failed_documents for cause in report.causes):
-        return CENTRE_ACTS
-    return OUTCOME_TEXTS[report.outcome].acts
+def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) -> str:
+    """Who acts on a submission: if something is to be corrected, the `actors` of what makes it fail.
+
+    In other outcomes, and without such actors, it is who the outcome tells.
+    """
+    texts, acting = OUTCOME_TEXTS[outcome], set(actors) - {Actor.NOBODY}
+    if not acting or not (texts.actor is Actor.CENTRE or outcome is Outcome.WAITS_FOR_DATA):
+        return catalogue.say(texts.acts or ACTOR_LABELS[texts.actor])
+    first = next(one for one in (Actor.REGISTRY, Actor.CENTRE, Actor.DCC) if one in acting)
+    who = catalogue.say(ACTOR_LABELS[first])
+    return catalogue.say(ALSO_DCC, who=who) if Actor.DCC in acting and first is not Actor.DCC else who
+
+
+def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
+    """Who acts on the submission of a report."""
+    return who_acts(catalogue, report.outcome, {cause.acts for cause in report.causes if cause.fails})
 
 
 def next_of_line(line: ZipLine) -> str:

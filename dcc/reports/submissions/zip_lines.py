@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, Subquery, case, false, func, or_, select
+from sqlalchemy import Connection, Select, Subquery, false, func, or_, select
 
-from dcc.declarations import declared
+from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.reports.causes.errors import declared_code
 from dcc.reports.submissions.model import Tone, ZipLine
 from dcc.reports.submissions.outcomes import outcome_of, tone_of
 from dcc.rules.catalogue import CATALOGUE
@@ -81,7 +82,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
     states = _document_states(connection, wanted)
     held = _of_kinds(connection, wanted, HELD)
     left_out = _of_kinds(connection, wanted, *LEFT_OUT.values())
-    waiting = _only_waiting(connection, wanted)
+    actors = _actors(connection, wanted)
     changed = changed_since_loaded(connection, wanted)
     in_turn = zips_that_wait(connection, wanted)
     foreign = {one.za_id: one for one in held_archives(connection, wanted)}
@@ -99,7 +100,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
             taken=None,
             left_out=row.id in left_out,
             foreign=foreign.get(row.id),
-            waits_for_data=row.id in waiting,
+            waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
             waits_for_older=row.id in in_turn,
             changed=row.id in changed,
         )
@@ -114,6 +115,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
             documents=sum(state.count for state in counts),
             failed=sum(state.count for state in counts if state.status is Status.FAILED),
             changed=changed.get(row.id),
+            acts=actors.get(row.id, ()),
         )
         lines.append(line)
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
@@ -143,17 +145,14 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
     return states
 
 
-def _only_waiting(connection: Connection, wanted: Any) -> set[int]:
-    """Those whose failed documents have errors that clear by themselves, and no other."""
-    clearing = [rule for rule in CATALOGUE if all(one.acts is Actor.NOBODY for one in declared(rule).values())]
-    marked = XmlLog.severity.in_(NOT_FAILING)
-    entries = _entries_that_hold(wanted)
-    query = (
-        entries.where(XmlFile.status_id == Status.FAILED, ~func.coalesce(marked, false()))
-        .group_by(entries.selected_columns.za_id)
-        .having(func.sum(case((AnException.short_name.in_(clearing), 0), else_=1)) == 0)
-    )
-    return set(connection.scalars(query))
+def _actors(connection: Connection, wanted: Any) -> Mapping[int, tuple[Actor, ...]]:
+    """Who acts on the errors of those with documents that failed."""
+    is_mark = func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
+    query = _entries_that_hold(wanted).add_columns(AnException.short_name, XmlLog.code)
+    found: dict[int, set[Actor]] = defaultdict(set)
+    for za_id, kind, code in connection.execute(query.where(XmlFile.status_id == Status.FAILED, ~is_mark).distinct()):
+        found[za_id].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
+    return {za_id: tuple(sorted(actors)) for za_id, actors in found.items()}
 
 
 def _of_kinds(connection: Connection, wanted: Any, *kinds: str) -> set[int]:

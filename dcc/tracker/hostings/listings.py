@@ -66,8 +66,8 @@ CONFIRMED_GONE: Final = "gone"
 PROPOSED: Final = "withdrawal_proposed"
 LISTED_TWICE: Final = "listed_twice"
 FOLDER_TWICE: Final = "folder_twice"
-NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
-"""Kinds of findings that need no action."""
+ONLY_NOTED: Final = frozenset({TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
+"""Kinds of findings that a crawl tells as notes."""
 
 _LEAST_LOST = 3
 _EARLIER = 50

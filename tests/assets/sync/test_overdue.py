@@ -92,7 +92,7 @@ def test_a_failed_archive_is_late_until_it_is_corrected(
     assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
     assert (evaluation.metadata["failed"].value, evaluation.metadata["waiting"].value) == (1, 0)
     (row,) = [dict(record.data) for record in evaluation.metadata["archives"].records]
-    assert row == {"archive": INVALID, "phase": "xsd", "status": "failed", "days": 3, "who acts": "the centre"}
+    assert row == {"archive": INVALID, "phase": "xsd", "status": "failed", "days": 3, "who acts": "centre"}
 
     folder.path.joinpath(INVALID).unlink()
     crawl(installation, dagster)
