@@ -106,7 +106,7 @@ def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     assert "2 more changes" in subject
     assert "H has submitted its last new archive" in text
     assert "Archives of H: 1 older than 3 days wait" in text
-    assert text.count("Who acts: DCC. ") == 2
+    assert text.count("Who acts: DCC. ") == 3
 
 
 @only_sqlite
