@@ -236,7 +236,7 @@ def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
     dcc.environment["DCC_NOTIFY_LOG"] = "true"
     assert "knows no add/Typo.zip" in dcc.error("retry", "add/Typo.zip", exit_code=2)
     assert "<action>/<file name>" in dcc.error("retry", "nonsense", exit_code=2)
-    assert "dcc show 'add/H 1; x.zip'" in dcc.error("retry", "add/H 1; x.zip", exit_code=2)
+    assert "dcc show 'add/H 1; x.zip'" in dcc.error("retry", "add/H 1; x.zip", exit_code=1)
     dcc("centre", "deactivate", "H")
     said = dcc.error("retry", GOOD, exit_code=2)
     assert f"No available file source hosts {GOOD}" in said

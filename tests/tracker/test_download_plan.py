@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from sqlalchemy import Engine, Row, select, update
 
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import BadFileNameError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -293,7 +293,7 @@ class TestNamedRetries:
         zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), "x.zip", state=state)
         key = ZipKey(Action.ADD, "x.zip")
         with (
-            pytest.raises(ConfigurationError, match=r"refused for its name .*dcc show add/x\.zip"),
+            pytest.raises(BadFileNameError, match=r"refused for its name .*dcc show add/x\.zip"),
             writing(tracker) as connection,
         ):
             reopen_named(connection, [key], "Ada")

@@ -180,8 +180,8 @@ def crawl(
 @command(
     examples=["dcc retry add/H.2013-10-31.1.impc.zip", "dcc retry --centre H --code schema-violation --dry-run"],
     exits={
-        1: "it failed again",
-        2: "its name is refused, it has changed since its data were uploaded (`dcc data undo` withdraws these), or no "
+        1: "it failed again, or its name is refused",
+        2: "it has changed since its data were uploaded (`dcc data undo` withdraws these), or no "
         "available source hosts a copy that is not known to be bad",
         3: "",
         4: "the session did not finish: see `dcc crawl`",

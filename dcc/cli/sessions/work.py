@@ -213,9 +213,9 @@ def process_again(
 ) -> tuple[int | None, Notices]:
     """Open submissions again in the user's name and process them, as a session; returns as `crawl_and_process`.
 
-    Raises as that, NotFoundError for a submission that is unknown or not hosted, ConfigurationError for one with a bad
-    name, or that changed after its data were uploaded; these leave no session behind, except for changes at the very
-    moment.
+    Raises as that, NotFoundError for a submission that is unknown or not hosted, BadFileNameError for a refused name,
+    ConfigurationError for one that changed after its data were uploaded; these leave no session behind, except for
+    changes at the very moment.
     """
     from dcc.tracker.database import run_reading
     from dcc.tracker.hostings.retries import require_retriable

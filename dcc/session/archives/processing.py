@@ -116,7 +116,7 @@ def process_zip_actions(
 
     With `keys`, only those are opened again in the name of `requested_by` and processed. Otherwise `workers`, if there
     are any, fetch and prepare archives first, and the session does the rest. Problems of archives, documents and
-    sources are outcomes, not exceptions. Raises NotFoundError and ConfigurationError for unusable `keys`,
+    sources are outcomes, not exceptions. Raises as `reopen_named` for unusable `keys`,
     ConfigurationError if staging cannot be written to, TrackerUnreachableError, SessionLostError, and, after everything
     else is done, InternalFaultError.
     """

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, exists, select
 from sqlalchemy.orm import aliased
 
-from dcc.errors import ConfigurationError, CorruptArchiveError, NotFoundError
+from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError, NotFoundError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import Phase, Status
@@ -135,8 +135,9 @@ _Named = aliased(Centre)
 def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     """Check that submissions can be processed again now; changes nothing.
 
-    Raises NotFoundError for one that is unknown or that no available source hosts, ConfigurationError for one with a
-    refused name, on hold, with only known bad copies, or whose content changed after its data were uploaded.
+    Raises NotFoundError for one that is unknown or that no available source hosts, BadFileNameError for a
+    refused name, ConfigurationError for one on hold, with only known bad copies, or whose content changed after its
+    data were uploaded.
     """
     ids = _ids_of(connection, keys)
     _require_unchanged(connection, ids)
@@ -172,8 +173,8 @@ def staged_copies_of(connection: Connection, keys: Sequence[ZipKey]) -> list[Sta
 def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
     """Open submissions again that a person wants processed again; returns their ids.
 
-    Raises NotFoundError for an unknown one, ConfigurationError for one with a refused name, on hold or whose content
-    changed after its data were uploaded.
+    Raises NotFoundError for an unknown one, BadFileNameError for a refused name, ConfigurationError for one on hold or
+    whose content changed after its data were uploaded.
     """
     ids = _ids_of(connection, keys)
     _require_unchanged(connection, ids)
@@ -256,14 +257,14 @@ def _id_of(connection: Connection, key: ZipKey) -> int:
 
 
 def _ids_of(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, int]:
-    """The ids of submissions. Raises NotFoundError and ConfigurationError as `reopen_named`."""
+    """The ids of submissions. Raises NotFoundError, BadFileNameError and ConfigurationError as `reopen_named`."""
     found = _look_up(connection, keys)
     for key in keys:
         named = shlex.quote(str(key))
         if key not in found:
             raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
         if (found[key].phase_id, found[key].status_id) == REFUSED:
-            raise ConfigurationError(
+            raise BadFileNameError(
                 f"{key} is refused for its name and cannot be processed. See the reason with: dcc show {named}"
             )
         if found[key].on_hold:
