@@ -30,6 +30,9 @@ from dcc.runtime.private_files import make_directory
 NOTICE: Final = "is_notice"
 """Marks a log message that is also shown at the terminal: `extra={NOTICE: True}`."""
 
+RAISED: Final = "is_raised"
+"""Marks a log message of an error that is also raised, so that a command tells it itself: `extra={RAISED: True}`."""
+
 OWN_LOGGERS: Final = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors", "dcc_definitions")
 """The loggers whose level the settings set, with those below them."""
 

@@ -31,6 +31,7 @@ from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase
 from dcc.runtime.disk_space import stems_from_full_disk
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
+from dcc.runtime.logging_setup import RAISED
 from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
     Acquired,
@@ -303,7 +304,8 @@ def _logged(session: Session) -> Iterator[None]:
         reason = str(error) or type(error).__name__
         # The person who interrupts a session knows of it.
         level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
-        progress.log(level, "Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)
+        told = (session.id, time.monotonic() - began, reason)
+        progress.log(level, "Session %d broke off after %.1f s: %s", *told, extra={RAISED: True})
         raise
     what, why = ("ended", f": {session.ended}") if session.ended else ("waits for a run to go on with it", "")
     progress.info("Session %d %s after %.1f s%s", session.id, what, time.monotonic() - began, why)

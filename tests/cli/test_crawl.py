@@ -164,6 +164,14 @@ def test_only_the_sources_named_are_crawled(dcc: Dcc) -> None:
     assert "set-state 1 available" in dcc.error("crawl", "--source", first.source_id, exit_code=2)
 
 
+def test_why_a_session_broke_off_is_told_once(dcc: Dcc) -> None:
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    dcc.environment["DCC_STAGING"] = "/proc/none"
+    said = dcc("crawl", exit_code=2).stderr
+    assert said.count("Archives cannot be put into staging (/proc/none)") == 1
+    assert said.startswith("Error (")
+
+
 def test_a_group_of_centres_is_crawled_alone(dcc: Dcc) -> None:
     first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
     first.put(GOOD)

@@ -31,7 +31,7 @@ from dcc.errors import (
 )
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import is_full, no_space_left
-from dcc.runtime.logging_setup import NOTICE, LogPlan, log_plan, logging_as, plan_from_environment
+from dcc.runtime.logging_setup import NOTICE, RAISED, LogPlan, log_plan, logging_as, plan_from_environment
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -271,7 +271,7 @@ class _OneLineHandler(logging.Handler):
         """Print one message."""
         if getattr(record, NOTICE, False):
             tell("Notice: ", record.getMessage(), logging.WARNING)
-        elif record.levelno >= self._warned_from:
+        elif record.levelno >= self._warned_from and not getattr(record, RAISED, False):
             warn(record.getMessage())
 
 
