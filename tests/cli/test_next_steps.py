@@ -56,7 +56,7 @@ def test_a_name_from_a_server_is_one_word_and_steers_nothing() -> None:
 @only_sqlite
 def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
     def next_of(*arguments: object, exit_code: int = 0) -> str:
-        line = talking(*arguments, exit_code=exit_code).stderr.splitlines()[-1]
+        (*_, line) = ["", *talking(*arguments, exit_code=exit_code).stderr.splitlines()]
         return line.removeprefix("Next: ").partition("  # ")[0]
 
     assert next_of("status") == "dcc source add"
@@ -70,6 +70,12 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
     folder.put("add/H.2013-10-31.2.impc.zip", b"none")
     assert next_of("crawl", exit_code=1) == "dcc show add/H.2013-10-31.2.impc.zip"
     assert next_of("show", "add/H.2013-10-31.2.impc.zip") == "dcc report add/H.2013-10-31.2.impc.zip"
+    assert next_of("session", "show", "1") == ""
+    assert next_of("session", "show", "2") == "dcc report --session 2"
+    assert next_of("data", "causes", "--centre", "H").startswith("dcc data causes --centre H --spreadsheet")
+    assert next_of("data", "causes", "--zip", "add/H.2013-10-31.2.impc.zip") == "dcc report add/H.2013-10-31.2.impc.zip"
+    for nothing_wrong in (["--centre", "J"], ["--zip", "add/H.2013-10-31.1.impc.zip"], ["--session", "1"]):
+        assert next_of("data", "causes", *nothing_wrong) == ""
     assert next_of("status") == "dcc zips --status failed"
     assert next_of("zips", "--status", "failed") == "dcc show add/H.2013-10-31.2.impc.zip"
     folder.path.rename(talking.root / "moved")

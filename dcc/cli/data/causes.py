@@ -96,7 +96,7 @@ def causes(
     ):
         found, scope = collect(of_tracker, of_qc, settings, centre, key, session_id)
         contacts = {one.short_name: one.email for one in list_centres(of_tracker) if one.email}
-        note_facts(unwritten=bool(found) and spreadsheet is None)
+        note_facts(found=bool(found), unwritten=bool(found) and spreadsheet is None)
         if spreadsheet is not None:
             write_spreadsheet(spreadsheet, of_tracker, of_qc, scope, found, catalogue)
             return

@@ -107,7 +107,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         _STATUS,
     ),
     "session list": (Step("dcc session show {last_session}", "what the last one did"), _STATUS),
-    "session show": (Step("dcc report --session {session_id}", "what it found, and who acts"),),
+    "session show": (Step("dcc report --session {session_id}", "what it found, and who acts", needs="in_error"),),
     "sessions": (_STATUS,),
     "notify": (
         Step("dcc notify", "sends what is due", needs="dry_run"),
@@ -128,13 +128,13 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "data history": (_STATUS,),
     "data recheck": (Step("dcc crawl", "judges them again"),),
     "data causes": (
-        Step("dcc report {zip_action}", "the answer to the centre"),
+        Step("dcc report {zip_action}", "the answer to the centre", needs="found"),
         Step(
             "dcc data causes --centre {centre} --spreadsheet {centre}.xlsx",
             "the same with every finding, to be sent to the centre",
             needs="unwritten",
         ),
-        Step("dcc data findings --each", "every finding, with document, line and value"),
+        Step("dcc data findings --each", "every finding, with document, line and value", needs="found"),
     ),
     "data findings": (
         Step("dcc show {zip_action}", "what happened to the archive"),

@@ -117,6 +117,10 @@ def show(session_id: int, as_json: bool) -> None:
             raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
         statistics = statistics_of(connection, session_id)
     seconds = seconds_by_phase(entry)
+    note_facts(
+        in_error=any(crawl.error is not None or crawl.refused for crawl in entry.crawls)
+        or any(one.findings or one.failed for one in statistics)
+    )
     if as_json:
         made = {"seconds": seconds, "statistics": [json_object(one) for one in statistics]}
         echo_json({**session_json(entry), **made})
