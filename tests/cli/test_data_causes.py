@@ -13,7 +13,8 @@ from dcc.naming import Action
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.reports.test_causes_collecting import sheets
-from tests.support.installations import Folder
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, experiments
 from tests.support.qc_documents import apply, experiment, specimen
 
 
@@ -61,6 +62,17 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert dcc.json("data", "causes", "--session", "1")[0]["kind"] == "bad-file-name"
     german = {each["kind"]: each["title"] for each in dcc.json("data", "causes", "--language", "de")}
     assert german.keys() == causes.keys()
+
+
+@only_sqlite
+def test_what_the_schema_expected_is_told_once_of_a_cause(dcc: Dcc, folder: Folder) -> None:
+    documents = experiments("H", "2013-10-31.1")
+    misspelt = {name: text.replace(b"simpleParameter", b"simpleParamter") for name, text in documents.items()}
+    folder.put("add/H.2013-10-31.1.impc.zip", misspelt)
+    dcc("crawl", "--until", "xsd", exit_code=1)
+    said = dcc("data", "causes", "--limit", 1).stdout
+    assert "schema-violation  Elements <simpleParamter> are not permitted where they stand: " in said
+    assert said.count("<ontologyParameter>, <seriesParameter>") == 1
 
 
 def test_one_thing_is_asked_for_and_it_is_there(dcc: Dcc, refused: str) -> None:

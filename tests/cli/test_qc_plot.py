@@ -30,6 +30,7 @@ def test_a_parameter_a_series_and_weeks_are_drawn_into_files(filled: Dcc, tmp_pa
     assert told.splitlines()[0] == f"{drawn} written."
     assert "One of them is an outlier: new 1,000." in told
     assert "3 interquartile ranges" in told
+    assert max(len(sentence.split()) for sentence in told.split(". ")) <= 30
     assert drawn.read_text("utf-8").startswith("<svg ")
     of_series = filled.json("qc", "plot", "--centre", "H", "--parameter", GLUCOSE, "--output", tmp_path / "g.PNG")
     assert (of_series["title"], of_series["outliers"]) == (GLUCOSE, 0)

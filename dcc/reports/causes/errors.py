@@ -67,15 +67,13 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
             mark('Elements <{element}> may not have the attribute "{attribute}"'), _EXPORT, "element", "attribute"
         ),
         "unexpected": _one(
-            mark("Elements <{element}> are not permitted where they stand; expected {expected}"),
+            mark("Elements <{element}> are not permitted where they stand"),
             _EXPORT,
             "element",
             "expected",
         ),
         "out_of_place": _one(mark("Elements <{element}> are not permitted where they stand"), _EXPORT, "element"),
-        "incomplete": _one(
-            mark("Elements <{element}> are incomplete: expected {expected} in them"), _EXPORT, "element", "expected"
-        ),
+        "incomplete": _one(mark("Elements <{element}> are incomplete"), _EXPORT, "element", "expected"),
         "other": _one(mark("Elements and attributes are not as the schema asks: {what}"), _EXPORT, "what"),
     },
     errors.NotWellFormedError: {

@@ -36,9 +36,9 @@ def subtitle_of(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
 def rule_of(catalogue: Catalogue) -> str:
     """The rule by which values are marked."""
     return catalogue.say(
-        "An outlier is a value more than {ranges} interquartile ranges below the first or above the third quartile: of "
-        "the earlier values of its group if these are at least {least}, else of all of its group, its centre, or the "
-        "picture, whichever is the first that has {least}.",
+        "An outlier is a value more than {ranges} interquartile ranges below the first or above the third quartile. "
+        "The quartiles are those of the earlier values of its group if these are at least {least}. Else they are of "
+        "all of its group, its centre, or the picture: of the first that has {least}.",
         ranges=RANGES,
         least=LEAST_VALUES,
     )

@@ -244,8 +244,8 @@ def rule_of_series(catalogue: Catalogue) -> str:
     """The rule by which values of series are marked."""
     return catalogue.say(
         "In a series, an outlier is a value more than {ranges} interquartile ranges below the first or above the third "
-        "quartile at its increment: of the earlier values of its sex if these are at least {least}, else of all of its "
-        "sex, or of both, whichever is the first that has {least}.",
+        "quartile at its increment. The quartiles are those of the earlier values of its sex if these are at least "
+        "{least}. Else they are of all of its sex, or of both: of the first that has {least}.",
         ranges=RANGES,
         least=LEAST_VALUES,
     )
