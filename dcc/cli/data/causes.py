@@ -79,6 +79,7 @@ def causes(
     """
     from dcc.reports.causes.cause import as_json as cause_as_json
     from dcc.reports.languages import load_catalogue
+    from dcc.rules.catalogue import CATALOGUE
     from dcc.tracker.register.centres import list_centres
 
     if sum(each is not None for each in (centre, zip_action, session_id)) > 1:
@@ -96,7 +97,11 @@ def causes(
     ):
         found, scope = collect(of_tracker, of_qc, settings, centre, key, session_id)
         contacts = {one.short_name: one.email for one in list_centres(of_tracker) if one.email}
-        note_facts(found=bool(found), unwritten=bool(found) and spreadsheet is None)
+        note_facts(
+            found=bool(found),
+            by_rules=any(cause.kind in CATALOGUE for cause in found),
+            unwritten=bool(found) and spreadsheet is None,
+        )
         if spreadsheet is not None:
             write_spreadsheet(spreadsheet, of_tracker, of_qc, scope, found, catalogue)
             return

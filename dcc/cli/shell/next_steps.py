@@ -134,7 +134,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
             "the same with every finding, to be sent to the centre",
             needs="unwritten",
         ),
-        Step("dcc data findings --each", "every finding, with document, line and value", needs="found"),
+        Step("dcc data findings --each", "every finding, with document, line and value", needs="by_rules"),
     ),
     "data findings": (
         Step("dcc show {zip_action}", "what happened to the archive"),
