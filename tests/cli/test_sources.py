@@ -15,6 +15,7 @@ import pytest
 from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc, place
+from tests.notify.test_notifications import until_the_next_second
 from tests.support.databases import only_sqlite
 from tests.support.servers import Authority, Share
 from tests.support.terminals import seen_on_a_terminal
@@ -349,3 +350,34 @@ def test_a_source_is_crawled_by_its_schedule_or_by_name_but_never_while_it_is_pa
     dcc("source", "change", 1, "--schedule", "")
     assert crawled() == [1]
     assert dcc.json("source", "list")[0]["due"] == {"why": "due", "until": None, "failures": 0}
+
+
+def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebody_resumes_it(dcc: Dcc) -> None:
+    dcc.environment |= {"DCC_DAGSTER_EVENTS": "false", "DCC_SOURCE_FAILURE_LIMIT": "2", "DCC_UNTIL": "zip_name"}
+    folder = dcc.add_folder()
+    away = folder.path.rename(dcc.root / "away")
+    assert "visited: " not in dcc("crawl", exit_code=4).stdout
+    dcc("crawl", exit_code=4)
+    told = "failed 2 times in a row, left alone until 20"
+    crawled = dcc("crawl")
+    (line,) = [one for one in crawled.stdout.splitlines() if one.startswith("not visited: ")]
+    assert "file source 1 (H, " in line
+    assert told in line
+    assert told in dcc.json("crawl")["notices"][0]
+    (reason, *_) = dcc.json("source", "why", 1)
+    assert (reason["entry"], reason["why"]) == (None, "not due")
+    assert "It failed 2 times in a row, so that it is left alone until 20" in reason["reason"]
+    assert "`dcc source resume 1`" in reason["reason"]
+    until_the_next_second()
+    resumed = dcc("source", "resume", 1).stdout
+    assert resumed == "File source 1 was not paused; its failures are forgotten. The next session crawls it.\n"
+    away.rename(folder.path)
+    assert "visited: " not in dcc("crawl").stdout
+    dcc("source", "change", 1, "--every", "6h")
+    assert "It was listed not long ago, and is visited from 20" in dcc.json("source", "why", 1)[0]["reason"]
+    dcc("source", "pause", 1, "--reason", "a move", "--until", "2099-12-01")
+    reason = dcc.json("source", "why", 1)[0]["reason"]
+    assert "paused, and is not visited until 2099-12-01 00:00 UTC: a move." in reason
+    assert "paused by" in dcc("crawl").stdout
+    resumed = dcc("source", "resume", 1).stdout
+    assert resumed.startswith("File source 1 is not paused any more. It is not due until 20")

@@ -49,6 +49,7 @@ def why(
     """
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
+    from dcc.tracker.register.source_pace import load_dues
 
     if source_id is not None and centre is not None:
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
@@ -59,7 +60,8 @@ def why(
     with open_tracker(settings) as tracker:
         for each in _sources(tracker, source_id, centre):
             with tracker.connect() as connection:
-                told += [(each, row) for row in skipped_entries(connection, each)]
+                due = load_dues(connection, settings.source_failure_limit).get(each)
+                told += [(each, row) for row in skipped_entries(connection, each, due=due)]
             if look:
                 listing = _listing(tracker, settings, each)
                 told += [(each, row) for row in ignored_entries(listing.listings)]

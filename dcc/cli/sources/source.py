@@ -307,13 +307,21 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
 @command(examples=["dcc source resume 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 def resume(source_id: int) -> None:
-    """End the pause of source ID, and forget its failures.
+    """Have source ID visited again: end its pause, and forget its failures.
 
-    The next session crawls it, if its schedule allows that.
+    After it, a source that is left alone because it kept failing is due again. The next session crawls it, if its
+    schedule allows that.
     """
+    from dcc.sources.due import Why
     from dcc.tracker.database import writing
-    from dcc.tracker.register.source_pace import set_pause
+    from dcc.tracker.register.source_pace import load_dues, set_pause
 
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, writing(tracker) as connection:
+        before = load_dues(connection, settings.source_failure_limit).get(source_id)
         set_pause(connection, source_id, None)
-    click.echo(f"File source {source_id} is not paused.")
+        after = load_dues(connection, settings.source_failure_limit).get(source_id)
+    was = "was not paused" if before is None or before.pace.pause is None else "is not paused any more"
+    forgotten = "; its failures are forgotten" if before is not None and before.why is Why.FAILING else ""
+    following = "The next session crawls it" if after is None or after.is_due else f"It is {after}"
+    click.echo(f"File source {source_id} {was}{forgotten}. {following}.")

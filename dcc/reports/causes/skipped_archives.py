@@ -21,6 +21,7 @@ from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
+from dcc.sources.due import Due, Why
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
@@ -40,6 +41,7 @@ class SkipReason(StrEnum):
     """Why a source, or an archive, is skipped; of several reasons for an archive, the first one counts."""
 
     STATE = "state"
+    NOT_DUE = "not due"
     INACTIVE = "inactive"
     NEVER_CRAWLED = "never crawled"
     CRAWL_FAILED = "crawl failed"
@@ -87,10 +89,13 @@ _SECONDARY: Final = ("size_differs", "taken_anew")
 """What says less of an archive than how it ended."""
 
 
-def skipped_entries(connection: Connection, source_id: int, *, most: int = MOST) -> list[Skipped]:
+def skipped_entries(
+    connection: Connection, source_id: int, *, most: int = MOST, due: Due | None = None
+) -> list[Skipped]:
     """What kept archives of a file source from being taken, what concerns all of it first.
 
-    At most `most` archives with a reason of their own. Raises NotFoundError.
+    `due` says whether, and when, it is visited. At most `most` archives with a reason of their own. Raises
+    NotFoundError.
     """
     (source,) = list_sources(connection, [source_id])
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
@@ -108,7 +113,7 @@ def skipped_entries(connection: Connection, source_id: int, *, most: int = MOST)
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
     counted = _counted(connection, source_id, crawl, uploading - ids, {*(one.za_id for one in held), *uploading, *ids})
-    return [*_of_source(source, crawl), *named.values(), *counted]
+    return [*_of_source(source, crawl, due), *named.values(), *counted]
 
 
 def ignored_entries(listings: Iterable[ActionListing]) -> list[Skipped]:
@@ -126,7 +131,7 @@ def _held(held: HeldArchive) -> Skipped:
     return Skipped(str(held.key), why, acts, held.told, for_wranglers=held.said, za_id=held.za_id)
 
 
-def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[Skipped]:
+def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: Due | None) -> Iterator[Skipped]:
     def whole(why: SkipReason, text: str, acts: Actor = Actor.DCC, command: str = "", **details: Any) -> Skipped:
         reason = Message(text, details)
         wranglers = message(command, problem=reason, **details) if command else None
@@ -138,8 +143,13 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[Skippe
         yield whole(SkipReason.STATE, text, command=command, state=source.state.value)
     if source.pause is not None:
         text = mark("The source is paused, and is not visited: {reason}.")
+        if source.pause.until is not None:
+            text = mark("The source is paused, and is not visited until {until} UTC: {reason}.")
         command = mark("{problem} `dcc source resume` ends the pause.")
-        yield whole(SkipReason.STATE, text, command=command, reason=source.pause.reason.rstrip("."))
+        until = source.pause.until and f"{source.pause.until:%Y-%m-%d %H:%M}"
+        yield whole(SkipReason.STATE, text, command=command, reason=source.pause.reason.rstrip("."), until=until)
+    elif due is not None and due.until is not None:
+        yield _not_due(source, due)
     if not source.centre_active:
         text = mark("The centre {centre} is not active, and its sources are not visited.")
         command = mark("{problem} `dcc centre activate {centre}` changes that.")
@@ -156,6 +166,30 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[Skippe
     elif not crawl.listed and not crawl.ignored:
         text = mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
         yield whole(SkipReason.EMPTY, text, Actor.CENTRE)
+
+
+_NOT_DUE: Final = {
+    Why.FAILING: (
+        mark("It failed {failures} times in a row, so that it is left alone until {until} UTC."),
+        mark("{problem} `dcc source resume {source}` has the next session visit it."),
+    ),
+    Why.CLOSED: (
+        mark("It is used only within its hours, and is visited from {until} UTC on."),
+        mark("{problem} `dcc crawl --source {source}` visits it now."),
+    ),
+    Why.RECENT: (
+        mark("It was listed not long ago, and is visited from {until} UTC on."),
+        mark("{problem} `dcc crawl --source {source}` visits it now."),
+    ),
+}
+
+
+def _not_due(source: SourceEntry, due: Due) -> Skipped:
+    """Why, and until when, sessions leave a source alone that nobody paused."""
+    text, command = _NOT_DUE[due.why]
+    reason = message(text, failures=due.past.failures, until=f"{due.until:%Y-%m-%d %H:%M}")
+    wranglers = message(command, problem=reason, source=source.id)
+    return Skipped(None, SkipReason.NOT_DUE, Actor.NOBODY, reason, for_wranglers=wranglers)
 
 
 def _failed(connection: Connection, source_id: int, most: int) -> Iterator[Skipped]:
