@@ -87,10 +87,12 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
 
 
 def delivered_document(
-    connection: Connection, key: ZipKey, file_name: str, md5: str | None
+    connection: Connection, file_name: str, key: ZipKey | None = None, md5: str | None = None
 ) -> SubmittedDocument | None:
-    """The document of a submission with these bytes, by its last download; None if the tracker has none."""
-    query = _documents().where(is_named(key), XmlFile.fname == file_name)
+    """The document with a name, of a submission and with these bytes if given, that came last; None without one."""
+    query = _documents().where(XmlFile.fname == file_name)
+    if key is not None:
+        query = query.where(is_named(key))
     if md5 is not None:
         query = query.where(XmlFile.content_md5 == md5)
     row = connection.execute(query.order_by(XmlFile.id.desc()).limit(1)).first()

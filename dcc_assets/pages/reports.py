@@ -242,7 +242,7 @@ def document_xml(partition: str, file_name: str) -> Answer:
 
     def find(asked: _Databases) -> tuple[Settings, SubmittedDocument]:
         key = _known(asked.tracker, partition)
-        found = delivered_document(asked.tracker, key, file_name, None)
+        found = delivered_document(asked.tracker, file_name, key)
         if found is None:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
         return asked.settings, found

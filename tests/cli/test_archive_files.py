@@ -117,3 +117,13 @@ def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: D
     shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
     assert "--rebuilt" in dcc.error("data", "document", mouse["document_id"], exit_code=2)
     assert "neither" in dcc.error("archive", "cat", KEY, exit_code=1).lower()
+
+
+def test_a_document_that_is_not_valid_is_printed_by_its_name(dcc: Dcc, folder: Folder) -> None:
+    name, content = "H.2013-11-01.1.specimen.impc.xml", b"<centreSpecimenSet><none/></centreSpecimenSet>"
+    folder.put("add/H.2013-11-01.1.impc.zip", {name: content})
+    dcc("crawl", exit_code=1)
+    assert dcc("data", "document", name).stdout_bytes == content
+    told = dcc.error("data", "document", name, "--rebuilt", exit_code=2)
+    assert f"The QC database has no document '{name}'" in told
+    assert "dcc archive cat" in dcc.error("data", "document", "none.xml", exit_code=2)

@@ -37,7 +37,8 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     """Print the XML of document ID.
 
     ID is a document_id of the QC database, or the name of a document: then its last one. The XML is that which the
-    centre submitted, from the archive store or from staging. --diff compares what both say, and not white space,
+    centre submitted, from the archive store or from staging; by its name also of a document that never came to the QC
+    database. --diff compares what both say, and not white space,
     comments, or the order of attributes.
     """
     from dcc.cli.submissions.archives import echo_file
@@ -52,7 +53,17 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
         raise click.UsageError("Give --rebuilt or --diff, not both.")
     settings = settings_from_environment()
     with open_qc(settings) as qc, qc.connect() as connection:
-        found = find_document(connection, document)
+        try:
+            found = find_document(connection, document)
+        except NotFoundError as error:
+            submitted = None if rebuilt or differ else _never_uploaded(settings, document)
+            if submitted is None:
+                raise NotFoundError(
+                    f"{error} `dcc archive cat ACTION/ZIP NAME` prints any file of an archive."
+                ) from None
+            with fetched_document(settings, submitted) as path:
+                echo_file(path)
+            return
         if rebuilt:
             found.require_rows()
             for piece in document_pieces(found.kind, load_document(connection, found.id)):
@@ -128,11 +139,19 @@ def _as_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
     }
 
 
+def _never_uploaded(settings: Settings, file_name: str) -> SubmittedDocument | None:
+    """The last document with a name that the tracker knows, such as one that is not valid."""
+    from dcc.tracker.archive_access import delivered_document
+
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        return delivered_document(connection, file_name)
+
+
 def _submitted(settings: Settings, found: QcDocument) -> SubmittedDocument:
     from dcc.tracker.archive_access import delivered_document
 
     with open_tracker(settings) as tracker, tracker.connect() as connection:
-        submitted = delivered_document(connection, found.key, found.file_name, found.md5)
+        submitted = delivered_document(connection, found.file_name, found.key, found.md5)
     if submitted is None:
         raise NotFoundError(
             f"The tracker knows no download with document {found.id}, {found.file_name} of {found.key}. What the QC "
