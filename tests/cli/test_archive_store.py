@@ -23,6 +23,7 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     folder = dcc.add_folder()
     content = folder.put(ZIP)
     dcc("crawl")
+    assert "No copy was audited so far." in dcc("archive", "status", "--audits").stdout
     home = dcc.root / "home"
     shown = dcc.json("archive", "status")
     assert (shown["archives"], shown["bytes"], shown["week"]["archives"]) == (1, len(content), 1)
@@ -35,6 +36,12 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     shutil.rmtree(home / "staging")
     lost = dcc.json("archive", "audit", "--all", exit_code=1)["lost"]
     assert lost == [{"sha256": copy.name, "size_bytes": len(content), "archives": [ZIP]}]
+    history = dcc.json("archive", "status", "--audits")
+    assert [(one["copies"], one["bad"], one["missing"], one["repaired"]) for one in history] == [
+        (1, 0, 1, 0),
+        (1, 1, 0, 1),
+    ]
+    assert len(dcc("archive", "status", "--audits", "--limit", 1).stdout.splitlines()) == 2
     assert f"No copy is good of {ZIP}" in dcc("archive", "status", exit_code=1).stderr
     assert "1 copies bad or missing; 1 archives without a good copy: dcc archive status" in dcc("status").stdout
     assert dcc.json("status")["archive_store"]["lost"] == 1

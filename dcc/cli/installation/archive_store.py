@@ -9,12 +9,15 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, picked, printable, warn
+from dcc.cli.shell.parameter_types import COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dcc.operations.archive_audits import Audited
     from dcc.operations.archive_overview import Lost
+    from dcc.settings import Settings
+    from dcc.tracker.stored_archives import Audit
 
 
 @command(
@@ -63,20 +66,29 @@ def repair(as_json: bool) -> None:
     _show(done, as_json=as_json)
 
 
-@command(exits={1: "an archive has no good copy"})
+@command(
+    examples=["dcc archive status", "dcc archive status --audits --limit 5"],
+    exits={1: "an archive has no good copy (not with --audits)"},
+)
+@click.option("--audits", "history", is_flag=True, help="List the audits so far instead, newest first.")
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="With --audits: how many.")
 @json_option
-def status(as_json: bool) -> None:
+def status(history: bool, limit: int, as_json: bool) -> None:
     """Show what the archive store holds, and which copies are bad.
 
     \b
     JSON: {"archives", "bytes", "week": {"archives", "bytes"} (of the last seven days), "replicas":
       a list of {"replica", "required", "copies": by state (good, pending, bad, missing)
       {"archives", "size_bytes"}, "oldest_check", "last_audit": null or as of
-      `dcc archive audit`}, "lost": as of `dcc archive audit`}
+      `dcc archive audit`}, "lost": as of `dcc archive audit`}; with --audits: a list, as
+      "audits" of `dcc archive audit`
     """
     from dcc.operations.archive_overview import store_overview
 
     settings = settings_from_environment()
+    if history:
+        _show_audits(settings, limit, as_json=as_json)
+        return
     with open_tracker(settings) as tracker, tracker.connect() as connection:
         found = store_overview(connection, settings)
     if as_json:
@@ -114,6 +126,25 @@ def status(as_json: bool) -> None:
         _warn_of_lost(found.lost)
     if found.lost:
         raise click.exceptions.Exit(1)
+
+
+def _show_audits(settings: Settings, limit: int, *, as_json: bool) -> None:
+    from dcc.tracker.stored_archives import audits
+
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        found = audits(connection, limit)
+    if as_json:
+        echo_json([json_object(one) for one in found])
+        return
+    if not found:
+        click.echo("No copy was audited so far. Read those whose turn it is: dcc archive audit")
+    columns = ("replica", "started", "finished", "requested by", "read", "bad", "missing", "repaired", "ended early")
+    echo_table(columns, [_audit_row(one) for one in found], flexible=["ended early", "requested by", "finished"])
+
+
+def _audit_row(one: Audit) -> tuple[object, ...]:
+    counts = (one.copies, one.bad, one.missing, one.repaired)
+    return one.replica, one.started, one.finished, one.requested_by, *counts, one.message
 
 
 def _show(done: Audited, *, as_json: bool) -> None:
