@@ -115,7 +115,7 @@ class WorkersBenchmark:
         results = FromWorkers(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
         names = [f"{time.monotonic_ns()}_{number}" for number in range(batches)]
         for number, name in enumerate(names):
-            results.put_plan(name, Batch(1, tuple(archives[number::batches])))
+            results.put_batch(name, Batch(1, tuple(archives[number::batches])))
         there_before = results.look()
         seen: list[tuple[float, int]] = []
 
@@ -124,7 +124,7 @@ class WorkersBenchmark:
             if there > (seen[-1][1] if seen else 0):
                 seen.append((time.perf_counter(), there))
 
-        DagsterWorkers(settings).run(_SESSION, names, look, results)
+        DagsterWorkers(settings).run(results.folder, names, look, results)
         look()
         if not seen or seen[-1][1] != len(archives):
             raise RuntimeError(f"Workers left {seen[-1:]} of {len(archives)} archives: their time means nothing.")

@@ -16,7 +16,7 @@ from dcc.operations.sessions import open_session
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.batches.results import FromWorkers
+from dcc.session.batches.exchange import Exchange
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import load_settings
@@ -27,7 +27,7 @@ from dcc.tracker.database import open_tracker
 class FinishedWorkers:
     """Workers that have left everything before they are asked; see `Workers`."""
 
-    def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
         """There is nothing to do."""
 
 

@@ -1,8 +1,8 @@
-"""Batches of archives fetched and prepared by workers: a run with a step for each batch, on the executor of the
-settings.
+"""Batches of archives prepared by workers, for a session or a replay: a run with a step for each batch, on the executor
+of the settings.
 
-A worker gets only the names of its session and batch; it takes the rest from the object store, the databases and its
-own environment. The run is a process of its own, which the session ends when workers make no progress.
+A worker gets only names in the object store, from which it takes the rest, and from the databases and its own
+environment. The run is a process of its own, which is ended when workers make no progress.
 """
 
 import importlib
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from dagster import (
@@ -35,7 +36,7 @@ from dagster import (
 )
 
 from dcc.runtime.processes import end_with_parent
-from dcc.session.batches.results import FromWorkers, Workers
+from dcc.session.batches.exchange import Exchange, Workers, is_replay
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_assets.runs import SESSION_TAG
@@ -63,22 +64,21 @@ class _Names(IOManager):
         return "" if upstream is None else upstream.mapping_key or ""
 
 
-class BatchNames(Config):
-    """The session, and the names of its batches in the object store."""
+class BatchOf(Config):
+    """What batches are prepared for: see `dcc.session.batches.exchange.Workers`."""
 
-    session_id: int
+    work: str
+
+
+class BatchNames(BatchOf):
+    """The names of batches in the object store."""
+
     names: list[str]
-
-
-class BatchOfSession(Config):
-    """The session that batches are prepared for."""
-
-    session_id: int
 
 
 @op(
     out=DynamicOut(str, io_manager_key=_NAMES),
-    description="The batches of the session, each of which a worker is given.",
+    description="The batches, each of which a worker is given.",
 )
 def batches(config: BatchNames) -> Iterator[DynamicOutput[str]]:
     """A step for each batch."""
@@ -89,19 +89,24 @@ def batches(config: BatchNames) -> Iterator[DynamicOutput[str]]:
 @op(
     ins={"name": In(str)},
     out=Out(Nothing, io_manager_key=_NAMES),
-    description="Fetches the archives of a batch from their file source, prepares them, and leaves them in the store.",
+    description="Fetches the archives of a batch, prepares them, and leaves what it found in the object store.",
 )
 def prepare_batch(
     context: OpExecutionContext,
-    config: BatchOfSession,
+    config: BatchOf,
     tracker: TrackerResource,
     qc_database: QcDatabaseResource,
     name: str,
 ) -> None:
-    """Prepare a batch. Raises as `dcc.session.batches.worker.prepare_batch`."""
+    """Prepare a batch. Raises as `prepare_batch` in `dcc.session.batches.worker` or `dcc.session.replay.batches`."""
     from dcc.session.batches.worker import prepare_batch as prepare
+    from dcc.session.replay.batches import prepare_batch as prepare_for_replay
 
-    done = prepare(load_settings(), tracker.ready(), qc_database.ready(), config.session_id, name)
+    settings = load_settings()
+    if is_replay(config.work):
+        done = prepare_for_replay(settings, config.work, name)
+    else:
+        done = prepare(settings, tracker.ready(), qc_database.ready(), config.work, name)
     context.log.info(f"{done} archives are in the object store")
 
 
@@ -121,7 +126,7 @@ def batches_job(settings: Settings) -> JobDefinition:
             TrackerResource.key: TrackerResource.of(settings),
             QcDatabaseResource.key: QcDatabaseResource.of(settings),
         },
-        description="Fetches and prepares archives by workers, a batch a step. A session starts it.",
+        description="Fetches and prepares archives by workers, a batch a step. A session or a replay starts it.",
     )
     def _prepare_batches() -> None:
         batches().map(prepare_batch)
@@ -129,12 +134,12 @@ def batches_job(settings: Settings) -> JobDefinition:
     return _prepare_batches
 
 
-def run_config(settings: Settings, session_id: int, names: Sequence[str]) -> dict[str, Any]:
+def run_config(settings: Settings, work: str, names: Sequence[str]) -> dict[str, Any]:
     """A run's configuration: names, and that of the executor."""
     configuration: dict[str, Any] = {
         "ops": {
-            "batches": {"config": {"session_id": session_id, "names": list(names)}},
-            "prepare_batch": {"config": {"session_id": session_id}},
+            "batches": {"config": {"work": work, "names": list(names)}},
+            "prepare_batch": {"config": {"work": work}},
         }
     }
     if execution := execution_of(settings):
@@ -148,19 +153,20 @@ class DagsterWorkers:
 
     settings: Settings
 
-    def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
         """Have batches prepared in a run; returns when it ends, or when workers make no progress for too long."""
-        environment = os.environ | dagster_environment(self.settings)
+        at_once = {f"DCC_{name.upper()}": f"{getattr(self.settings, name)}" for name in ("workers", "k8s_jobs")}
+        environment = os.environ | dagster_environment(self.settings) | at_once
         if self.settings.broker is not None:
             environment[BROKER] = broker_of(self.settings)
-        command = [sys.executable, "-m", "dcc_assets.batches", str(session_id), *names]
+        command = [sys.executable, "-m", "dcc_assets.batches", work, *names]
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as run:
             try:
                 self._wait(run, check, results)
             finally:
                 _stop(run)
 
-    def _wait(self, run: subprocess.Popen[bytes], check: Callable[[], object], results: FromWorkers) -> None:
+    def _wait(self, run: subprocess.Popen[bytes], check: Callable[[], object], results: Exchange) -> None:
         there, since = results.look(), time.monotonic()
         while run.poll() is None:
             check()
@@ -183,21 +189,21 @@ def _stop(run: subprocess.Popen[bytes]) -> None:
 
 
 def workers_of(settings: Settings) -> Workers | None:
-    """The workers of the settings; None if the session does everything itself. Raises ConfigurationError."""
+    """The workers of the settings; None if all is done without. Raises ConfigurationError."""
     require_executor(settings)
     return None if settings.executor is ExecutorKind.IN_PROCESS else DagsterWorkers(settings)
 
 
-def main(session_id: str, *names: str) -> None:
-    """Run batches of a session, by their names."""
+def main(work: str, *names: str) -> None:
+    """Run batches, by their names."""
     end_with_parent()
     settings = load_settings()
     with open_instance(settings, instance_overrides(settings)) as instance:
         execute_job(
             reconstructable(prepare_batches),
             instance=instance,
-            run_config=run_config(settings, int(session_id), names),
-            tags={SESSION_TAG: session_id},
+            run_config=run_config(settings, work, names),
+            tags={} if is_replay(work) else {SESSION_TAG: PurePosixPath(work).name},
             raise_on_error=False,
         )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import Check
     from dcc.outcomes import ZipKey
+    from dcc.session.batches.exchange import Workers
     from dcc.settings import Settings
     from dcc_assets.sessions import SessionReport
     from dcc_assets.sync.rebuild import RebuildReport
@@ -33,6 +34,13 @@ def run_zip_actions(
     from dcc_assets import sessions
 
     return sessions.run_zip_actions(settings, tracker, instance, keys, **asked)
+
+
+def workers_of(settings: Settings) -> Workers | None:
+    """See `dcc_assets.batches.workers_of`."""
+    from dcc_assets import batches
+
+    return batches.workers_of(settings)
 
 
 def open_instance(settings: Settings) -> DagsterInstance:

@@ -1,7 +1,11 @@
 """The Celery app of the workers: `celery -A dcc_dagster.celery_worker worker`, with the settings that sessions have."""
 
 import os
+from multiprocessing import current_process
+from multiprocessing.process import AuthenticationString  # type: ignore[attr-defined]
+from typing import Any
 
+from celery.signals import worker_process_init
 from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper
 from dagster_celery.make_app import make_app
 from dagster_celery.tasks import create_task
@@ -19,3 +23,15 @@ _configuration = DEFAULT_CONFIG | {"worker_prefetch_multiplier": 1}
 
 app = make_app({"broker": _broker, "backend": _broker, "config_source": dict_wrapper(_configuration)})
 execute_plan = create_task(app)
+
+
+def _may_have_processes(**_: Any) -> None:
+    """Let a process of Celery start processes, which proposed rules need: Celery makes it a daemon, which may not.
+
+    They end with it (`dcc.runtime.worker_processes`).
+    """
+    key = AuthenticationString(os.urandom(32))
+    current_process()._config = {"authkey": key, "semprefix": "/mp"}  # type: ignore[attr-defined]
+
+
+worker_process_init.connect(_may_have_processes)

@@ -18,7 +18,7 @@ from dcc.tracker.database import run_reading
 
 if TYPE_CHECKING:
     from dcc.data_outcomes import DataOutcome
-    from dcc.session.batches.results import Workers
+    from dcc.session.batches.exchange import Workers
     from dcc_resources.databases import QcDatabaseResource
 
 

@@ -21,6 +21,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
+from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import Batch, BatchArchive
 from dcc.session.batches.results import FromWorkers
 from dcc.session.batches.worker import prepare_batch
@@ -61,7 +62,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
     init_qc_database(qc)
     store = ObjectStore(installation.settings)
     results = FromWorkers(store, 1, tmp_path / "scratch")
-    results.put_plan("batch_1", batch_of(folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
+    results.put_batch("batch_1", batch_of(folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
     put = ObjectStore.put
 
     def put_and_end(self: ObjectStore, name: str, path: Path) -> str:
@@ -70,7 +71,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
         return key
 
     monkeypatch.setattr(ObjectStore, "put", put_and_end)
-    done = prepare_batch(installation.settings, installation.tracker, qc, 1, "batch_1")
+    done = prepare_batch(installation.settings, installation.tracker, qc, results.folder, "batch_1")
     qc.dispose()
     assert done == 1
     assert len(store.keys()) == 1
@@ -84,11 +85,11 @@ class HereAndNow:
     data: DataInstallation
     given: list[str] = field(default_factory=list)
 
-    def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
         """Prepare batches one after the other."""
         for name in names:
             self.given.append(name)
-            prepare_batch(self.data.settings, self.data.tracker, self.data.qc, session_id, name)
+            prepare_batch(self.data.settings, self.data.tracker, self.data.qc, work, name)
 
 
 @pytest.fixture

@@ -41,10 +41,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert [path.name for path in folder.iterdir() if "replay" in path.name] == []
 
 
-def run(data: DataInstallation, proposal: Proposal, **options: object) -> Replay:
+def run(data: DataInstallation, proposal: Proposal, processes: int = 1, **options: object) -> Replay:
     """A replay, which changes no row; by one process, as each loads the platform, unless more are asked for."""
     before = rows(data.tracker), rows(data.qc)
-    found = replay(data.tracker, data.qc, data.settings, proposal, **{"workers": 1} | options)  # type: ignore[arg-type]
+    settings = data.settings.model_copy(update={"workers": processes})
+    found = replay(data.tracker, data.qc, settings, proposal, **options)  # type: ignore[arg-type]
     assert (rows(data.tracker), rows(data.qc)) == before
     return found
 
@@ -124,7 +125,7 @@ def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> Non
     data.put("delete/H.2013-11-22.1.impc.zip", specimens("2013-11-22.1", mice=1, first=5))
     data.run()
     proposal = proposed(tmp_path)
-    found = run(data, proposal, workers=2)
+    found = run(data, proposal, processes=2)
     verdicts = {(str(key.archive), key.file_name): facts_of(one) for key, one in found.verdicts.items()}
     assert verdicts == judged_anew(data, proposal, tmp_path / "anew")
     changes = {one.document.file_name: (one.before, one.after) for one in found.changes if one.is_verdict}

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable, warn
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from dcc.session.batches.exchange import Workers
     from dcc.session.replay.verdicts import Change, Replay
+    from dcc.settings import Settings
 
 _SHOWN = 20
 
@@ -43,7 +46,11 @@ _SHOWN = 20
 @click.option("--rules", metavar="MODULE", help="A module with proposed rules: its name, or its file or folder.")
 @click.option("--centre", multiple=True, metavar="CODE", help="Only archives of this centre; repeatable.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only archives whose names have this date or later.")
-@click.option("--workers", type=click.IntRange(1, 64), help="Processes on this machine; DCC_WORKERS by default.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    help="Processes of this machine, or jobs of Kubernetes, at once; DCC_WORKERS or DCC_K8S_JOBS by default.",
+)
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page to FILE.")
 @click.option(
     "--limit", type=click.IntRange(0, 1_000_000), default=_SHOWN, show_default=True, help="Lines of each table; 0: all."
@@ -63,8 +70,9 @@ def replay(
     """Show what proposed schemas, reference data or rules would change.
 
     Judges the archives in the archive store again under the proposal, beside their present verdicts, and changes
-    nothing. Without a proposal it shows what would be judged differently today. A module with proposed rules runs on
-    this machine: use only modules that you trust.
+    nothing. Without a proposal it shows what would be judged differently today. With DCC_EXECUTOR other than
+    in_process, workers prepare the archives, and this machine does what they leave. A module with proposed rules runs
+    on all of them, and its file or folder is sent there: use only modules that you trust.
 
     \b
     JSON: {"proposal", "archives", "documents", "unjudged" (documents without a present verdict),
@@ -81,13 +89,22 @@ def replay(
 
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)
     settings = settings_from_environment()
+    if workers is not None:
+        settings = settings.model_copy(update={"workers": workers, "k8s_jobs": workers})
     with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm():
         with tracker.connect() as connection:
             for code in centre:
                 require_centre(connection, code)
         day = None if since is None else since.date()
         found = replay_archives(
-            tracker, qc, settings, proposal, centres=centre, since=day, workers=workers, on_progress=_progress
+            tracker,
+            qc,
+            settings,
+            proposal,
+            centres=centre,
+            since=day,
+            workers=_workers_of(settings),
+            on_progress=_progress,
         )
     note_facts(unwritten=page is None)
     if page is not None:
@@ -101,6 +118,13 @@ def replay(
         echo_json(_as_json(found))
     else:
         _print(found, limit or None)
+
+
+def _workers_of(settings: Settings) -> Workers | None:
+    """Workers on the executor of the platform. Raises ConfigurationError."""
+    from dcc.settings.workers import ExecutorKind
+
+    return None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings)
 
 
 def _progress(done: int, of: int) -> None:

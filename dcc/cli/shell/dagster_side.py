@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dcc.operations.doctor.checks import Check
     from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
     from dcc.phases import Phase
+    from dcc.session.batches.exchange import Workers
     from dcc.session.sessions import Session
     from dcc.settings import Settings
 
@@ -85,6 +86,9 @@ class DagsterSide(Protocol):
         on_begin: Callable[[Session], None] = ...,
     ) -> SessionRun:
         """Process submissions again, as a session."""
+
+    def workers_of(self, settings: Settings) -> Workers | None:
+        """The workers of the settings, which prepare batches; None if there are none. Raises ConfigurationError."""
 
     def open_instance(self, settings: Settings) -> AbstractContextManager[Instance]:
         """The Dagster instance, closed at the end of the block."""

@@ -24,12 +24,8 @@ from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
-from dcc.session.batches.results import (
-    FromWorkers,
-    Workers,
-    prepared_by_workers,
-    remove_leftovers_of_workers,
-)
+from dcc.session.batches.exchange import Workers
+from dcc.session.batches.results import FromWorkers, prepared_by_workers, remove_leftovers_of_workers
 from dcc.session.crawling import Relisting, list_again, relist, settle
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.outcomes import Problem
+from dcc.session.batches.exchange import unpack
 from dcc.sources.base import Validators
 from dcc.sources.hosting import Hosting
 from dcc.store.staged_documents import PREPARED_FILE
@@ -64,13 +65,7 @@ def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> N
 
 def open_bundle(bundle: Path, folder: Path) -> Found:
     """Unpack a bundle into a folder. Raises OSError and ValueError for other files."""
-    try:
-        with tarfile.open(bundle) as tar:
-            for member in tar:
-                if member.isfile() and "/" not in member.name and not member.name.startswith("."):
-                    tar.extract(member, folder, set_attrs=False)
-    except tarfile.TarError as error:
-        raise ValueError(f"{bundle.name} is no bundle of a worker: {error}") from error
+    unpack(bundle, folder)
     return _found(json.loads((folder / _FOUND).read_text("utf-8")))
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import TypeAdapter
 
 from dcc.outcomes import ZipKey
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.hostings.download_plan import PlannedZip
+
+T = TypeVar("T")
 
 BATCH_SECONDS: Final = 30.0
 MOST_ARCHIVES: Final = 500
@@ -38,8 +40,7 @@ class BatchArchive:
 
     def expected_seconds(self, rate: float) -> float:
         """The expected seconds of work on it, for a source that sends `rate` bytes a second."""
-        size = _UNKNOWN_BYTES if self.hosting.size_bytes is None else self.hosting.size_bytes
-        return _EACH_SECONDS + size / rate + size / _PREPARE_RATE
+        return _known(self.hosting.size_bytes) / rate + seconds_to_prepare(self.hosting.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +88,31 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
 
 
 def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[Batch]:
-    together: list[BatchArchive] = []
+    for some in together(archives, lambda one: one.expected_seconds(rate), lambda one: one.hosting.size_bytes or 0):
+        yield Batch(source_id, tuple(some))
+
+
+def seconds_to_prepare(size_bytes: int | None) -> float:
+    """The expected seconds of work on an archive that need not be fetched from a source."""
+    return _EACH_SECONDS + _known(size_bytes) / _PREPARE_RATE
+
+
+def _known(size_bytes: int | None) -> int:
+    return _UNKNOWN_BYTES if size_bytes is None else size_bytes
+
+
+def together(
+    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], most: int = MOST_ARCHIVES
+) -> Iterator[list[T]]:
+    """Pieces of work in their order, so many together as make a batch, and at `most` so many."""
+    some: list[T] = []
     seconds = size = 0.0
-    for one in archives:
-        seconds += one.expected_seconds(rate)
-        size += one.hosting.size_bytes or 0
-        if together and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(together) == MOST_ARCHIVES):
-            yield Batch(source_id, tuple(together))
-            together, seconds, size = [], one.expected_seconds(rate), one.hosting.size_bytes or 0
-        together.append(one)
-    if together:
-        yield Batch(source_id, tuple(together))
+    for one in works:
+        seconds += seconds_of(one)
+        size += bytes_of(one)
+        if some and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(some) == most):
+            yield some
+            some, seconds, size = [], seconds_of(one), bytes_of(one)
+        some.append(one)
+    if some:
+        yield some

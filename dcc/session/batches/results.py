@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from dcc.errors import (
     DccError,
@@ -27,8 +26,15 @@ from dcc.qc.database import open_qc_database, require_current
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
+from dcc.session.batches.exchange import (
+    LEFT_SINCE,
+    SESSIONS,
+    Exchange,
+    Workers,
+    folder_of_session,
+    remove_old_replays,
+)
 from dcc.session.batches.planning import Batch, BatchArchive, plan_round
-from dcc.session.batches.worker import LEFT_SINCE, PLANS, RESULTS, SESSIONS, folder_of
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import Ready
@@ -47,17 +53,6 @@ progress = progress_log(__name__)
 
 _BLOCK = 256 * 1024
 _SCRATCH = ".workers-"
-
-
-class Workers(Protocol):
-    """Runs workers that prepare batches."""
-
-    def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
-        """Have batches prepared, by their names in the store; returns when nothing more comes to the `results`.
-
-        `check` is called now and then, and raises if the session must stop.
-        """
-        ...
 
 
 class WorkerConnection(BlockwiseConnection):
@@ -100,42 +95,27 @@ class WorkerConnection(BlockwiseConnection):
             raise FileMissingError(f"{name} is not there.", source=self._label) from error
 
 
-class FromWorkers:
+class FromWorkers(Exchange):
     """The results of workers for a session. Threads may share it."""
 
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
-        self._store, self._folder, self._scratch = store, folder_of(session_id), scratch
+        super().__init__(store, folder_of_session(session_id), scratch)
         self._keys: dict[ZipKey, str] = {}
         self._taken: dict[ZipKey, tuple[Path, Found] | None] = {}
         self._lock = threading.Lock()
 
-    def remove(self) -> None:
-        """Remove all of it. Raises as the store."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self._delete("")
-
-    def put_plan(self, name: str, batch: Batch) -> None:
+    def put_batch(self, name: str, batch: Batch) -> None:
         """Store a batch for its worker."""
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        path = self._scratch / "batch.json"
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        path = self.scratch / "batch.json"
         path.write_bytes(batch.to_json())
-        self._store.put(f"{self._folder}/{PLANS}/{name}", path)
-
-    def withdraw_plans(self) -> None:
-        """Remove the plans of batches: a worker that still works on one stops."""
-        self._delete(f"{PLANS}/")
-
-    def _delete(self, below: str) -> None:
-        for key in self._store.keys(f"{self._folder}/{below}"):
-            self._store.delete(key)
+        self.put_plan(name, path)
 
     def look(self) -> int:
         """Look for results; returns the number of archives."""
-        for action in Action:
-            place = f"{self._folder}/{RESULTS}/{action}/"
-            for key in self._store.keys(place):
-                name = key.removeprefix(place).rpartition(".")[0]
-                self._keys[ZipKey(action, name)] = key
+        for name, key in self.results().items():
+            action, _, file_name = name.partition("/")
+            self._keys[ZipKey(Action(action), file_name)] = key
         return len(self._keys)
 
     def connection(self, key: ZipKey, hosting: Hosting) -> WorkerConnection | None:
@@ -157,10 +137,10 @@ class FromWorkers:
             if key in self._taken or key not in self._keys:
                 return self._taken.get(key)
         taken = None
-        folder = self._scratch / key.action / key.file_name
+        folder = self.scratch / key.action / key.file_name
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._store.get(self._keys[key], folder / "bundle")
+            self.store.get(self._keys[key], folder / "bundle")
             taken = folder, open_bundle(folder / "bundle", folder)
             (folder / "bundle").unlink()
         except (DccError, OSError, ValueError) as error:
@@ -223,6 +203,7 @@ def remove_leftovers_of_workers(session: Session) -> None:
         for key in store.keys(f"{SESSIONS}/"):
             if int(key.split("/")[1]) not in active:
                 store.delete(key)
+        remove_old_replays(store)
         store.remove_parts(older_than=LEFT_SINCE)
     except (StoreUnreachableError, StoreRefusedError) as error:
         log.info("What was left in the store stays there until the next session: %s", error)
@@ -273,8 +254,8 @@ def _have_prepared(
         for batch in batches:
             number += 1
             names.append(f"batch_{number}")
-            results.put_plan(names[-1], with_held(batch))
-        workers.run(session.id, names, session.check, results)
+            results.put_batch(names[-1], with_held(batch))
+        workers.run(results.folder, names, session.check, results)
         results.withdraw_plans()
         there = results.look()
         progress.info("Workers have prepared %d archives in %d batches", there, number)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import faulthandler
 import logging
-import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from sqlalchemy import Connection, Engine, select
 
@@ -23,6 +20,7 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.bundles import Found, write_bundle
+from dcc.session.batches.exchange import Given, worker_folder
 from dcc.session.batches.planning import Batch, BatchArchive
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
@@ -41,69 +39,37 @@ from dcc.tracker.register.source_addresses import load_addresses
 
 log = logging.getLogger(__name__)
 
-LEFT_SINCE = timedelta(days=1)
-"""Age at which leftovers of killed processes are removed, on the disk or in the store; a batch takes half a minute."""
 
-SESSIONS = "sessions"
-"""The folder of the store with a folder for each session and its workers."""
-PLANS, RESULTS = "plans", "results"
-"""The folders of batches and of results in the store, below the folder of their session."""
-
-
-def folder_of(session_id: int) -> str:
-    """The folder of the object store that a session and its workers share."""
-    return f"{SESSIONS}/{session_id}"
-
-
-def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: int, name: str) -> int:
-    """Fetch and prepare the archives of a batch by its name in the store; returns the number of results.
+def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str, name: str) -> int:
+    """Fetch and prepare the archives of a batch by its name in a session's folder; returns the number of results.
 
     A failed archive, and those after a source that cannot be reached, are left to the session. An archive that takes
     longer than DCC_WORKER_PATIENCE ends this process, so that a worker that hangs is soon free again. If the session
     removes the batch, nothing more is stored. Raises NotFoundError for a missing batch, StoreUnreachableError and the
     `unreachable` error of either database.
     """
-    store = ObjectStore(settings)
-    with TemporaryDirectory(prefix="dcc-batch-", dir=_scratch(settings)) as folder:
-        plan, batch = _load(store, f"{folder_of(session_id)}/{PLANS}/{name}", Path(folder))
+    with worker_folder(settings) as folder:
+        given = Given(ObjectStore(settings), session, name, folder / "batch.json")
+        batch = Batch.from_json((folder / "batch.json").read_bytes())
         address, centres = run_reading(
             tracker, lambda connection: _surroundings(connection, batch), patience_seconds=settings.database_retry
         )
         basis = run_reading(qc, _basis, patience_seconds=settings.database_retry)
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         places = ConnectionPlaces(tracker, settings)
-        worker = _Worker(settings.for_protocol(address.protocol), Path(folder), checker, basis, places)
+        worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, places)
         done = 0
         try:
             with places.kept():
                 for archive, bundle in worker.bundles(address, batch):
-                    if not store.exists(plan):
+                    if not given.is_waited_for:
                         log.info("The session no longer waits for %s, which it does by itself", name)
                         break
-                    key = archive.key
-                    store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
+                    given.leave(f"{archive.key}", bundle)
                     done += 1
         finally:
             faulthandler.cancel_dump_traceback_later()
         return done
-
-
-def _scratch(settings: Settings) -> Path:
-    """The working folder of this machine, after removing leftovers of killed workers."""
-    folder = settings.staging_directory / ".batches"
-    folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.iterdir():
-        if time.time() - left.stat().st_mtime > LEFT_SINCE.total_seconds():
-            shutil.rmtree(left, ignore_errors=True)
-    return folder
-
-
-def _load(store: ObjectStore, name: str, folder: Path) -> tuple[str, Batch]:
-    """A batch by its name in the store, with its key."""
-    for key in store.keys(f"{name}."):
-        store.get(key, folder / "batch.json")
-        return key, Batch.from_json((folder / "batch.json").read_bytes())
-    raise NotFoundError(f"There is no batch {name} in the store {store.url}: its session has ended. Nothing is to do.")
 
 
 def _surroundings(connection: Connection, batch: Batch) -> tuple[SourceAddress, frozenset[str]]:

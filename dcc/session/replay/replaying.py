@@ -8,11 +8,10 @@ stays: waivers, confirmations and withdrawals.
 from __future__ import annotations
 
 import os
-import pickle
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import groupby
@@ -34,11 +33,13 @@ from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
 from dcc.qc.reference.snapshots import load_active
 from dcc.reference.loading import SETS, ReferenceData
-from dcc.runtime.worker_processes import WorkerProcesses
+from dcc.session.batches.exchange import Workers
 from dcc.session.data.documents import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import Basis
 from dcc.session.replay import worker
+from dcc.session.replay.batches import processes_of
+from dcc.session.replay.by_workers import FromWorkers, Part, parts_of, prepared_by_workers
 from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge, ToOpen
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of
@@ -48,10 +49,10 @@ from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import State
 
 _AHEAD: Final = 3
-"""The batches of archives on their way, for each process."""
+"""The parts on their way, for each process."""
 _FETCHING: Final = 4
 _MOST_ARCHIVES: Final = 16
-"""The most archives of a batch."""
+"""The most archives of a part, whose documents are prepared into one file."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
 _APPLIED: Final = State(Phase.UPLOAD, Status.DONE)
@@ -82,15 +83,15 @@ def replay(
     *,
     centres: Sequence[str] = (),
     since: date | None = None,
-    workers: int | None = None,
+    workers: Workers | None = None,
     on_progress: Callable[[int, int], object] = lambda _done, _of: None,
 ) -> Replay:
     """Judge stored archives of `centres` (by default all) dated from `since` on by a proposal, beside the present.
 
-    Earlier archives that may have their specimens are judged too, and not reported. `on_progress` is called with the
-    numbers of prepared archives, and of all. Raises ConfigurationError for a proposal that cannot be used,
-    ReferenceDataError and ReferenceUnreachableError for its reference data, DiskFullError, and the `unreachable` error
-    of either database.
+    Earlier archives that may have their specimens are judged too, and not reported. `workers` prepare archives, if
+    there are any; DCC_WORKERS processes of this machine do the rest. `on_progress` is called with the numbers of
+    prepared archives, and of all. Raises ConfigurationError for a proposal that cannot be used, ReferenceDataError and
+    ReferenceUnreachableError for its reference data, DiskFullError, and the `unreachable` error of either database.
     """
     if proposal.xsd is not None and not proposal.xsd.is_dir():
         raise ConfigurationError(f"There is no folder {proposal.xsd} with schemas. Name the folder of the .xsd files.")
@@ -100,12 +101,14 @@ def replay(
         archives = find_archives(of_tracker, of_qc, centres, since)
     with TemporaryDirectory(prefix="dcc-replay-") as folder:
         replayer = _replayer(tracker, qc, settings, proposal, Path(folder))
-        number = min(workers or settings.workers, os.cpu_count() or 1)
-        with _processes(replayer, number) as run:
+        number = min(settings.workers, os.cpu_count() or 1)
+        parts = list(_parts(archives, number))
+        with processes_of(replayer, number) as run:
             if proposal.rules is not None:
                 run("require_rules", "the rules", Path(proposal.rules).stem).result()
-            work = _Work(archives, run)
-            work.prepare(ArchiveBytes(settings, Path(folder) / "archives"), number, on_progress)
+            work = _Work(archives, run, on_progress)
+            with prepared_by_workers(workers, settings, replayer, parts, work.tell) as results:
+                work.prepare(parts, ArchiveBytes(settings, Path(folder) / "archives"), results, _AHEAD * number)
             work.judge()
     return work.result(proposal)
 
@@ -149,57 +152,49 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposa
     )
 
 
-_Run = Callable[..., Any]
-
-
-@contextmanager
-def _processes(replayer: Replayer, number: int) -> Iterator[_Run]:
-    """Processes that replay; yields a function of the step, the name of what it works on, and its arguments."""
-    processes = WorkerProcesses(number, worker.begin, replayer.rules, pickle.dumps(replayer))
-
-    def run(step: str, name: str, *given: Any) -> Any:
-        return processes.submit(name, worker.run, step, pickle.dumps(given))
-
-    try:
-        yield run
-    finally:
-        processes.stop()
-
-
 class _Work:
     """Archives on their way through the processes."""
 
-    def __init__(self, archives: Sequence[StoredArchive], run: _Run) -> None:
-        self._archives, self._run = archives, run
+    def __init__(
+        self, archives: Sequence[StoredArchive], run: worker.Run, on_progress: Callable[[int, int], object]
+    ) -> None:
+        self._archives, self._run, self._on_progress = archives, run, on_progress
         self._missing: list[StoredArchive] = []
         self._opened: dict[ZipKey, list[Opened]] = {}
         self._verdicts: dict[DocumentKey, Verdict] = {}
+        self._told = 0
 
-    def prepare(self, stored: ArchiveBytes, workers: int, on_progress: Callable[[int, int], object]) -> None:
-        """Fetch, open and prepare all archives, a limited number at once."""
+    def tell(self, prepared: int) -> None:
+        """Say how many archives are prepared, which workers may have done before they are taken."""
+        self._told = max(self._told, prepared)
+        self._on_progress(self._told, len(self._archives))
 
-        def begin(batch: Sequence[StoredArchive]) -> tuple[list[StoredArchive], Any]:
-            paths = [stored.fetch(one) for one in batch]
-            given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(batch, paths, strict=True) if path]
-            missing = [one for one, path in zip(batch, paths, strict=True) if path is None]
-            return missing, self._run("prepare", ", ".join(str(one.key) for one in given), given) if given else None
+    def prepare(self, parts: Sequence[Part], stored: ArchiveBytes, results: FromWorkers | None, at_once: int) -> None:
+        """Take what workers prepared; fetch, open and prepare all other archives, a limited number at once."""
 
-        def end(batch: Sequence[StoredArchive], fetched: Future[tuple[list[StoredArchive], Any]]) -> None:
-            missing, prepared = fetched.result()
-            self._missing += missing
-            there = [one for one in batch if one not in missing]
-            for one, opened in zip(there, prepared.result() if prepared is not None else (), strict=True):
-                self._opened[one.key] = opened
-            for one in batch:
+        def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[Opened]]]]:
+            if results is not None and (opened := results.take(number)) is not None:
+                return part, _ready(opened)
+            paths = [stored.fetch(one) for one in part]
+            given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path]
+            there = [one for one, path in zip(part, paths, strict=True) if path is not None]
+            named = ", ".join(str(one.key) for one in given)
+            return there, self._run("prepare", named, given) if given else _ready([])
+
+        def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[Opened]]]]]) -> None:
+            there, opened = begun.result()
+            self._opened |= {one.key: found for one, found in zip(there, opened.result(), strict=True)}
+            self._missing += [one for one in part if one not in there]
+            for one in part:
                 stored.release(one)
-            on_progress(len(self._opened) + len(self._missing), len(self._archives))
+            self.tell(len(self._opened) + len(self._missing))
 
-        begun: deque[tuple[Sequence[StoredArchive], Any]] = deque()
+        begun: deque[tuple[Part, Any]] = deque()
         with ThreadPoolExecutor(_FETCHING, thread_name_prefix="fetch") as pool, closing(stored):
             try:
-                for batch in _batches(self._archives, workers):
-                    begun.append((batch, pool.submit(begin, batch)))
-                    if len(begun) > _AHEAD * workers:
+                for number, part in enumerate(parts):
+                    begun.append((part, pool.submit(begin, number, part)))
+                    if len(begun) > at_once:
                         end(*begun.popleft())
                 while begun:
                     end(*begun.popleft())
@@ -257,12 +252,17 @@ class _Work:
         return Replay(proposal.words, len(selected), documents, unjudged, missing, tuple(changes), verdicts)
 
 
-def _batches(archives: Sequence[StoredArchive], workers: int) -> Iterator[list[StoredArchive]]:
-    """The archives in their order, in batches of one action."""
-    most = min(_MOST_ARCHIVES, max(1, len(archives) // (_AHEAD * workers)))
+def _ready(opened: list[list[Opened]]) -> Future[list[list[Opened]]]:
+    future: Future[list[list[Opened]]] = Future()
+    future.set_result(opened)
+    return future
+
+
+def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
+    """The archives in their order, in parts of one action."""
+    most = min(_MOST_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
     for _, same in groupby(archives, key=lambda one: one.key.action):
-        some = list(same)
-        yield from (some[start : start + most] for start in range(0, len(some), most))
+        yield from parts_of(list(same), most)
 
 
 def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | None:

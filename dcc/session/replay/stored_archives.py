@@ -39,6 +39,7 @@ _DOWNLOADS: Final = (
         ZipFile.created,
         Centre.short_name,
         ZipDownload.id.label("download_id"),
+        ZipDownload.content_size_bytes,
         ZipDownload.content_md5,
         ZipDownload.session_id,
         ZipDownload.sha256,
@@ -88,18 +89,25 @@ class Recorded(NamedTuple):
 
 
 @dataclass
-class StoredArchive:
-    """An archive whose bytes arrived, as last fetched; `session` is the one that first fetched these bytes.
+class KeptArchive:
+    """An archive whose bytes arrived, as last fetched."""
+
+    key: ZipKey
+    centre: str | None
+    download_id: int
+    size_bytes: int | None
+    md5: str | None
+    sha256: str | None
+
+
+@dataclass
+class StoredArchive(KeptArchive):
+    """Such an archive; `session` is the one that first fetched these bytes.
 
     It `is_selected`, or needed to judge others that are.
     """
 
-    key: ZipKey
-    centre: str | None
     created: date | None
-    download_id: int
-    md5: str | None
-    sha256: str | None
     session: int
     has_failed: bool
     is_selected: bool = True
@@ -143,10 +151,11 @@ def _archive(downloads: list[Any]) -> StoredArchive:
     return StoredArchive(
         ZipKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
         last.short_name,
-        last.created,
         last.download_id,
+        last.content_size_bytes,
         last.content_md5,
         next((row.sha256 for row in reversed(same) if row.sha256 is not None), None),
+        last.created,
         same[0].session_id or 0,
         last.status_id == int(Status.FAILED),
     )
@@ -194,7 +203,7 @@ class ArchiveBytes:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._staging, self._store, self._folder = Staging(settings.staging_directory), ArchiveStore(settings), folder
 
-    def fetch(self, archive: StoredArchive) -> Path | None:
+    def fetch(self, archive: KeptArchive) -> Path | None:
         """The place of an archive's bytes, in staging or below the folder; None if no copy is left.
 
         Raises StoreUnreachableError if a replica that is away may have them, and OSError.
@@ -211,7 +220,7 @@ class ArchiveBytes:
             return None
         return path
 
-    def release(self, archive: StoredArchive) -> None:
+    def release(self, archive: KeptArchive) -> None:
         """Remove what was fetched."""
         shutil.rmtree(self._folder / f"{archive.download_id}", ignore_errors=True)
 

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import gc
 import pickle
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from dcc.runtime.installed_packages import RULES, propose
 from dcc.runtime.worker_processes import portable
+
+Run = Callable[..., Future[Any]]
+"""Has a process call a method of the `Replayer`: by its name, the name of what it works on, and its arguments."""
 
 
 @dataclass

@@ -1,0 +1,146 @@
+"""The folder of the object store that workers share with the process that gave them batches: a session or a replay.
+
+A batch is given as a plan, by its name. A worker looks for its plan before it leaves a result: without it nobody waits.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Protocol
+from uuid import uuid4
+
+from dcc.errors import NotFoundError
+from dcc.settings import Settings
+from dcc.store.objects import ObjectStore
+
+LEFT_SINCE: Final = timedelta(days=1)
+"""Age at which leftovers of killed processes are removed, on the disk or in the store; a batch takes half a minute."""
+
+SESSIONS, REPLAYS = "sessions", "replays"
+"""The folders of the store with a folder for each session, and for each replay, and its workers."""
+_PLANS, _RESULTS = "plans", "results"
+
+
+def folder_of_session(session_id: int) -> str:
+    """The folder of the object store that a session and its workers share."""
+    return f"{SESSIONS}/{session_id}"
+
+
+def new_folder_of_replay() -> str:
+    """A new folder of the object store for a replay, named by its day."""
+    return f"{REPLAYS}/{datetime.now(UTC).date()}-{uuid4().hex[:12]}"
+
+
+def is_replay(work: str) -> bool:
+    """Whether batches are of a replay, and not of a session; see `Workers`."""
+    return work.startswith(f"{REPLAYS}/")
+
+
+class Workers(Protocol):
+    """Runs workers that prepare batches."""
+
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+        """Have batches prepared, by their names in the store; returns when nothing more comes to the `results`.
+
+        `work` is the folder of a session, or the key of what a replay goes by. `check` is called now and then, and
+        raises if the work must stop.
+        """
+        ...
+
+
+class Exchange:
+    """The side of the process that gives batches. All methods raise as the store."""
+
+    def __init__(self, store: ObjectStore, folder: str, scratch: Path) -> None:
+        self.store, self.folder, self.scratch = store, folder, scratch
+
+    def put_plan(self, name: str, path: Path) -> None:
+        """Store the plan of a batch for its worker."""
+        self.store.put(_plan(self.folder, name), path)
+
+    def withdraw_plans(self) -> None:
+        """Remove the plans of batches: a worker that still works on one stops."""
+        delete_below(self.store, f"{self.folder}/{_PLANS}/")
+
+    def results(self) -> dict[str, str]:
+        """The keys of the results that are there, by their names."""
+        place = f"{self.folder}/{_RESULTS}/"
+        return {key.removeprefix(place).rpartition(".")[0]: key for key in self.store.keys(place)}
+
+    def look(self) -> int:
+        """Look for results; returns their number."""
+        return len(self.results())
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        delete_below(self.store, f"{self.folder}/")
+
+
+class Given:
+    """The side of a worker: a batch, whose plan is the file `path`. Raises NotFoundError if it was withdrawn."""
+
+    def __init__(self, store: ObjectStore, folder: str, name: str, path: Path) -> None:
+        self._store, self._folder = store, folder
+        found = store.keys(f"{_plan(folder, name)}.")
+        if not found:
+            raise NotFoundError(f"There is no batch {name} in the store {store.url}: nobody waits for it any more.")
+        self._key = found[0]
+        store.get(self._key, path)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether results are still wanted."""
+        return self._store.exists(self._key)
+
+    def leave(self, name: str, path: Path) -> None:
+        """Leave a result."""
+        self._store.put(f"{self._folder}/{_RESULTS}/{name}", path)
+
+
+@contextmanager
+def worker_folder(settings: Settings) -> Iterator[Path]:
+    """A working folder for a batch, after removing leftovers of killed workers of this machine."""
+    parent = settings.staging_directory / ".batches"
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.iterdir():
+        if time.time() - left.stat().st_mtime > LEFT_SINCE.total_seconds():
+            shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(prefix="dcc-batch-", dir=parent) as folder:
+        yield Path(folder)
+
+
+def unpack(bundle: Path, folder: Path) -> None:
+    """Unpack the files of a bundle into a folder. Raises OSError, and ValueError for what is none."""
+    try:
+        with tarfile.open(bundle) as tar:
+            for member in tar:
+                if member.isfile():
+                    tar.extract(member, folder, set_attrs=False, filter="data")
+    except tarfile.TarError as error:
+        raise ValueError(f"{bundle.name} is no bundle: {error}") from error
+
+
+def delete_below(store: ObjectStore, prefix: str) -> None:
+    """Delete all objects with a prefix. Raises as the store."""
+    for key in store.keys(prefix):
+        store.delete(key)
+
+
+def remove_old_replays(store: ObjectStore) -> None:
+    """Delete what killed replays left more than a day ago. Raises as the store."""
+    before = f"{(datetime.now(UTC) - LEFT_SINCE).date()}"
+    for key in store.keys(f"{REPLAYS}/"):
+        if key.removeprefix(f"{REPLAYS}/") < before:
+            store.delete(key)
+
+
+def _plan(folder: str, name: str) -> str:
+    return f"{folder}/{_PLANS}/{name}"

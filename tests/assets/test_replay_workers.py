@@ -1,0 +1,132 @@
+"""A replay whose archives workers prepare says what one says that does all by itself, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from benchmarks.replay import rows
+from dcc.qc.database import open_qc_database
+from dcc.store.objects import ObjectStore
+from tests.assets.test_workers import crawl, installed
+from tests.cli.test_replay import RULE
+from tests.session.test_replay import proposed
+from tests.session.test_session_data_processes import change
+from tests.support.installations import Installation, specimens
+from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
+from tests.support.redis_server import RedisServer
+from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
+from tests.support.worker_installations import PROGRAM, celery_variables, celery_workers, environment
+
+LEFT = "This machine prepares the others"
+
+
+class Judged(NamedTuple):
+    """An installation that had a session, the words of a proposal, and what a replay says of it that has no workers."""
+
+    installation: Installation
+    proposal: list[str]
+    alone: dict[str, Any]
+
+
+def begin(installation: Installation, proposal: list[str], **more: str) -> subprocess.Popen[str]:
+    """Begin a replay as a process."""
+    command = [PROGRAM / "dcc", "replay", "--json", *proposal]
+    variables = environment(installation.settings, DCC_LOG_FILE=str(installation.root / "replay.log"), **more)
+    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(replay: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
+    """What a replay found, and what it noticed."""
+    found, said = replay.communicate(timeout=240)
+    assert replay.returncode == 0, said
+    return json.loads(found), said
+
+
+def replayed(judged: Judged, **more: str) -> tuple[dict[str, Any], str]:
+    """What a replay of the proposal found, and what it noticed."""
+    return finish(begin(judged.installation, judged.proposal, **more))
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """A proposal of schemas, reference data and rules, which changes much."""
+    root = tmp_path_factory.mktemp("replays")
+    installation = installed(root / "installation")
+    more = installation.add_folder("J", "three")
+    mothers = change(specimens("J", mice=4), 'relationship="littermate"', 'relationship="mother"')
+    more.put("add/J.2013-10-31.1.impc.zip", mothers)
+    more.put("add/J.2013-10-31.2.impc.zip", specimens("J", stem="2013-10-31.2"))
+    # It is not opened, as its manifest names something else.
+    (more.path / "add" / "J.2013-10-31.2.impc.zip.manifest.json").write_text('[{"file": "other.xml"}]')
+    crawl(installation)
+    proposal = proposed(root)
+    rules = root / "proposed_rules.py"
+    rules.write_text(RULE)
+    words = ["--xsd", str(proposal.xsd), "--reference", f"projects={proposal.reference['projects']}"]
+    words += ["--rules", str(rules), "--workers", "2"]
+    alone, said = finish(begin(installation, words))
+    assert said == ""
+    assert {"D1", "S12"} <= {cause["code"] for cause in alone["causes"]}
+    assert {"failed xsd", "failed data"} <= {change["after"] for change in alone["changes"]}
+    assert installation.states()["add/J.2013-10-31.2.impc.zip"] == "unzip failed"
+    return Judged(installation, words, alone)
+
+
+@contextmanager
+def nothing_changes(installation: Installation) -> Iterator[None]:
+    """Both databases are as before."""
+    qc = open_qc_database(installation.settings)
+    try:
+        before = rows(installation.tracker), rows(qc)
+        yield
+        assert (rows(installation.tracker), rows(qc)) == before
+    finally:
+        qc.dispose()
+
+
+def test_processes_of_the_machine_say_the_same(judged: Judged) -> None:
+    with nothing_changes(judged.installation):
+        found, said = replayed(judged, DCC_EXECUTOR="multiprocess")
+    assert found == judged.alone
+    assert LEFT not in said
+    assert ObjectStore(judged.installation.settings).keys() == []
+
+
+def test_celery_workers_that_reach_only_the_object_store_say_the_same(
+    judged: Judged, tmp_path: Path, redis_server: RedisServer, bucket: Bucket
+) -> None:
+    variables = celery_variables(bucket, redis_server)
+    of_workers = variables | {"DCC_ARCHIVE_REPLICAS": str(tmp_path / "empty")}
+    with celery_workers(judged.installation, of_workers, "one") as workers, nothing_changes(judged.installation):
+        found, said = replayed(judged, **variables)
+    assert found == judged.alone
+    assert LEFT not in said, workers["one"].said()
+    assert "Contents" not in bucket.client.list_objects_v2(Bucket=bucket.name)
+    told = "".join(path.read_text("latin-1") for path in (tmp_path / "redis").rglob("*.aof"))
+    assert "prepare_batch" in told
+    for secret in (SECRET_ACCESS_KEY, BROKER_PASSWORD):
+        assert secret not in told + said + workers["one"].said()
+
+
+def test_what_a_killed_worker_had_the_replay_does_by_itself(
+    judged: Judged, redis_server: RedisServer, bucket: Bucket
+) -> None:
+    variables = celery_variables(bucket, redis_server) | {"DCC_WORKER_PATIENCE": "10"}
+    with celery_workers(judged.installation, variables, "killed") as workers, nothing_changes(judged.installation):
+        replay = begin(judged.installation, judged.proposal, **variables)
+        # The first task makes the steps of the batches.
+        while workers["killed"].said().count(" received") < 2 and replay.poll() is None:
+            time.sleep(0.05)
+        workers["killed"].kill()
+        found, said = finish(replay)
+    assert found == judged.alone
+    assert f"Workers prepared 0 of {judged.alone['archives']} archives. {LEFT}." in said
+    assert "Contents" not in bucket.client.list_objects_v2(Bucket=bucket.name)

@@ -1,0 +1,125 @@
+"""What workers are given by a replay, what they leave, and what the replay does without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dcc.errors import NotFoundError
+from dcc.session.batches.exchange import Exchange, folder_of_session
+from dcc.session.replay.batches import prepare_batch
+from dcc.session.replay.replaying import Proposal, replay
+from dcc.session.replay.verdicts import Replay
+from dcc.settings import Settings
+from dcc.settings.workers import ExecutorKind
+from dcc.store.objects import ObjectStore
+from tests.cli.test_replay import RULE
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import only_sqlite
+
+pytestmark = only_sqlite
+
+KEYS = ("add/H.2013-10-31.1.impc.zip", "edit/H.2013-11-01.1.impc.zip", "delete/H.2013-11-02.1.impc.zip")
+
+
+@dataclass
+class HereAndNow:
+    """Workers that are functions of this process, with settings of their own; `between` is called before each batch."""
+
+    settings: Settings
+    between: Callable[[Exchange], object] = lambda _: None
+    after: Callable[[Exchange], object] = lambda _: None
+    done: list[int] = field(default_factory=list)
+
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+        """Prepare batches one after the other."""
+        for name in names:
+            self.between(results)
+            self.done.append(prepare_batch(self.settings, work, name))
+            check()
+        self.after(results)
+
+
+@pytest.fixture
+def filled(data: DataInstallation, tmp_path: Path) -> DataInstallation:
+    """An installation with an archive of each action, and a replay of one process."""
+    data.put(KEYS[0], specimens(), experiments())
+    data.run()
+    data.put(KEYS[1], specimens("2013-11-01.1"))
+    data.put(KEYS[2], specimens("2013-11-02.1", mice=1, first=5))
+    data.run()
+    (tmp_path / "proposed.py").write_text(RULE)
+    return data.with_settings(workers=1, executor=ExecutorKind.CELERY)
+
+
+def run(data: DataInstallation, workers: HereAndNow | None, tmp_path: Path, **options: Any) -> Replay:
+    """A replay by proposed rules, which leaves nothing in the store."""
+    proposal = Proposal(rules=str(tmp_path / "proposed.py"))
+    found = replay(data.tracker, data.qc, data.settings, proposal, workers=workers, **options)
+    assert ObjectStore(data.settings).keys("replays/") == []
+    return found
+
+
+def of_worker(data: DataInstallation, tmp_path: Path, **more: object) -> Settings:
+    """The settings of a worker that shares only the object store."""
+    away = {"staging": tmp_path / "of-worker", "archive_replicas": str(tmp_path / "empty")}
+    return data.settings.model_copy(update=away | more)
+
+
+def test_workers_do_all_of_it(filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[tuple[int, int]] = []
+    workers = HereAndNow(of_worker(filled, tmp_path))
+    found = run(filled, workers, tmp_path, on_progress=lambda *numbers: told.append(numbers))
+    assert workers.done == [3]
+    assert told == [(3, 3)] * 4
+    assert "This machine prepares the others" not in caplog.text
+    assert found == run(filled, None, tmp_path)
+    assert {"D1"} == {one.code for one in found.causes}
+
+
+def test_what_workers_cannot_do_the_replay_does(
+    filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And what is lost or damaged in the store."""
+    alone = run(filled, None, tmp_path)
+
+    def damage(results: Exchange) -> None:
+        first, second, _ = results.results().values()
+        results.store.delete(first)
+        (Path(results.store.url) / second).write_bytes(b"damaged")
+
+    workers = HereAndNow(of_worker(filled, tmp_path), after=damage)
+    assert run(filled, workers, tmp_path) == alone
+    assert "Workers prepared 2 of 3 archives. This machine prepares the others." in caplog.text
+    assert "cannot be had, and is made anew" in caplog.text
+
+    shared = filled.with_settings(executor=ExecutorKind.MULTIPROCESS)
+    lost = HereAndNow(of_worker(filled, tmp_path))
+    assert run(shared, lost, tmp_path) == alone
+    assert lost.done == [0]
+    assert f"{KEYS[0]} and those with it are left to the replay" in caplog.text
+
+
+def test_a_worker_that_nobody_waits_for_stops(filled: DataInstallation, tmp_path: Path) -> None:
+    workers = HereAndNow(of_worker(filled, tmp_path), between=lambda results: results.withdraw_plans())
+    with pytest.raises(NotFoundError, match="nobody waits for it any more"):
+        run(filled, workers, tmp_path)
+
+
+def test_a_worker_that_hangs_soon_ends(filled: DataInstallation, tmp_path: Path) -> None:
+    workers = HereAndNow(of_worker(filled, tmp_path, worker_patience=0.01))
+    with pytest.raises(TimeoutError):
+        run(filled, workers, tmp_path)
+
+
+def test_what_a_killed_replay_left_is_removed_after_a_day(filled: DataInstallation, tmp_path: Path) -> None:
+    store = ObjectStore(filled.settings)
+    (tmp_path / "left").write_bytes(b"left")
+    store.put("replays/2013-10-31-0123456789ab/bundle", tmp_path / "left")
+    of_session = store.put(f"{folder_of_session(1)}/plans/batch_1", tmp_path / "left")
+    run(filled, HereAndNow(of_worker(filled, tmp_path)), tmp_path)
+    assert store.keys() == [of_session]
