@@ -5,7 +5,6 @@ A worker gets only names in the object store, from which it takes the rest, and 
 environment. The run is a process of its own, which is ended when workers make no progress.
 """
 
-import importlib
 import logging
 import os
 import subprocess
@@ -48,6 +47,7 @@ log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
 _NAMES: Final = "names"
+_RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
 
@@ -159,7 +159,7 @@ class DagsterWorkers:
         environment = os.environ | dagster_environment(self.settings) | at_once
         if self.settings.broker is not None:
             environment[BROKER] = broker_of(self.settings)
-        command = [sys.executable, "-m", "dcc_assets.batches", work, *names]
+        command = [sys.executable, "-c", _RUN, work, *names]
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as run:
             try:
                 self._wait(run, check, results)
@@ -206,8 +206,3 @@ def main(work: str, *names: str) -> None:
             tags={} if is_replay(work) else {SESSION_TAG: PurePosixPath(work).name},
             raise_on_error=False,
         )
-
-
-if __name__ == "__main__":
-    # Workers find the job by the module's name.
-    importlib.import_module("dcc_assets.batches").main(*sys.argv[1:])

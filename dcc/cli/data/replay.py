@@ -43,7 +43,11 @@ _SHOWN = 20
     metavar="NAME=SOURCE",
     help="A proposed set of reference data: its name, and a file, a folder or a URL; may be repeated.",
 )
-@click.option("--rules", metavar="MODULE", help="A module with proposed rules: its name, or its file or folder.")
+@click.option(
+    "--rules",
+    metavar="MODULE",
+    help="A module with proposed rules: its file or folder, or its name where it is installed, also on workers.",
+)
 @click.option("--centre", multiple=True, metavar="CODE", help="Only archives of this centre; repeatable.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only archives whose names have this date or later.")
 @click.option(

@@ -179,7 +179,7 @@ def take_result(result: Path, root: Path) -> list[list[Opened]]:
     unpack(result, folder)
     found = _OPENED_TYPE.validate_json((folder / _OPENED).read_bytes())
     for path in folder.rglob("*"):
-        if path.is_file() and path.name != _OPENED:
+        if path.is_file() and path != folder / _OPENED:
             target = root / path.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.rename(target)
