@@ -14,12 +14,18 @@ from dagster import AssetKey, MarkdownMetadataValue, MetadataValue
 
 from dcc.outcomes import ZipKey
 
+HOME: Final = "/dcc/"
+"""The path of the list of all pages."""
 REPORTS: Final = "/dcc/reports"
 """The path of reports on the web server of `dcc ui`: of a submission at `/dcc/reports/<action>/<file name>`."""
 PICTURES: Final = "/dcc/pictures"
 """The path of plots: `/dcc/pictures/centre/<code>/<number>.png`."""
 EXPECTED: Final = "/dcc/expected"
 """The path of the procedures that are due: `/dcc/expected/<centre>`."""
+CAUSES: Final = "/dcc/causes"
+"""The path of the causes of errors and findings: of a centre at `/dcc/causes/<centre>`."""
+KEPT: Final = "/dcc/kept"
+"""The path of kept reports: of a centre at `/dcc/kept/<centre>`, one of them at `/dcc/kept/<action>/<name>`."""
 BOARD: Final = "/dcc/board"
 """The path of the tracking board."""
 DOCUMENTS: Final = "/dcc/documents"
@@ -49,6 +55,26 @@ def report_of_centre(centre: str) -> str:
 def expected_of_centre(centre: str) -> str:
     """The path of the page of the procedures that are due at a centre."""
     return f"{EXPECTED}/{_encoded(centre)}"
+
+
+def page_of_causes(centre: str | None) -> str:
+    """The path of the causes at a centre, or at all."""
+    return CAUSES if centre is None else f"{CAUSES}/{_encoded(centre)}"
+
+
+def kept_of_centre(centre: str | None) -> str:
+    """The path of the list of kept reports of a centre, or of all."""
+    return KEPT if centre is None else f"{KEPT}/{_encoded(centre)}"
+
+
+def kept_page(action: str, name: str) -> str:
+    """The path of a kept report by the name of its file without the suffix."""
+    return f"{KEPT}/{action}/{_encoded(name)}"
+
+
+def localised(path: str, language: str | None) -> str:
+    """A path with the language that is asked for, if any."""
+    return path if language is None else f"{path}{'&' if '?' in path else '?'}language={_encoded(language)}"
 
 
 def board_of_centre(centre: str) -> str:

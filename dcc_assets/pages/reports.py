@@ -1,4 +1,4 @@
-"""Reports and plots of the web server of `dcc ui`: made on request, and not kept.
+"""Reports, plots and the tracking board of the web server of `dcc ui`: made on request, and not kept.
 
 Both databases are only read. The status of an answer says what is wrong: 404 if there is no such thing, 503 if a
 database is away or has not been made, 400 for an unknown language or format; the text always says what to do.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import BinaryIO, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from dcc.databases.columns import utc_now
 from dcc.errors import (
     ConfigurationError,
     DatabaseOutdatedError,
@@ -27,37 +26,24 @@ from dcc.errors import (
     StoreUnreachableError,
 )
 from dcc.outcomes import ZipKey
-from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
 from dcc.qc.database import require_current as require_current_qc
-from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
+from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.collecting import scope_of_session
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
-from dcc.reports.plots import draw_expected, font_directory
 from dcc.reports.submissions.board import asked_for, board_json, collect_board, render_board
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Report
-from dcc.reports.submissions.page import render_html
+from dcc.reports.submissions.page import Place, render_html
 from dcc.reports.submissions.pictures import draw_pictures
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
 from dcc.tracker.archive_access import SubmittedDocument, delivered_document, fetched_document
-from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker, require_current, run_reading
-from dcc.tracker.queries.zip_action_lists import require_centre
-from dcc.tracker.register.centres import list_centres
-from dcc_assets.metadata.links import (
-    BOARD,
-    REPORTS,
-    expected_of_centre,
-    report_of_centre,
-    report_of_session,
-    report_of_zip,
-    xml_of_document,
-)
+from dcc_assets.metadata.links import BOARD, HOME, localised, report_of_zip, xml_of_document
 from dcc_assets.partitions import keys_of_partitions
 
 P = ParamSpec("P")
@@ -68,8 +54,9 @@ log = logging.getLogger(__name__)
 MOST_PICTURES: Final = 4
 """The most plots of a centre."""
 
-_SESSIONS_LISTED: Final = 25
-_HTML, _JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
+SPREADSHEET: Final = "?form=spreadsheet"
+"""The address of a page's findings as a spreadsheet, relative to the page."""
+HTML, JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
 _TEXT: Final = "text/plain; charset=utf-8"
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _SHEET_NAME: Final = "findings.xlsx"
@@ -90,7 +77,7 @@ _NO_PICTURE: Final = Answer(200, _SVG, b'<svg xmlns="http://www.w3.org/2000/svg"
 
 
 @dataclass(frozen=True, slots=True)
-class _Databases:
+class Databases:
     """Open connections for an answer, and why there is none to the QC database."""
 
     settings: Settings
@@ -99,7 +86,7 @@ class _Databases:
     qc_missing: str | None
 
 
-def _answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
+def answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
     """Decorates what makes a page: an error becomes a page that says what is wrong."""
 
     @functools.wraps(page)
@@ -108,10 +95,10 @@ def _answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
             return page(*arguments, **named)
         except DccError as error:
             status = next((status for kinds, status in _STATUSES if isinstance(error, kinds)), 500)
-            return _problem(status, str(error))
+            return problem(status, str(error))
         except Exception as error:
             log.exception("A report met a fault")
-            return _problem(
+            return problem(
                 500,
                 f"This cannot be shown: {type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if "
                 "any; else it is a fault of the platform: report it with the log of the web server.",
@@ -120,11 +107,11 @@ def _answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
     return answer
 
 
-@_answered
+@answered
 def zip_page(partition: str, language: str | None = None, form: str = "html") -> Answer:
     """The report of a submission by its partition key, `<action>/<file name>`."""
 
-    def collect(asked: _Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
+    def collect(asked: Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
         key = _known(asked.tracker, partition)
         report = collect_submission(
             asked.tracker, asked.qc, key, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
@@ -134,11 +121,11 @@ def zip_page(partition: str, language: str | None = None, form: str = "html") ->
     return _page(collect, language, form)
 
 
-@_answered
+@answered
 def centre_page(centre: str, language: str | None = None, form: str = "html") -> Answer:
     """The report of a centre by its code."""
 
-    def collect(asked: _Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
+    def collect(asked: Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
         report = collect_centre(
             asked.tracker, asked.qc, centre, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
         )
@@ -147,107 +134,68 @@ def centre_page(centre: str, language: str | None = None, form: str = "html") ->
     return _page(collect, language, form)
 
 
-@_answered
+@answered
 def session_page(session_id: int, language: str | None = None, form: str = "html") -> Answer:
     """The report of a crawling session by its number."""
 
-    def collect(asked: _Databases, _: Catalogue) -> tuple[Report, Scope]:
+    def collect(asked: Databases, _: Catalogue) -> tuple[Report, Scope]:
         report = collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
         return report, scope_of_session(asked.tracker, session_id)
 
     return _page(collect, language, form)
 
 
-@_answered
+@answered
 def board_page(query: Mapping[str, str]) -> Answer:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
     settings, language, form = load_settings(), query.get("language"), query.get("form", "html")
     if form not in {"html", "json"}:
-        return _problem(400, "The board has the forms html and json: ?form=json.")
+        return problem(400, "The board has the forms html and json: ?form=json.")
     try:
         catalogue = load_catalogue(language, settings)
         wanted, page = asked_for(query)
     except ConfigurationError as error:
-        return _problem(400, str(error))
-    board = _reading(lambda asked: collect_board(asked.tracker, wanted, page))
+        return problem(400, str(error))
+    board = reading(lambda asked: collect_board(asked.tracker, wanted, page))
     if form == "json":
-        return Answer(200, _JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
+        return Answer(200, JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
     text = render_board(
-        board, catalogue, settings, path=BOARD, index=REPORTS, language=language, link_of_zip=report_of_zip
+        board,
+        catalogue,
+        settings,
+        path=BOARD,
+        home=localised(HOME, language),
+        language=language,
+        link_of_zip=report_of_zip,
     )
-    return Answer(200, _HTML, text.encode("utf-8", "replace"))
+    return Answer(200, HTML, text.encode("utf-8", "replace"))
 
 
-@_answered
-def index_page() -> Answer:
-    """The list of pages: the tracking board, and the reports of each centre and of the last sessions."""
-
-    def read(asked: _Databases) -> dict[str, list[tuple[str, str]]]:
-        known = [one for one in list_centres(asked.tracker) if one.is_active or one.sources]
-        return {
-            "Centres": [(report_of_centre(one.short_name), f"{one.short_name}, {one.full_name}") for one in known],
-            "Procedures that are due": [(expected_of_centre(one.short_name), one.short_name) for one in known],
-            "The last sessions": [
-                (report_of_session(one.id), f"{one.label}, {one.started:%Y-%m-%d %H:%M} UTC: {one.outcome}")
-                for one in list_sessions(asked.tracker, limit=_SESSIONS_LISTED)
-            ],
-        }
-
-    return _plain_page("index", "Reports", load_settings(), board=BOARD, index=REPORTS, lists=_reading(read))
-
-
-@_answered
+@answered
 def centre_picture(centre: str, number: int) -> Answer:
     """A plot of a centre's data, the first being number 1; an empty image if there are not so many."""
 
-    def draw(asked: _Databases) -> Answer:
+    def draw(asked: Databases) -> Answer:
         wanted = number if number <= MOST_PICTURES else 0
         said = load_catalogue(None, asked.settings)
         drawn = draw_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
         return Answer(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
 
-    return _reading(draw)
+    return reading(draw)
 
 
-@_answered
-def expected_page(centre: str) -> Answer:
-    """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
-
-    def find(asked: _Databases) -> tuple[Deliveries, OverviewCoverage] | None:
-        require_centre(asked.tracker, centre)
-        if asked.qc is None:
-            return None
-        return count_deliveries(asked.qc, Expected(utc_now().date(), centre)), overview_coverage(asked.qc, centre)
-
-    settings, found = load_settings(), _reading(find)
-    if found is None:
-        return _problem(503, "The QC database cannot be used. `dcc doctor` says why.")
-    deliveries, covered = found
-    counted, said = deliveries.by_procedure(), load_catalogue(None, settings)
-    return _plain_page(
-        "expected",
-        f"Procedures due at centre {centre}",
-        settings,
-        centre=centre,
-        covered=covered,
-        uncovered=deliveries.uncovered.total(),
-        counted=counted,
-        picture=draw_expected(counted, said, font_directory(settings)) if counted else None,
-    )
-
-
-@_answered
+@answered
 def document_xml(partition: str, file_name: str) -> Answer:
     """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
 
-    def find(asked: _Databases) -> tuple[Settings, SubmittedDocument]:
+    def find(asked: Databases) -> tuple[Settings, SubmittedDocument]:
         key = _known(asked.tracker, partition)
         found = delivered_document(asked.tracker, file_name, key)
         if found is None:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
         return asked.settings, found
 
-    settings, found = _reading(find)
+    settings, found = reading(find)
     with fetched_document(settings, found) as path:
         # The open file outlives its name, and is gone when the answer is, however that ends.
         return Answer(200, _TEXT, path.open("rb"), found.file_name)
@@ -255,35 +203,47 @@ def document_xml(partition: str, file_name: str) -> Answer:
 
 def not_there(path: str) -> Answer:
     """The answer for a missing page."""
-    return _problem(404, f"There is no page {path}. The reports that there are: {REPORTS}.")
+    return problem(404, f"There is no page {path}. All pages: {HOME}")
 
 
-def _page(collect: Callable[[_Databases, Catalogue], tuple[Report, Scope]], language: str | None, form: str) -> Answer:
+def _page(collect: Callable[[Databases, Catalogue], tuple[Report, Scope]], language: str | None, form: str) -> Answer:
     """A report in one of its forms; `collect` also tells what its findings are about."""
     if form not in {"html", "json", "spreadsheet"}:
-        return _problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
+        return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
     settings = load_settings()
     try:
         catalogue = load_catalogue(language, settings)
     except ConfigurationError as error:
-        return _problem(400, str(error))
+        return problem(400, str(error))
     if form == "spreadsheet":
-        body = _reading(lambda asked: _spreadsheet(asked, *collect(asked, catalogue), catalogue))
-        return Answer(200, _XLSX, body, _SHEET_NAME)
-    report, _ = _reading(lambda asked: collect(asked, catalogue))
+
+        def write(asked: Databases) -> Answer:
+            report, scope = collect(asked, catalogue)
+            return spreadsheet(asked, scope, report.causes, catalogue)
+
+        return reading(write)
+    report, _ = reading(lambda asked: collect(asked, catalogue))
     if form == "json":
-        return Answer(200, _JSON, json_text(report, catalogue).encode("utf-8", "replace"))
-    text = render_html(report, catalogue, settings, link_of_zip=report_of_zip, link_of_document=xml_of_document)
-    return Answer(200, _HTML, text.encode("utf-8", "replace"))
+        return Answer(200, JSON, json_text(report, catalogue).encode("utf-8", "replace"))
+    text = render_html(
+        report,
+        catalogue,
+        settings,
+        link_of_zip=lambda key: localised(report_of_zip(key), language),
+        link_of_document=xml_of_document,
+        place=Place(localised(HOME, language), localised(SPREADSHEET, language)),
+    )
+    return Answer(200, HTML, text.encode("utf-8", "replace"))
 
 
-def _spreadsheet(asked: _Databases, report: Report, scope: Scope, catalogue: Catalogue) -> bytes:
+def spreadsheet(asked: Databases, scope: Scope, causes: Sequence[Cause], catalogue: Catalogue) -> Answer:
+    """The findings of a scope, with their causes, as a file for spreadsheet programs."""
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
-        write_findings_spreadsheet(path, asked.tracker, asked.qc, scope, report.causes, catalogue)
-        return path.read_bytes()
+        write_findings_spreadsheet(path, asked.tracker, asked.qc, scope, causes, catalogue)
+        return Answer(200, _XLSX, path.read_bytes(), _SHEET_NAME)
 
 
 def _known(connection: Connection, partition: str) -> ZipKey:
@@ -296,7 +256,7 @@ def _known(connection: Connection, partition: str) -> ZipKey:
     return keys[0]
 
 
-def _reading(work: Callable[[_Databases], T]) -> T:
+def reading(work: Callable[[Databases], T]) -> T:
     """Call `work` with both databases, without the QC database if it cannot be used."""
     settings = load_settings()
     with _opened(open_tracker(settings)) as tracker, _opened(open_qc_database(settings)) as qc:
@@ -305,7 +265,7 @@ def _reading(work: Callable[[_Databases], T]) -> T:
         def read(of_qc: Connection | None, missing: str | None = None) -> T:
             return run_reading(
                 tracker,
-                lambda connection: work(_Databases(settings, connection, of_qc, missing)),
+                lambda connection: work(Databases(settings, connection, of_qc, missing)),
                 patience_seconds=_PATIENCE_SECONDS,
             )
 
@@ -331,14 +291,15 @@ _STATUSES: Final = (
 _TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database or store is away"}
 
 
-def _problem(status: int, message: str) -> Answer:
+def problem(status: int, message: str) -> Answer:
+    """A page that says what is wrong."""
     title = _TITLES.get(status, "Something went wrong")
     # Templates of the installation may be what is wrong.
-    return _plain_page("problem", title, None, status, message=message, index=REPORTS)
+    return _plain_page("problem", title, None, status, message=message, home=HOME)
 
 
 def _plain_page(template: str, title: str, settings: Settings | None, status: int = 200, **values: object) -> Answer:
     own = None if settings is None else settings.templates_directory
     title = title if settings is None else settings.labelled(title)
     text = render(f"reports/{template}.html", {"title": title, **values}, own=own)
-    return Answer(status, _HTML, text.encode("utf-8", "replace"))
+    return Answer(status, HTML, text.encode("utf-8", "replace"))

@@ -24,15 +24,14 @@ from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker, require_current
-from dcc_assets.metadata.links import BOARD, DOCUMENTS, EXPECTED, PICTURES, REPORTS
+from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
+from dcc_assets.pages.overviews import causes_page, expected_page, index_page, kept_list_page, kept_report_page
 from dcc_assets.pages.reports import (
     Answer,
     board_page,
     centre_page,
     centre_picture,
     document_xml,
-    expected_page,
-    index_page,
     not_there,
     session_page,
     zip_page,
@@ -70,14 +69,15 @@ _PIECE: Final = 256 * 1024
 def report_routes() -> list[BaseRoute]:
     """The additional pages: reports of submissions, centres and sessions, plots, and submitted XML. They only read."""
     return [
-        Route(REPORTS, _served(lambda _: index_page())),
-        Route("/dcc", _served(lambda _: index_page())),
-        Route("/dcc/", _served(lambda _: index_page())),
+        *(Route(path, _served(lambda asked: index_page(_language(asked)))) for path in (HOME, "/dcc", REPORTS)),
         Route(BOARD, _served(lambda request: board_page(request.query_params))),
         Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
         Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
-        Route(f"{EXPECTED}/{{centre}}", _served(lambda request: expected_page(request.path_params["centre"]))),
+        *(Route(path, _served(_causes)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
+        *(Route(path, _served(_kept)) for path in (KEPT, f"{KEPT}/{{centre}}")),
+        Route(f"{KEPT}/{{action}}/{{name}}", _served(_kept_report)),
+        Route(f"{EXPECTED}/{{centre}}", _served(_expected)),
         Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name}}", _served(_document)),
         Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
         Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),
@@ -89,6 +89,26 @@ def _zip(request: Request) -> Answer:
     if action not in set(Action):
         return not_there(request.url.path)
     return zip_page(f"{action}/{name}", *_wanted(request))
+
+
+def _causes(request: Request) -> Answer:
+    language, form = _wanted(request)
+    return causes_page(language, request.path_params.get("centre"), form)
+
+
+def _kept(request: Request) -> Answer:
+    return kept_list_page(_language(request), request.path_params.get("centre"))
+
+
+def _kept_report(request: Request) -> Answer:
+    action = request.path_params["action"]
+    if action not in set(Action):
+        return not_there(request.url.path)
+    return kept_report_page(Action(action), request.path_params["name"])
+
+
+def _expected(request: Request) -> Answer:
+    return expected_page(_language(request), request.path_params["centre"])
 
 
 def _centre(request: Request) -> Answer:
@@ -115,7 +135,11 @@ def _document(request: Request) -> Answer:
 
 def _wanted(request: Request) -> tuple[str | None, str]:
     """The language and the format that the address asks for."""
-    return request.query_params.get("language"), request.query_params.get("form", "html")
+    return _language(request), request.query_params.get("form", "html")
+
+
+def _language(request: Request) -> str | None:
+    return request.query_params.get("language")
 
 
 def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:

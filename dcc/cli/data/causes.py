@@ -80,7 +80,7 @@ def causes(
     from dcc.reports.causes.cause import as_json as cause_as_json
     from dcc.reports.languages import load_catalogue
     from dcc.rules.catalogue import CATALOGUE
-    from dcc.tracker.register.centres import list_centres
+    from dcc.tracker.register.centres import contacts
 
     if sum(each is not None for each in (centre, zip_action, session_id)) > 1:
         raise ConfigurationError("Give one of --centre, --zip and --session.")
@@ -96,7 +96,7 @@ def causes(
         qc.connect() as of_qc,
     ):
         found, scope = collect(of_tracker, of_qc, settings, centre, key, session_id)
-        contacts = {one.short_name: one.email for one in list_centres(of_tracker) if one.email}
+        addresses = contacts(of_tracker)
         note_facts(
             found=bool(found),
             by_rules=any(cause.kind in CATALOGUE for cause in found),
@@ -107,10 +107,13 @@ def causes(
             return
     if as_json:
         echo_json(
-            [cause_as_json(cause, catalogue) | {"contact": contacts.get(cause.centre or "")} for cause in found[:limit]]
+            [
+                cause_as_json(cause, catalogue) | {"contact": addresses.get(cause.centre or "")}
+                for cause in found[:limit]
+            ]
         )
     else:
-        _print(found, limit or _SHOWN, catalogue, contacts)
+        _print(found, limit or _SHOWN, catalogue, addresses)
 
 
 def collect(

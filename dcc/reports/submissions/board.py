@@ -19,7 +19,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import PHASE_LABELS, STATUS_LABELS, STATUS_SIGNS
-from dcc.reports.submissions.page import common_values
+from dcc.reports.submissions.page import Place, common_values
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
 from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
@@ -140,11 +140,11 @@ def render_board(
     settings: Settings,
     *,
     path: str,
-    index: str,
+    home: str,
     language: str | None,
     link_of_zip: Callable[[ZipKey], str],
 ) -> str:
-    """The board as a page that is at `path`, in the language of a catalogue; `index` is the path of all pages.
+    """The board as a page that is at `path`, in the language of a catalogue; `home` is the address of all pages.
 
     `language` is what the address asks for, which links keep. Raises ConfigurationError as `render_html`.
     """
@@ -174,6 +174,7 @@ def render_board(
         **common_values(
             catalogue,
             settings,
+            place=Place(home),
             more_style="".join(
                 f".{status.short_name} {{ --status: {colour}; }}\n" for status, colour in colours.items()
             ),
@@ -190,7 +191,6 @@ def render_board(
         "status_signs": STATUS_SIGNS,
         "no_centre": NO_CENTRE,
         "path": path,
-        "index": index,
         "asked_language": language,
         "address_of": address_of,
         "page_address": lambda page: address(board.wanted, page),

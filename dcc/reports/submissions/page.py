@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup
 
 from dcc.databases.columns import utc_now
+from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
@@ -27,6 +28,10 @@ from dcc.reports.submissions.model import CentreReport, Outcome, Report, Session
 from dcc.reports.submissions.templates import SHIPPED, render
 from dcc.session.replay.verdicts import Replay
 from dcc.settings import Settings
+
+if TYPE_CHECKING:
+    from dcc.reports.causes.cause import Cause
+    from dcc.reports.plots.picture import Picture
 
 _TEMPLATES: Final = {
     SubmissionReport: "reports/submission.html",
@@ -51,6 +56,13 @@ class Image(NamedTuple):
     height: int
 
 
+class Place(NamedTuple):
+    """Where a page is served beside others: the address of the list of them, and of its findings as a spreadsheet."""
+
+    home: str
+    spreadsheet: str | None = None
+
+
 class Images(NamedTuple):
     """The pictures of a page, the rules by which values are marked in them, each once, and how many were left out since
     the page would be too large.
@@ -68,21 +80,22 @@ def render_html(
     *,
     link_of_zip: Callable[[ZipKey], str] | None = None,
     link_of_document: Callable[[ZipKey, str], str] | None = None,
+    place: Place | None = None,
 ) -> str:
     """The page of a report in the language of a catalogue.
 
-    `link_of_zip` tells the path of the page of a zip action, and `link_of_document` that of a document's XML by its
-    name, where the page is served beside others.
+    `link_of_zip` tells the path of the page of a submission, and `link_of_document` that of a document's XML by its
+    name; these and `place` are for pages that are served beside others.
 
     A DCC's own templates are taken from the directory that `settings` name (DCC_TEMPLATES_DIRECTORY). Raises
     ConfigurationError when one of them cannot be used.
     """
     own = None if settings is None else settings.templates_directory
     values: dict[str, Any] = {
-        **common_values(catalogue, settings),
+        **common_values(catalogue, settings, place=place),
+        **cause_values(report.causes, catalogue, link_of_zip),
         "report": report,
         "signs": _SIGNS,
-        "most_permitted": MOST_PERMITTED,
         "most_reasons": MOST_REASONS,
         "outcome_words": labels.OUTCOME_TEXTS,
         "tone_words": labels.TONE_LABELS,
@@ -95,16 +108,11 @@ def render_html(
         "context_words": labels.CONTEXT_LABELS,
         "session_words": labels.SESSION_LABELS,
         "actor_words": {actor.value: sentence for actor, sentence in ACTOR_SENTENCES.items()},
-        "how_often": partial(sentences.how_often, catalogue),
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "statistics_sentence": partial(sentences.statistics_sentence, catalogue),
         "not_taken_reason": lambda row: row.reason(catalogue),
-        "link_of_zip": link_of_zip,
         "link_of_document": link_of_document,
-        "failing": [cause for cause in report.causes if cause.fails and not cause.clears_by_itself],
-        "clearing": [cause for cause in report.causes if cause.fails and cause.clears_by_itself],
-        "warning": [cause for cause in report.causes if not cause.fails],
-        "images": _images(report),
+        "images": images_of(() if isinstance(report, SessionReport) else report.pictures),
     }
     if isinstance(report, SubmissionReport):
         values |= _of_submission(report, catalogue)
@@ -126,7 +134,12 @@ def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> s
 
 
 def common_values(
-    catalogue: Catalogue, settings: Settings | None, *, more_style: str = "", form_action: str = "'none'"
+    catalogue: Catalogue,
+    settings: Settings | None,
+    *,
+    place: Place | None = None,
+    more_style: str = "",
+    form_action: str = "'none'",
 ) -> dict[str, Any]:
     """What every page needs; with `more_style`, and where its forms may lead as a source of its security policy."""
     style = _style(None if settings is None else settings.templates_directory) + more_style
@@ -139,6 +152,35 @@ def common_values(
         "style": Markup(style),  # noqa: S704
         "content_security_policy": _policy(style, form_action),
         "shortened": shortened,
+        "place": place,
+    }
+
+
+def cause_values(
+    causes: Sequence[Cause],
+    catalogue: Catalogue,
+    link_of_zip: Callable[[ZipKey], str] | None,
+    *,
+    contacts: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """What the parts of a page that show causes need; with `contacts`, by centre, they are for who looks at many."""
+
+    def link_of_example(cause: Cause) -> str | None:
+        action, _, file_name = (cause.example.zip or "").partition("/")
+        if link_of_zip is None or not file_name or action not in set(Action):
+            return None
+        return link_of_zip(ZipKey(Action(action), file_name))
+
+    return {
+        "failing": [cause for cause in causes if cause.fails and not cause.clears_by_itself],
+        "clearing": [cause for cause in causes if cause.fails and cause.clears_by_itself],
+        "warning": [cause for cause in causes if not cause.fails],
+        "how_often": partial(sentences.how_often, catalogue),
+        "cleared": partial(sentences.cleared, catalogue),
+        "most_permitted": MOST_PERMITTED,
+        "contacts": contacts,
+        "link_of_zip": link_of_zip,
+        "link_of_example": link_of_example,
     }
 
 
@@ -171,8 +213,8 @@ def _policy(style: str, form_action: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action {form_action}"
 
 
-def _images(report: Report) -> Images:
-    pictures = () if isinstance(report, SessionReport) else report.pictures
+def images_of(pictures: Sequence[Picture]) -> Images:
+    """Pictures as a page has them in itself, as many as are not too large."""
     shown: list[Image] = []
     rules: dict[str, None] = {}
     left = MOST_PICTURE_BYTES

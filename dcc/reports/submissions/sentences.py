@@ -179,6 +179,18 @@ def how_often(catalogue: Catalogue, cause: Cause) -> str:
     return catalogue.list([places, documents])
 
 
+def cleared(catalogue: Catalogue, cause: Cause) -> str:
+    """How many of its documents and archives fail for nothing else; empty for a cause that has none."""
+    parts = []
+    if cause.documents:
+        texts = mark_plural("{clears} of {number} document", "{clears} of {number} documents")
+        parts.append(catalogue.say_plural(*texts, cause.documents, clears=catalogue.number(cause.clears_documents)))
+    if cause.zips:
+        texts = mark_plural("{clears} of {number} archive", "{clears} of {number} archives")
+        parts.append(catalogue.say_plural(*texts, cause.zips, clears=catalogue.number(cause.clears_zips)))
+    return catalogue.list(parts)
+
+
 def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     """When a source was visited, and what there was."""
     when = catalogue.say(

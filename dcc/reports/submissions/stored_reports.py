@@ -7,19 +7,24 @@ the archive in staging, or when it is as old as failed archives may be; `dcc rep
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from dcc.errors import CleaningError, DccError, ExportError
+from dcc.errors import CleaningError, DccError, ExportError, NotFoundError
+from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.runtime.legible_text import legible_json
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
@@ -58,6 +63,46 @@ def report_path(settings: Settings, key: ZipKey) -> Path:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:60].lstrip("-") + f"~{digest}"
     return reports_directory(settings) / key.action.value / f"{name}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReport:
+    """A stored report: the name of its file without the suffix, the submission and centre that this tells, if any, and
+    when it was made (UTC, naive).
+    """
+
+    action: Action
+    name: str
+    key: ZipKey | None
+    centre: str | None
+    made: datetime
+
+
+def list_reports(settings: Settings, most: int, centre: str | None = None) -> list[StoredReport]:
+    """The stored reports that were made last, of a centre if it is given, the newest first."""
+    found = (one for action in Action for one in _stored(settings, action) if centre in (None, one.centre))
+    return heapq.nlargest(most, found, key=lambda one: one.made)
+
+
+def _stored(settings: Settings, action: Action) -> Iterator[StoredReport]:
+    try:
+        with os.scandir(reports_directory(settings) / action.value) as entries:
+            pages = [(entry.name.removesuffix(".html"), entry) for entry in entries if entry.name.endswith(".html")]
+    except FileNotFoundError:
+        return
+    for name, entry in pages:
+        with suppress(FileNotFoundError):
+            made = datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC).replace(tzinfo=None)
+            key = ZipKey(action, name) if _PLAIN_NAME.fullmatch(name) else None
+            yield StoredReport(action, name, key, settings.naming.centre_of_zip(name), made)
+
+
+def stored_page(settings: Settings, action: Action, name: str) -> bytes:
+    """The page of a stored report as it was made. Raises NotFoundError if there is none of that name."""
+    if _PLAIN_NAME.fullmatch(name.replace("~", "_")):
+        with suppress(OSError):
+            return (reports_directory(settings) / action.value / f"{name}.html").read_bytes()
+    raise NotFoundError(f"There is no kept report {action}/{name}. It may have been removed since.")
 
 
 def write_page(path: Path, text: str) -> None:

@@ -131,6 +131,11 @@ def list_centres(connection: Connection) -> list[CentreEntry]:
     return [object_of(CentreEntry, row) for row in connection.execute(query)]
 
 
+def contacts(connection: Connection) -> dict[str, str]:
+    """The e-mail addresses of the centres that have any, by their codes."""
+    return {one.short_name: one.email for one in list_centres(connection) if one.email}
+
+
 def change_centre(
     connection: Connection,
     short_name: str,

@@ -29,7 +29,11 @@ REPORTS = {
     "in German": f"/dcc/reports/{FAILED}?language=de",
     "centre": "/dcc/reports/centre/H",
     "session": "/dcc/reports/session/1",
-    "all": "/dcc/reports",
+    "all": "/dcc/",
+    "all in German": "/dcc/?language=de",
+    "causes": "/dcc/causes",
+    "causes in German": "/dcc/causes/H?language=de",
+    "kept": "/dcc/kept",
     "board": "/dcc/board",
     "expected": "/dcc/expected/H",
     "board in German": "/dcc/board?centre=H&status=failed&language=de",
@@ -118,12 +122,12 @@ def test_a_report_fits_every_screen_and_has_no_barriers(browser: WebDriver, serv
     for pixels, media in ((PHONE, ""), (WIDE, ""), (PAPER, "print")):
         with width(browser, pixels, media=media):
             found[f"{pixels} {media}"] = too_wide(browser)
-            if pixels == PHONE and page in ("accepted", "faulty data", "board"):
+            if pixels == PHONE and page in ("accepted", "faulty data", "board", "causes", "expected", "all"):
                 keep(browser, f"report-narrow-{page.split()[0]}")
     for scheme, pixels in product(("light", "dark"), (WIDE, PHONE)):
         with width(browser, pixels, scheme=scheme):
             found[f"{scheme} {pixels}"] = barriers(browser)
-            if pixels == WIDE and page in ("accepted", "centre", "all", "board", "expected"):
+            if pixels == WIDE and page in ("accepted", "centre", "all", "board", "causes", "expected", "kept"):
                 keep(browser, f"report-{page}-{scheme}")
     assert {where: wrong for where, wrong in found.items() if wrong} == {}
 

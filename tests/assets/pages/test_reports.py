@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +22,7 @@ from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
+from dcc.tracker.models import Centre
 from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
 from dcc_assets.pages.reports import Answer
@@ -77,14 +79,14 @@ def test_everything_that_is_linked_is_there_and_nothing_else(shown: Shown) -> No
         assert HEADERS.items() >= {(name, headers[name.lower()]) for name in HEADERS}
     missing = {
         "/dcc/reports/add/none.zip": b"dcc zips",
-        "/dcc/reports/purge/H.2013-10-31.1.impc.zip": b"/dcc/reports",
+        "/dcc/reports/purge/H.2013-10-31.1.impc.zip": b'href="/dcc/"',
         "/dcc/reports/add/..%2F..%2F..%2Fetc%2Fpasswd": b"dcc zips",
         "/dcc/reports/add/../../etc/passwd": b"dcc zips",
-        "/dcc/reports/centre/..%2F..%2Fetc": b"/dcc/reports",
+        "/dcc/reports/centre/..%2F..%2Fetc": b'href="/dcc/"',
         "/dcc/reports/centre/Nobody": b"dcc centre",
         "/dcc/reports/session/99": b"dcc session list",
-        f"/dcc/reports/session/{10**30}": b"/dcc/reports",
-        "/dcc/other": b"/dcc/reports",
+        f"/dcc/reports/session/{10**30}": b'href="/dcc/"',
+        "/dcc/other": b'href="/dcc/"',
     }
     for path, advice in missing.items():
         status, headers, body = ask(path)
@@ -289,7 +291,61 @@ def test_the_procedures_that_are_due_at_a_centre_have_a_page(shown: Shown) -> No
     assert b'href="/dcc/expected/H"' in ask("/dcc/reports")[2]
     status, headers, body = ask("/dcc/expected/H")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    for part in (b"The overviews cover", b"<svg ", b"<td>IMPC_CBC_001</td>", b"dcc qc expected --centre H"):
+    for part in (
+        b"What the overviews cover",
+        b"data:image/svg+xml",
+        b"<code>IMPC_CBC_001</code>",
+        b"dcc qc expected --centre H",
+    ):
         assert part in body
     assert b"<script" not in body
     assert ask("/dcc/expected/Nobody")[0] == 404
+    assert b"0 documents" not in body
+    assert b"0 animals" not in body
+
+
+def test_causes_are_on_a_page_of_their_own_with_their_contacts_and_links_to_reports(shown: Shown) -> None:
+    with shown.data.tracker.begin() as connection:
+        connection.execute(update(Centre).values(email="data@harwell.example.org"))
+    for path in ("/dcc/causes", "/dcc/causes/H"):
+        assert f'href="{path}"' in ask("/dcc/")[2].decode()
+        (cause,) = json.loads(ask(path, "form=json")[2])
+        assert (cause["findings"], cause["contact"]) == (3, "data@harwell.example.org")
+        status, _, body = ask(path)
+        text = body.decode()
+        assert status == 200
+        for part in (cause["title"], "data@harwell.example.org", "clears", f'href="/dcc/reports/{ORPHANS}"'):
+            assert part in text
+        assert ask(path, "form=spreadsheet")[1]["content-disposition"] == 'attachment; filename="findings.xlsx"'
+        assert 'lang="de"' in ask(path, "language=de")[2].decode()
+    assert ask("/dcc/causes/Nobody")[0] == 404
+    assert [ask("/dcc/causes", query)[0] for query in ("form=exe", "language=xx")] == [400, 400]
+
+
+def test_kept_reports_are_listed_and_shown_as_they_were_made(shown: Shown) -> None:
+    assert "There is none." in ask("/dcc/kept")[2].decode()
+    shown.dagster.materialise(shown.job, ORPHANS, "submission_reports")
+    kept = f"/dcc/kept/{ORPHANS.removesuffix('.html')}"
+    for path in ("/dcc/", "/dcc/kept", "/dcc/kept/H"):
+        listed = ask(path)[2].decode()
+        assert f'href="{kept}"' in listed
+        assert f'href="/dcc/reports/{ORPHANS}"' in listed
+    page = shown.data.settings.home / "reports" / f"{ORPHANS}.html"
+    status, headers, body = ask(kept)
+    assert (status, body, headers["content-type"]) == (200, page.read_bytes(), "text/html; charset=utf-8")
+    missing = ("none.zip", "..%2Fadd%2Fx", "%2E%2E", ".x", "x%00")
+    assert [ask(f"/dcc/kept/add/{name}")[0] for name in missing] == [404] * len(missing)
+    assert [ask(f"/dcc/kept/{path}")[0] for path in ("Nobody", "purge/x")] == [404, 404]
+
+
+def test_every_page_leads_back_to_the_list_of_pages_and_reports_to_their_spreadsheets(shown: Shown) -> None:
+    reports = (f"/dcc/reports/{ORPHANS}", "/dcc/reports/centre/H", "/dcc/reports/session/1", "/dcc/causes/H")
+    for path in (*reports, "/dcc/board", "/dcc/expected/H", "/dcc/kept"):
+        english, german = (ask(path, query)[2].decode() for query in ("", "language=de"))
+        assert '<a href="/dcc/">All pages</a>' in english
+        assert '<a href="/dcc/?language=de">' in german
+        assert ('href="?form=spreadsheet"' in english) is (path in reports)
+    index = ask("/dcc/", "language=de")[2].decode()
+    assert 'lang="de"' in index
+    assert "/dcc/causes/H?language=de" in index
+    assert ask("/dcc/", "language=xx")[0] == 400

@@ -1,0 +1,190 @@
+"""Pages over all submissions: the list of pages, causes, kept reports, and the procedures that are due at a centre."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+from dcc.databases.columns import utc_now
+from dcc.errors import ConfigurationError
+from dcc.naming import Action
+from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
+from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
+from dcc.reports.causes.cause import as_json
+from dcc.reports.causes.collecting import causes_of_all, causes_of_centre
+from dcc.reports.causes.scopes import Scope
+from dcc.reports.languages import load_catalogue
+from dcc.reports.languages.catalogue import Catalogue
+from dcc.reports.plots import draw_expected, font_directory
+from dcc.reports.submissions.labels import SESSION_LABELS
+from dcc.reports.submissions.page import Place, cause_values, common_values, images_of
+from dcc.reports.submissions.stored_reports import list_reports, stored_page
+from dcc.reports.submissions.templates import render
+from dcc.settings import Settings, load_settings
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.queries.zip_action_lists import require_centre
+from dcc.tracker.register.centres import CentreEntry, contacts, list_centres
+from dcc_assets.metadata.links import (
+    BOARD,
+    HOME,
+    board_of_centre,
+    expected_of_centre,
+    kept_of_centre,
+    kept_page,
+    localised,
+    page_of_causes,
+    report_of_centre,
+    report_of_session,
+    report_of_zip,
+)
+from dcc_assets.pages.reports import HTML, JSON, SPREADSHEET, Answer, Databases, answered, problem, reading, spreadsheet
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CAUSES_SHOWN: Final = 100
+KEPT_LISTED: Final = 200
+_KEPT_FIRST: Final = 10
+_SESSIONS_LISTED: Final = 25
+
+
+class Reader(NamedTuple):
+    """Who asks for a page: the settings, the language that the address asks for, if any, and its catalogue."""
+
+    settings: Settings
+    language: str | None
+    catalogue: Catalogue
+
+
+def _for_reader(page: Callable[Concatenate[Reader, P], Answer]) -> Callable[Concatenate[str | None, P], Answer]:
+    """Decorates what makes a page: it is called with a language, and answers 400 for one that is not known."""
+
+    @answered
+    @functools.wraps(page)
+    def answer(language: str | None, /, *arguments: P.args, **named: P.kwargs) -> Answer:
+        settings = load_settings()
+        try:
+            catalogue = load_catalogue(language, settings)
+        except ConfigurationError as error:
+            return problem(400, str(error))
+        return page(Reader(settings, language, catalogue), *arguments, **named)
+
+    return answer
+
+
+@_for_reader
+def index_page(reader: Reader) -> Answer:
+    """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
+    centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
+    kept = list_reports(reader.settings, _KEPT_FIRST)
+    return _page(reader, "index", None, centres=centres, sessions=sessions, kept=kept)
+
+
+@_for_reader
+def causes_page(reader: Reader, centre: str | None, form: str = "html") -> Answer:
+    """The causes of what is wrong at a centre or, for None, at all: what `dcc data causes` shows."""
+    if form not in {"html", "json", "spreadsheet"}:
+        return problem(400, "Causes have the forms html, json and spreadsheet: ?form=json.")
+    return reading(lambda on: _causes_page(reader, on, centre, form))
+
+
+def _causes_page(reader: Reader, on: Databases, centre: str | None, form: str) -> Answer:
+    if centre is None:
+        causes = causes_of_all(on.tracker, on.qc, reader.settings)
+    else:
+        require_centre(on.tracker, centre)
+        causes = causes_of_centre(on.tracker, on.qc, centre, reader.settings)
+    if form == "spreadsheet":
+        return spreadsheet(on, Scope(centre=centre), causes, reader.catalogue)
+    addresses = contacts(on.tracker)
+    if form == "json":
+        told = [as_json(cause, reader.catalogue) | {"contact": addresses.get(cause.centre or "")} for cause in causes]
+        return Answer(200, JSON, json.dumps(told, indent=2).encode())
+    shown, found = causes[:CAUSES_SHOWN], sum(cause.findings for cause in causes)
+    return _page(
+        reader,
+        "causes",
+        Place(localised(HOME, reader.language), localised(SPREADSHEET, reader.language)),
+        **cause_values(shown, reader.catalogue, _link(reader, report_of_zip), contacts=addresses),
+        centre=centre,
+        centres=_centres(on),
+        report={"made": utc_now(), "causes": shown, "causes_total": len(causes), "found": found},
+    )
+
+
+@_for_reader
+def kept_list_page(reader: Reader, centre: str | None) -> Answer:
+    """The newest kept reports, of a centre if it is given."""
+
+    def find(on: Databases) -> list[CentreEntry]:
+        if centre is not None:
+            require_centre(on.tracker, centre)
+        return _centres(on)
+
+    centres, kept = reading(find), list_reports(reader.settings, KEPT_LISTED, centre)
+    return _page(reader, "kept", Place(localised(HOME, reader.language)), centre=centre, centres=centres, kept=kept)
+
+
+@answered
+def kept_report_page(action: Action, name: str) -> Answer:
+    """A kept report as it was made."""
+    return Answer(200, HTML, stored_page(load_settings(), action, name))
+
+
+@_for_reader
+def expected_page(reader: Reader, centre: str) -> Answer:
+    """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
+
+    def find(on: Databases) -> tuple[Deliveries, OverviewCoverage] | None:
+        require_centre(on.tracker, centre)
+        if on.qc is None:
+            return None
+        return count_deliveries(on.qc, Expected(utc_now().date(), centre)), overview_coverage(on.qc, centre)
+
+    found = reading(find)
+    if found is None:
+        return problem(503, "The QC database cannot be used. `dcc doctor` says why.")
+    deliveries, covered = found
+    counted, fonts = deliveries.by_procedure(), font_directory(reader.settings)
+    return _page(
+        reader,
+        "expected",
+        Place(localised(HOME, reader.language)),
+        centre=centre,
+        covered=covered,
+        uncovered=deliveries.uncovered.total(),
+        counted=counted,
+        images=images_of([draw_expected(counted, reader.catalogue, fonts)] if counted else []),
+    )
+
+
+def _centres(on: Databases) -> list[CentreEntry]:
+    """The centres that have pages."""
+    return [one for one in list_centres(on.tracker) if one.is_active or one.sources]
+
+
+def _link(reader: Reader, path_of: Callable[[T], str]) -> Callable[[T], str]:
+    """The function of a path, with the language that the reader asks for."""
+    return lambda one: localised(path_of(one), reader.language)
+
+
+def _page(reader: Reader, template: str, place: Place | None, **values: Any) -> Answer:
+    filled = {
+        **common_values(reader.catalogue, reader.settings, place=place),
+        "report": {"made": utc_now()},
+        "session_words": SESSION_LABELS,
+        "board": localised(BOARD, reader.language),
+        "link_of_zip": _link(reader, report_of_zip),
+        "link_of_centre": _link(reader, report_of_centre),
+        "link_of_session": _link(reader, report_of_session),
+        "link_of_board": _link(reader, board_of_centre),
+        "link_of_causes": _link(reader, page_of_causes),
+        "link_of_expected": _link(reader, expected_of_centre),
+        "link_of_kept": _link(reader, kept_of_centre),
+        "link_of_kept_page": lambda one: kept_page(one.action, one.name),
+        **values,
+    }
+    text = render(f"reports/{template}.html", filled, own=reader.settings.templates_directory)
+    return Answer(200, HTML, text.encode("utf-8", "replace"))
