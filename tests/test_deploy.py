@@ -11,7 +11,6 @@ import fnmatch
 import http.client
 import json
 import os
-import pwd
 import re
 import shlex
 import shutil
@@ -129,22 +128,55 @@ def test_the_examples_of_settings_can_be_used(example: Path, tmp_path: Path, mon
     assert settings.dagster_url is not None
 
 
+def _on_the_path(tmp_path: Path, user: str, number: int) -> tuple[list[str], dict[str, str]]:
+    """The command for the path, run by a user, and its environment; others are changed to by stand-ins.
+
+    They print their arguments, and their settings in the environment.
+    """
+    for name in ("id", "runuser", "sudo"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        told = (
+            f'[ "$1" = -un ] && echo {user} || echo {number}' if name == "id" else f'echo {name} "$@"; env | grep ^DCC_'
+        )
+        program.write_text(f"#!/bin/sh\n{told}\n", "utf-8")
+        program.chmod(0o755)
+    text = (DEPLOY / "dcc").read_text("utf-8").replace("/opt/dcc/.venv/bin/dcc", str(PROGRAM))
+    environment = clean(os.environ) | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    return ["sh", "-c", text, "dcc", "settings", "--json"], environment
+
+
 def test_the_command_on_the_path_has_the_settings_of_the_services(tmp_path: Path) -> None:
-    text = (DEPLOY / "dcc").read_text("utf-8")
-    user = pwd.getpwuid(os.geteuid()).pw_name
-    for old, new in (
-        ("/opt/dcc/.venv/bin/dcc", str(PROGRAM)),
-        ("/var/lib/dcc", str(tmp_path)),
-        (" = dcc ", f" = {user} "),
-    ):
-        assert old in text
-        text = text.replace(old, new)
+    command, environment = _on_the_path(tmp_path, "dcc", 997)
     (tmp_path / "dcc.toml").write_text("workers = 7\n", "utf-8")
-    command = ["sh", "-c", text, "dcc", "settings", "--json"]
-    environment = {**clean(os.environ), "DCC_CONFIG": str(tmp_path / "dcc.toml")}
+    environment |= {"DCC_HOME": str(tmp_path), "DCC_CONFIG": str(tmp_path / "dcc.toml")}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     values = {entry["name"]: entry["value"] for entry in json.loads(ended.stdout)}
     assert (values["workers"], values["home"]) == (7, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("user", "number", "by"), [("root", 0, "runuser --user dcc"), ("anna", 1000, "sudo --user=dcc")]
+)
+def test_the_command_on_the_path_becomes_the_user_of_the_services_with_ones_own_settings(
+    tmp_path: Path, user: str, number: int, by: str
+) -> None:
+    command, environment = _on_the_path(tmp_path, user, number)
+    usual = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    told, *settings = usual.splitlines()
+    assert told.startswith(f"{by} ")
+    assert told.endswith(f"-- {PROGRAM} settings --json")
+    assert sorted(settings) == ["DCC_CONFIG=/etc/dcc/dcc.toml", "DCC_HOME=/var/lib/dcc"]
+
+    own = {"DCC_HOME": "/var/lib/dcc-ui", "DCC_TRACKER_URL": "mysql://dcc:s3cret@db/tracker"}
+    said = subprocess.run(command, env=environment | own, capture_output=True, text=True, check=True).stdout
+    told, *settings = said.splitlines()
+    assert "s3cret" not in told
+    assert {f"{name}={value}" for name, value in own.items()} < set(settings)
+    if user != "root":
+        preserved = re.search(r"--preserve-env=(\S+)", told)
+        assert preserved is not None
+        assert set(preserved[1].split(",")) == {"DCC_CONFIG", *own}
 
 
 @pytest.fixture(scope="module")

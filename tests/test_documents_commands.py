@@ -100,7 +100,9 @@ def missing_line(output: str, printed: list[str]) -> str | None:
 def environment_in(folder: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
-    return {**kept, "PATH": path, "DCC_HOME": str(folder / "home"), "DCC_QUIET_SECONDS": "0", "COLUMNS": "120"}
+    # The usual DCC_HOME of a user, whose home is nobody's.
+    home = {"HOME": str(folder), "DCC_HOME": str(folder / ".dcc")}
+    return {**kept, **home, "PATH": path, "DCC_QUIET_SECONDS": "0", "COLUMNS": "120"}
 
 
 def fork(command: Command, folder: Path) -> tuple[int | None, str]:
