@@ -59,7 +59,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         found.append(one)
         if not as_json and not (quiet and one.finding.verdict is Verdict.OK):
             _echo(one)
-    note_facts(unmade=any("dcc init" in one.finding.advice for one in found))
+    note_facts(
+        unmade=any("dcc init" in one.finding.advice for one in found),
+        without_sources=any(one.finding.advice == "dcc source add" for one in found),
+    )
     verdict = worst(one.finding.verdict for one in found)
     if as_json:
         echo_json(

@@ -173,7 +173,11 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc replay --page replay.html", "the same as a page", needs="unwritten"),
         Step("dcc data causes", "what is wrong at present"),
     ),
-    "doctor": (Step("dcc init", "makes the databases", (4,), needs="unmade"), _STATUS),
+    "doctor": (
+        Step("dcc init", "makes the databases", (4,), needs="unmade"),
+        Step("dcc source add", "registers a centre and its file source: it asks", (1,), needs="without_sources"),
+        _STATUS,
+    ),
     "upgrade": (
         Step("dcc init", "brings the databases up to date; back up first: dcc backup", (1,), needs="pending"),
         Step("dcc doctor", "whether the installation is fit to work"),

@@ -17,7 +17,7 @@ from dcc.databases.database import Database
 from dcc.databases.engines import database_label
 from dcc.databases.schema import require_current
 from dcc.databases.server_requirements import require_fit_server
-from dcc.errors import DccError
+from dcc.errors import DatabaseUnreachableError, DccError
 from dcc.operations.doctor.checks import Finding, explained, failed, not_checked, ok, warning
 from dcc.operations.doctor.environment import Environment
 from dcc.qc.database import QC_DATABASE
@@ -38,7 +38,7 @@ def check_databases(surroundings: Environment) -> Iterator[Finding]:
 def _check_database(surroundings: Environment, database: Database) -> Iterator[Finding]:
     try:
         engine = surroundings.engine(database)
-        if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+        if _is_missing(engine):
             yield failed(
                 database.name, f"There is none at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
             )
@@ -58,6 +58,10 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
         yield ok(database.name, message)
     if engine.dialect.name == "sqlite":
         yield from _check_file(surroundings, database, Path(str(engine.url.database)))
+
+
+def _is_missing(engine: Engine) -> bool:
+    return engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists()
 
 
 def _latency(connection: Connection) -> float:
@@ -126,11 +130,16 @@ def _check_integrity(surroundings: Environment, subject: str, path: Path) -> Fin
 
 
 def check_schemas(surroundings: Environment) -> Iterator[Finding]:
-    """Both databases have this version's schema."""
+    """Both databases have this version's schema; nothing of one that is missing or away, as the other check says."""
     for database in (TRACKER, QC_DATABASE):
         subject = f"{database.name} schema"
+        engine = surroundings.engine(database)
+        if _is_missing(engine):
+            continue
         try:
-            require_current(surroundings.engine(database), database)
+            require_current(engine, database)
+        except DatabaseUnreachableError:
+            continue
         except DccError as error:
             yield failed(subject, *explained(error))
         else:

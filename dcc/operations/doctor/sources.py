@@ -40,12 +40,12 @@ def check_registered(surroundings: Environment) -> Iterator[Finding]:
         entries = list_sources(connection)
         crawls = latest_crawls(connection)
     crawled = [entry for entry in entries if entry.state == "available" and entry.centre_active]
+    if not entries:
+        yield warning("file sources", "None is registered.", "dcc source add")
+        return
     if not crawled:
-        yield warning(
-            "file sources",
-            f"None of {len(entries)} is crawled." if entries else "None is registered.",
-            "dcc source list; dcc source add --help; dcc source set-state ID available",
-        )
+        advice = "dcc source list; dcc source set-state ID available; dcc centre activate CODE"
+        yield warning("file sources", f"None of {len(entries)} is crawled.", advice)
         return
     others = len(entries) - len(crawled)
     yield ok("file sources", f"Crawled: {len(crawled)}; not crawled: {others}.")
