@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Engine, text
 
 from dcc.databases.engines import server_of
 
@@ -56,6 +56,13 @@ def grant_statements(tracker: URL, qc: URL, dagster: URL, client_host: str = "%"
         *(f"--   {unlock_statement(account.name, '...', client_host)}" for account in ACCOUNTS),
     ]
     return lines
+
+
+def client_host_of(engine: Engine) -> str:
+    """The host from which this account may connect, as the server knows it; `%` if it is none of `ACCOUNTS`."""
+    with engine.connect() as connection:
+        name, _, host = str(connection.execute(text("SELECT CURRENT_USER()")).scalar()).rpartition("@")
+    return host if any(account.name == name for account in ACCOUNTS) else "%"
 
 
 def unlock_statement(name: str, password: str, client_host: str = "%") -> str:

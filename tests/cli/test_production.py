@@ -158,6 +158,32 @@ def test_accounts_are_locked_until_they_get_a_password(unmade: Production) -> No
 
 
 @only_mariadb
+def test_what_is_left_to_do_fits_the_accounts_and_the_file_that_are_used(unmade: Production) -> None:
+    with administrator(unmade.server) as connection, connection.cursor() as cursor:
+        try:
+            for statement in statements(unmade.dcc("init", "--production", "--grants", "--from-host", "127.%").stdout):
+                cursor.execute(statement)
+            cursor.execute(unlock_statement("dcc_init", ACCOUNT_PASSWORD, "127.%"))
+            as_init = unmade.as_account("dcc_init")
+            for place, named in (("dcc-init.toml", "dcc.toml"), ("mine.toml", "mine.toml"), (None, "home/dcc.toml")):
+                if place is not None:
+                    (unmade.dcc.root / place).touch(0o640)
+                    as_init.environment["DCC_CONFIG"] = str(unmade.dcc.root / place)
+                else:
+                    del as_init.environment["DCC_CONFIG"]
+                made = as_init.json("init", "--production")
+                assert any("'dcc_sessions'@'127.%'" in line for line in made["grants"])
+                assert not any("'%'" in line for line in made["grants"])
+                assert f"dcc_sessions into {unmade.dcc.root / named}," in " ".join(made["left"])
+        finally:
+            for account in ACCOUNTS:
+                cursor.execute(f"DROP USER '{account.name}'@'127.%'")
+    service_steps = (Path(__file__).parent.parent.parent / "docs/operations/install.md").read_text("utf-8")
+    (start,) = re.findall(r"systemctl enable --now .*", service_steps)
+    assert start in " ".join(made["left"])
+
+
+@only_mariadb
 def test_a_configuration_that_is_there_is_never_overwritten_unless_asked(unmade: Production) -> None:
     path = Path(unmade.dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml"
     path.parent.mkdir(parents=True)

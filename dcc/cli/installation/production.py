@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dcc.cli.shell.dagster_side import dagster_side
+from dcc.configuration_file import NAME
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from dcc.databases.schema import InitReport
-    from dcc.settings import GivenSettings, Settings
+    from dcc.settings import Settings
+
+_OF_INIT: Final = "dcc-init.toml"
+"""The configuration file with the URLs of dcc_init, as docs/operations/mariadb.md has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,14 @@ def init_dagster(settings: Settings) -> InitReport:
     return dagster_side().init_dagster_database(settings.dagster_url.get_secret_value())
 
 
-def left_to_do(settings: Settings, given: GivenSettings, *, has_sources: bool) -> list[str]:
-    """What an operator has to do after `dcc init --production`, in this order."""
+def left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> list[str]:
+    """What an operator has to do after `dcc init --production`, in this order.
+
+    `read` is where the configuration file is, or would be. Beside one of dcc_init, that of all else is dcc.toml.
+    """
     from sqlalchemy.engine import make_url
 
-    file = "/etc/dcc/dcc.toml" if given.file is None else str(given.file.path)
+    file = NAME if read is None else str(read.with_name(NAME) if read.name == _OF_INIT else read)
     steps = ["Have the server's administrator run this SQL and set passwords; until then the accounts are locked."]
     if make_url(settings.tracker_database_url).username != "dcc_sessions":
         steps.append(f"Write the URLs with the account dcc_sessions into {file}, and that of dcc_ui for the page.")
@@ -72,7 +79,10 @@ def left_to_do(settings: Settings, given: GivenSettings, *, has_sources: bool) -
         steps.append(f"Say in {file} who gets reports and notifications: report_to, notify_to")
     if not has_sources:
         steps.append("Register centres and their sources: dcc centre add; dcc source add")
-    steps.append("Start the services: systemctl enable --now dcc.target dcc-backup.timer dcc-doctor.timer")
+    steps.append(
+        "Start the services: "
+        "systemctl enable --now dcc.target dcc-backup.timer dcc-staging-clean.timer dcc-doctor.timer"
+    )
     steps.append("See that all is well: dcc doctor")
     return steps
 

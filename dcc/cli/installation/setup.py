@@ -36,10 +36,14 @@ if TYPE_CHECKING:
     "--production", is_flag=True, help="Have Dagster's storage on the server too, and print the grants of each account."
 )
 @click.option("--grants", "only_grants", is_flag=True, help="With --production: only print the grants.")
-@click.option("--from-host", default="%", show_default=True, help="With --production: where accounts connect from.")
+@click.option(
+    "--from-host",
+    metavar="HOST",
+    help="With --production: where accounts connect from; by default as the one in use, else % (anywhere).",
+)
 @click.option("--force", is_flag=True, help="With --production: replace a dagster.yaml, which is kept beside it.")
 @json_option
-def init(production: bool, only_grants: bool, from_host: str, force: bool, as_json: bool) -> None:
+def init(production: bool, only_grants: bool, from_host: str | None, force: bool, as_json: bool) -> None:
     """Make the databases, or upgrade older ones.
 
     Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
@@ -57,11 +61,11 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     "dagster_yaml": {"path", "written", "kept"}, "grants", a list of lines of SQL; with --grants these alone; and
     "left", a list of sentences with what is left to do.
     """
-    if not production and (only_grants or force or from_host != "%"):
+    if not production and (only_grants or force or from_host is not None):
         raise click.UsageError("--grants, --from-host and --force go with --production.")
     settings = settings_from_environment()
     if only_grants:
-        _print_grants(settings, from_host, as_json)
+        _print_grants(settings, from_host or "%", as_json)
         return
     configuration = None
     if production:
@@ -107,18 +111,20 @@ def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
 
 
 def _init_production(
-    settings: Settings, from_host: str, configuration: Configuration, *, as_json: bool
+    settings: Settings, from_host: str | None, configuration: Configuration, *, as_json: bool
 ) -> dict[str, object]:
     from dcc.cli.installation.production import init_dagster, left_to_do, production_grants
-    from dcc.settings import given_settings
+    from dcc.configuration_file import configuration_path
+    from dcc.databases.grants import client_host_of
     from dcc.tracker.register.source_addresses import load_addresses
 
     report = init_dagster(settings)
     url = shown_url("" if settings.dagster_url is None else settings.dagster_url.get_secret_value())
-    grants = production_grants(settings, from_host)
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
-        has_sources = bool(load_addresses(connection, only_crawlable=False))
-    left = left_to_do(settings, given_settings(os.environ), has_sources=has_sources)
+    with open_tracker(settings) as tracker:
+        grants = production_grants(settings, from_host or client_host_of(tracker))
+        with tracker.connect() as connection:
+            has_sources = bool(load_addresses(connection, only_crawlable=False))
+    left = left_to_do(settings, configuration_path(os.environ), has_sources=has_sources)
     if not as_json:
         _say_made("Dagster database", url, report)
         if configuration.written:
