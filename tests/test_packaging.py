@@ -61,6 +61,17 @@ def test_everything_that_the_installation_needs_is_installed_in_the_pinned_versi
     assert {name: version(name) for name in names} == {name: pinned[name] for name in names}
 
 
+def test_centres_are_told_how_many_packages_they_install() -> None:
+    page = (ROOT / "docs" / "centres.md").read_text("utf-8")
+    for sentence, extras in (
+        (r"The checker installs (\d+) packages", ("",)),
+        (r"The whole platform, .+ has (\d+) packages", ("", "platform")),
+    ):
+        found = re.search(sentence, page)
+        assert found is not None, sentence
+        assert int(found[1]) == len({"dcc"} | needed("dcc", extras, set()))
+
+
 def test_no_file_of_the_installation_names_a_host() -> None:
     files = [ROOT / "constraints.txt", ROOT / "pyproject.toml", ROOT / "Makefile", *(ROOT / ".ci").iterdir()]
     naming = [str(path) for path in files if "://" in path.read_text("utf-8")]

@@ -88,7 +88,7 @@ def damage(label: str) -> Iterator[None]:
 
 def bad_archive(kind: type[ArchiveError], label: str, what: str, **details: object) -> ArchiveError:
     """The error for an archive to be replaced; `what` is translatable: what is wrong with it, by these details."""
-    said = mark("{archive} {broken}. Put a good archive in its place, under the same name.")
+    said = mark("{archive} {broken}. Replace it with a good archive, under the same name.")
     return kind(said, archive=label, broken=message(what, **details))
 
 

@@ -126,8 +126,8 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[Expected, ..
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
         raise ManifestError(
             mark(
-                "{archive} has a {name} that cannot be read ({reason}). Write it with `dcc manifest`, or correct it, "
-                "and put the archive in its place, under the same name."
+                "{archive} has a {name} that cannot be read ({reason}). Write it with `dcc manifest`, or correct "
+                "it, and replace the archive, under the same name."
             ),
             archive=archive,
             name=name,

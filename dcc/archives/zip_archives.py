@@ -81,8 +81,8 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
         if entry.flag_bits & _ENCRYPTED_FLAGS or entry.compress_type == _AES_METHOD:
             raise EncryptedArchiveError(
                 mark(
-                    "{archive} is encrypted (entry {entry}). Put it in its place without a password, under the "
-                    "same name."
+                    "{archive} is encrypted (entry {entry}). Replace it with one without a password, under the same "
+                    "name."
                 ),
                 archive=label,
                 entry=shown(_decoded(entry)),

@@ -211,7 +211,7 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
         return found
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
     last = listed[-1]
-    more = mark("{problem} (There are more errors; {number} are listed.)")
+    more = mark("{problem} (Only {number} of the errors are listed.)")
     listed[-1] = replace(last, said=_around(more, last.fact, number=len(listed)))
     return listed
 

@@ -226,11 +226,9 @@ _FIXED: Final[Mapping[str, str]] = {
         "The bytes here are not in the encoding that the document announces (UTF-8 if none). Save it as UTF-8."
     ),
     "ERR_UNSUPPORTED_ENCODING": mark("The encoding of the document is not known. Save it as UTF-8."),
-    "ERR_DOCUMENT_END": mark("There is something after the end of the root element. Remove it."),
+    "ERR_DOCUMENT_END": mark("Something follows the end of the root element. Remove it."),
     "ERR_LT_IN_ATTRIBUTE": mark('A bare "<" is not permitted in the value of an attribute; write "&lt;" instead.'),
-    "ERR_RESERVED_XML_NAME": mark(
-        "The XML declaration must be the very first thing in the file. Remove what stands before it."
-    ),
+    "ERR_RESERVED_XML_NAME": mark("The XML declaration must come first in the file. Remove everything before it."),
     "ERR_RESOURCE_LIMIT": _TOO_LONG,
     "ERR_NAME_TOO_LONG": _TOO_LONG,
 }

@@ -319,7 +319,7 @@ class Composer:
         catalogue = self.catalogue(None)
         values = {
             "headline": catalogue.say("a test of notifications"),
-            "sentences": [catalogue.say("Notifications arrive here. Nothing needs to be done.")],
+            "sentences": [catalogue.say("Notifications arrive here. You need not do anything.")],
         }
         return self._message(message_id, Kind.TEST, "notice", catalogue, values, {})
 
@@ -388,11 +388,11 @@ class Composer:
 def _headline(catalogue: Catalogue, bad: int, accepted: int) -> str:
     sentences = []
     if bad:
-        sentences.append(catalogue.say_plural("{number} archive needs a hand", "{number} archives need a hand", bad))
-    if accepted:
         sentences.append(
-            catalogue.say_plural("{number} archive came through", "{number} archives came through", accepted)
+            catalogue.say_plural("{number} archive needs a correction", "{number} archives need a correction", bad)
         )
+    if accepted:
+        sentences.append(catalogue.say_plural("{number} archive accepted", "{number} archives accepted", accepted))
     return catalogue.list(sentences)
 
 

@@ -88,7 +88,7 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
     severity=Severity.WARNING,
     message=mark("The pipeline '{value}' of '{specimen}' does not exist in IMPReSS. Correct it."),
     cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
-    remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared to the letter."),
+    remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared exactly."),
     cause_by=("value",),
     needs=Impress,
     local=True,

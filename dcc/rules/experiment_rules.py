@@ -29,7 +29,7 @@ from dcc.vocabulary import Actor, EntityKind
         "Correct it."
     ),
     cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
-    remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared to the letter."),
+    remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared exactly."),
     cause_by=("value",),
     known_as="invalidPipelineID",
     needs=Impress,
@@ -45,13 +45,12 @@ def pipeline_exists(block: Block, at: Context) -> Iterator[Fault]:
     Block,
     severity=Severity.WARNING,
     message=mark(
-        "The project '{value}' of the centre {centre} is not known. Names are compared to the letter; correct it or "
-        "have the project registered."
+        "The project '{value}' of the centre {centre} is not known. Names are compared exactly; correct "
+        "it or have the project registered."
     ),
     cause=mark("The project '{value}' is not known"),
     remedy=mark(
-        "Correct the project's name, which is compared to the letter; a new project the Data Coordination Centre "
-        "registers."
+        "Correct the project's name, which is compared exactly; a new project the Data Coordination Centre registers."
     ),
     cause_by=("value",),
     known_as="centreProcedureAttributes_ProjectNotFound",
@@ -109,11 +108,11 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
     Experiment,
     severity=Severity.ERROR,
     message=mark(
-        "The experiment '{experiment}' has neither a procedure nor a status code. Give its results, or say with a "
-        "status code why there are none."
+        "The experiment '{experiment}' has neither a procedure nor a status code. Give its results, or a "
+        "status code that says why they are missing."
     ),
     cause=mark("Experiments have neither a procedure nor a status code"),
-    remedy=mark("Give their results, or say with a status code why there are none."),
+    remedy=mark("Give their results, or a status code that says why they are missing."),
     known_as=("nullStatusCodenullProcedures", "linenullStatusCodenullProcedures"),
     local=True,
 )
@@ -160,7 +159,7 @@ def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[
     severity=Severity.ERROR,
     message=mark("The colonyID '{value}' of the line is not registered. Correct it or have the colony registered."),
     cause=mark("The colony '{value}' of lines is not registered"),
-    remedy=mark("Correct its id, which is compared to the letter, or have the colony registered."),
+    remedy=mark("Correct its id, which is compared exactly, or have the colony registered."),
     acts=Actor.REGISTRY,
     cause_by=("value",),
     cases={

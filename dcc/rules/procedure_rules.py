@@ -52,11 +52,11 @@ def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterato
     Procedure,
     severity=Severity.ERROR,
     message=mark(
-        "The procedure {procedure} lacks required parameters: {value}. Submit them, or each with a parameterStatus "
-        "that says why there is no value."
+        "The procedure {procedure} lacks required parameters: {value}. Submit them, or each with a "
+        "parameterStatus that says why it has no value."
     ),
     cause=mark("{procedure} lacks required parameters: {value}"),
-    remedy=mark("Submit them, or each with a parameterStatus that says why there is no value."),
+    remedy=mark("Submit them, or each with a parameterStatus that says why it has no value."),
     cause_by=("procedure", "value"),
     known_as="requiredNonPresentParameters",
     needs=Impress,

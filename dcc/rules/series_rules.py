@@ -23,12 +23,12 @@ _FLOAT = "float"
 _DATE_TIME = "datetime"
 _REPEAT = "repeat"
 
-_INCREMENTS = mark("Submit all increments that IMPReSS lists, each with an incrementStatus where there is no value.")
+_INCREMENTS = mark("Submit all increments that IMPReSS lists, each with an incrementStatus where it has no value.")
 _LISTED = mark("Use the increments that IMPReSS lists for this parameter.")
 _TOO_FEW = Declaration(
     message=mark(
-        "The parameter {parameter} has {number} values and needs at least {minimum}. Submit the others, each with an "
-        "incrementStatus where there is no value."
+        "The parameter {parameter} has {number} values and needs at least {minimum}. Submit the others, "
+        "each with an incrementStatus where it has no value."
     ),
     cause=mark("{parameter} has fewer than the {minimum} values that it needs"),
     remedy=_INCREMENTS,
@@ -48,8 +48,8 @@ _RETIRED = Declaration(
 )
 _MISSING = Declaration(
     message=mark(
-        "The parameter {parameter} lacks the increments {value}. Submit them, each with an incrementStatus where there "
-        "is no value."
+        "The parameter {parameter} lacks the increments {value}. Submit them, each with an "
+        "incrementStatus where it has no value."
     ),
     cause=mark("{parameter} lacks the increments {value}"),
     remedy=_INCREMENTS,
@@ -73,7 +73,7 @@ _ILL_TYPED = Declaration(
     severity=Severity.ERROR,
     message=mark("The parameter {parameter} has neither values nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither values nor a parameterStatus"),
-    remedy=mark("Give a value, or a parameterStatus that says why there is none."),
+    remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
     cause_by=("parameter",),
     known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue"),
     local=True,
@@ -93,7 +93,7 @@ def series_has_values(
     severity=Severity.ERROR,
     message=mark("The value for increment '{increment}' is empty and has no incrementStatus. Give one of them."),
     cause=mark("Series values are empty and have no incrementStatus"),
-    remedy=mark("Give a value, or an incrementStatus that says why there is none."),
+    remedy=mark("Give a value, or an incrementStatus that says why it is missing."),
     cases={
         "no_increment": Declaration(
             message=mark("The incrementValue is empty. Say which increment the value is for."),

@@ -103,8 +103,8 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     ),
     cause=mark("The colony '{value}' is not registered"),
     remedy=mark(
-        "Correct its id, which is compared to the letter, or have the colony registered. When it is, the next session "
-        "clears this: nothing need be submitted again."
+        "Correct its id, which is compared exactly, or have the colony registered. When it is, the next "
+        "session clears this: you need not submit anything again."
     ),
     acts=Actor.REGISTRY,
     cause_by=("value",),
@@ -316,13 +316,12 @@ def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     Specimen,
     severity=Severity.WARNING,
     message=mark(
-        "The project '{value}' of '{specimen}' is not known. Names are compared to the letter; correct it or have the "
-        "project registered."
+        "The project '{value}' of '{specimen}' is not known. Names are compared exactly; correct it or "
+        "have the project registered."
     ),
     cause=mark("The project '{value}' is not known"),
     remedy=mark(
-        "Correct the project's name, which is compared to the letter; a new project the Data Coordination Centre "
-        "registers."
+        "Correct the project's name, which is compared exactly; a new project the Data Coordination Centre registers."
     ),
     cause_by=("value",),
     known_as="SpecimenAttributes_ProjectNotFound",
@@ -359,7 +358,7 @@ def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     severity=Severity.WARNING,
     message=mark("The {relationship} '{value}' of '{specimen}' is not known at the centre {centre}. Submit it too."),
     cause=mark("Related animals have not been submitted"),
-    remedy=mark("This clears when they are submitted. Nothing need be submitted again."),
+    remedy=mark("This clears when they are submitted. You need not submit anything again."),
     acts=Actor.NOBODY,
     given="related_specimens",
     others=True,

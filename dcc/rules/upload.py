@@ -50,7 +50,7 @@ THERE_CASE: Final = "there"
 
 MORE: Final = Declaration(
     message=mark("{number} more findings of this rule are not listed. Correct those listed and submit all again."),
-    cause=mark("There are more findings of this rule than are listed"),
+    cause=mark("This rule has more findings than are listed"),
     remedy=mark("Correct those that are listed, and submit the document again."),
 )
 TWICE: Final = Declaration(
@@ -60,10 +60,10 @@ TWICE: Final = Declaration(
 )
 THERE: Final = Declaration(
     message=mark("{entity} is there already, by document {document}. Submit it for edit to change it."),
-    cause=mark("What is to be added is there already, by document {document}"),
+    cause=mark("The data to add are there already, from document {document}"),
     remedy=mark(
-        "Submit what is new in an archive of the add folder, and changes to what is there in one of the edit folder. "
-        "If the same data were sent twice, nothing need be done: what came first stands."
+        "Submit new data in an archive of the add folder, and changes to earlier data in one of the edit "
+        "folder. If the same data were sent twice, you need not do anything: the first submission counts."
     ),
     cause_by=("document",),
 )
@@ -72,8 +72,8 @@ _NOT_THERE: Final = Declaration(
         "{entity} is not there, so it cannot be edited. Check its ids, what was uploaded before, and whether the "
         "document names it twice."
     ),
-    cause=mark("What is to be edited or deleted is not there"),
-    remedy=mark("Check its ids and what was uploaded before; submit what is new in an archive of the add folder."),
+    cause=mark("The data to edit or delete are not there"),
+    remedy=mark("Check its ids and the earlier uploads; submit new data in an archive of the add folder."),
 )
 _DELETED_NOT_THERE: Final = replace(
     _NOT_THERE,
@@ -84,7 +84,7 @@ _DELETED_NOT_THERE: Final = replace(
 )
 _HELD_EXPERIMENTS: Final = Declaration(
     message=mark("{entity} still has experiments: {experiments}. Delete these first."),
-    cause=mark("Animals that are to be deleted have experiments"),
+    cause=mark("Animals to delete have experiments"),
     remedy=mark("Delete their experiments first, or in the same archive."),
 )
 _MORE_EXPERIMENTS: Final = replace(
@@ -149,19 +149,19 @@ _DELETES_ANOTHER: Final = replace(
 )
 _DUPLICATE: Final = Declaration(
     message=mark(
-        "The document is the same as {document} of {archive}, which stands. It was not applied again: nothing need be "
-        "done."
+        "The document is the same as {document} of {archive}, which counts. It was not applied again: "
+        "you need not do anything."
     ),
     cause=mark("Documents are the same as some that stand"),
-    remedy=mark("Nothing need be done: what came first stands."),
+    remedy=mark("You need not do anything: the first submission counts."),
     acts=Actor.NOBODY,
 )
 _NO_REFERENCE: Final = Declaration(
     message=mark(
-        "There are no reference data '{value}': the rules {rules} were skipped. Load them, and check the document "
-        "again."
+        "The reference data '{value}' are missing: the rules {rules} were skipped. Load them, and check "
+        "the document again."
     ),
-    cause=mark("There are no reference data '{value}', so that rules were skipped"),
+    cause=mark("Rules were skipped: the reference data '{value}' are missing"),
     remedy=mark("Load them with `dcc reference refresh`: the next session judges these documents again."),
     acts=Actor.DCC,
     cause_by=("value",),
@@ -169,10 +169,10 @@ _NO_REFERENCE: Final = Declaration(
 )
 _MORE_FOUND: Final = Declaration(
     message=mark(
-        "There are {number} findings more than the {recorded} that are recorded: {rules}. Correct those that are "
-        "recorded, and submit the document again."
+        "{number} more findings than the {recorded} that are recorded: {rules}. Correct the recorded "
+        "ones, and submit the document again."
     ),
-    cause=mark("There are more findings than are recorded"),
+    cause=mark("More findings than are recorded"),
     remedy=mark("Correct those that are recorded, and submit the document again."),
 )
 

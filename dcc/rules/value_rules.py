@@ -79,7 +79,7 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
     severity=Severity.ERROR,
     message=mark("The parameter {parameter} has neither a value nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither a value nor a parameterStatus"),
-    remedy=mark("Give a value, or a parameterStatus that says why there is none."),
+    remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
     cause_by=("parameter",),
     known_as=("simpleParameterValueEmpty", "procedureMetadataNullValue"),
     local=True,
@@ -150,7 +150,7 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     severity=Severity.ERROR,
     message=mark("The value '{value}' of {parameter} is none of its {number} options."),
     cause=mark("{parameter}: '{value}' is none of its options"),
-    remedy=mark("Use an option that IMPReSS lists for this parameter, to the letter."),
+    remedy=mark("Use an option exactly as IMPReSS lists it for this parameter."),
     cause_by=("parameter", "value"),
     cases={
         "nearest": Declaration(
@@ -158,7 +158,7 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
                 "The value '{value}' of {parameter} is none of its {number} options. The nearest is '{nearest}'."
             ),
             cause=mark("{parameter}: '{value}' is none of its options"),
-            remedy=mark("Use an option that IMPReSS lists for this parameter, to the letter."),
+            remedy=mark("Use an option exactly as IMPReSS lists it for this parameter."),
             cause_by=("parameter", "value"),
         ),
         "retired": Declaration(

@@ -55,7 +55,7 @@ def read_float(text: str) -> float:
     digits = text.replace(",", "") if _GROUPED.fullmatch(text) else text
     number = None if digits != digits.strip() else parse_number(digits)
     if number is None:
-        raise UnreadableValueError(_why_no_number(text) or mark("it is no finite number"))
+        raise UnreadableValueError(_why_no_number(text) or mark("it is not a number"))
     return number
 
 
@@ -138,7 +138,7 @@ def is_blank(text: str | None) -> bool:
 
 def _why_no_number(text: str) -> str | None:
     if text != text.strip():
-        return mark("there are blanks around it")
+        return mark("it has blanks around it")
     if _DECIMAL_COMMA.fullmatch(text):
         return mark("a comma separates thousands, in groups of three digits; write a decimal point")
     return None

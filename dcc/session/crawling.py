@@ -142,7 +142,7 @@ def crawl_file_sources(
 
     addresses, dues = session.read(load)
     if source_ids is None and not only_scheduled:
-        _note_not_visited(session, dues)
+        _note_not_crawled(session, dues)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
@@ -168,14 +168,14 @@ def crawl_file_sources(
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
 
-def _note_not_visited(session: Session, dues: Mapping[int, Due]) -> None:
+def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
     """Add a notice that names the sources which are left alone, paused or not due, with the reasons and the ends."""
     known = session.read(lambda connection: load_addresses(connection, only_crawlable=False))
     waiting = {number: due for number, due in dues.items() if not due.is_due}
     left = [f"{one.label}: {waiting[one.id]}" for one in known if session.covers(one.centre) and one.id in waiting]
     if left:
         more = f"; and {len(left) - _LEFT_SHOWN:,} more (`dcc source list`)" if len(left) > _LEFT_SHOWN else ""
-        notice = f"not visited: {'; '.join(left[:_LEFT_SHOWN])}{more}"
+        notice = f"not crawled: {'; '.join(left[:_LEFT_SHOWN])}{more}"
         progress.info("%s", notice)
         session.notices += (notice,)
 

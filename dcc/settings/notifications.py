@@ -163,5 +163,5 @@ class NotificationSettings(SettingsGroup):
 
     @property
     def notify_addresses(self) -> tuple[str, ...]:
-        """Who is notified by e-mail of what needs a hand."""
+        """Who is notified by e-mail of what needs a correction."""
         return parse_addresses(self.notify_to)

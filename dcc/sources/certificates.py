@@ -208,11 +208,10 @@ class ServerCertificates:
             )
         return CertificateRefusedError(
             mark(
-                "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre "
-                "for a "
-                "valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources); or "
-                "compare the fingerprint with the one that the centre's administrator gives, and only if they agree: "
-                "{pin}"
+                "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre for a "
+                "valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources). "
+                "Or compare the fingerprint with the one that the centre's administrator gives, and only if they "
+                "agree: {pin}"
             ),
             command=f"{change} --tls-ca FILE",
             pin=f"{change} --tls-fingerprint {fingerprint_of(shown)}",

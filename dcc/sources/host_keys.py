@@ -166,8 +166,8 @@ def check_host_key(address: SourceAddress, shown: HostKey, trusted: TrustedKeys)
     expected = ", ".join(str(key) for key in trusted.accepted)
     raise HostKeyChangedError(
         mark(
-            "the server shows the host key {shown}, but the one accepted is {expected}. Nothing was "
-            "sent to it. Either the server was set up anew or somebody stands in between: ask the centre's "
+            "the server shows the host key {shown}, but the one accepted is {expected}. Nothing was sent to "
+            "it. Either the server was set up again or somebody stands in between: ask the centre's "
             "administrator for the fingerprint, and only if it is {fingerprint}: {accept}."
         ),
         source=address.label,

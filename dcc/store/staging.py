@@ -188,8 +188,8 @@ class Staging:
         if free < self._min_free:
             raise DiskFullError(
                 mark(
-                    "{archive} is larger than was told, and {free} bytes are free in staging ({root}), where "
-                    "{min_free} must stay so. Free some space; the next session takes the archive up again."
+                    "{archive} is larger than announced, and {free} bytes are free in staging ({root}), where "
+                    "{min_free} must stay free. Free some space; the next session takes the archive up again."
                 ),
                 archive=key,
                 free=max(free, 0),

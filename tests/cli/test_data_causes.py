@@ -48,7 +48,7 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert causes["bad-file-name"]["acts"] == "centre"
     said = dcc("data", "causes", "--centre", "H").stdout
     first = dcc.json("data", "findings", "--rule", "S13", "--each")[0]["file_name"]
-    assert re.search(r"S13  What is to be added is there already, by document H\.[\w.-]+\.specimen\.impc\.xml: 2", said)
+    assert re.search(r"S13  The data to add are there already, from document H\.[\w.-]+\.specimen\.impc\.xml: 2", said)
     assert first not in said.splitlines()[0]
     assert "2 findings. Fixing this alone clears 1 of 1 document" in said
     assert "H: The centre acts." in said

@@ -46,7 +46,7 @@ def test_it_shows_sends_and_lists(bad_session: Dcc, mail_server: Starter) -> Non
     assert "Nobody is to be notified of anything" in dcc("notify").stdout
     asking(dcc, server.port)
     shown = dcc("notify", "--dry-run", "--session", 1).stdout
-    assert f"By mail to {CENTRE}: H: 1 archive needs a hand (session 1)" in shown
+    assert f"By mail to {CENTRE}: H: 1 archive needs a correction (session 1)" in shown
     assert "[edit-H.2013-10-31.3.impc.zip.html, " in shown
     planned = dcc.json("notify", "--dry-run")["planned"]
     assert [(one["channel"], one["recipient"], one["kind"]) for one in planned if one["channel"] == "mail"] == [

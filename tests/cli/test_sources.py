@@ -356,11 +356,11 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     dcc.environment |= {"DCC_DAGSTER_EVENTS": "false", "DCC_SOURCE_FAILURE_LIMIT": "2", "DCC_UNTIL": "zip_name"}
     folder = dcc.add_folder()
     away = folder.path.rename(dcc.root / "away")
-    assert "visited: " not in dcc("crawl", exit_code=4).stdout
+    assert "crawled: " not in dcc("crawl", exit_code=4).stdout
     dcc("crawl", exit_code=4)
     told = "failed 2 times in a row, left alone until 20"
     crawled = dcc("crawl")
-    (line,) = [one for one in crawled.stdout.splitlines() if one.startswith("not visited: ")]
+    (line,) = [one for one in crawled.stdout.splitlines() if one.startswith("not crawled: ")]
     assert "file source 1 (H, " in line
     assert told in line
     assert told in dcc.json("crawl")["notices"][0]
@@ -372,12 +372,12 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     resumed = dcc("source", "resume", 1).stdout
     assert resumed == "File source 1 was not paused; its failures are forgotten. The next session crawls it.\n"
     away.rename(folder.path)
-    assert "visited: " not in dcc("crawl").stdout
+    assert "crawled: " not in dcc("crawl").stdout
     dcc("source", "change", 1, "--every", "6h")
-    assert "It was listed not long ago, and is visited from 20" in dcc.json("source", "why", 1)[0]["reason"]
+    assert "It was listed not long ago, and is crawled from 20" in dcc.json("source", "why", 1)[0]["reason"]
     dcc("source", "pause", 1, "--reason", "a move", "--until", "2099-12-01")
     reason = dcc.json("source", "why", 1)[0]["reason"]
-    assert "paused, and is not visited until 2099-12-01 00:00 UTC: a move." in reason
+    assert "paused, and is not crawled until 2099-12-01 00:00 UTC: a move." in reason
     assert "paused by" in dcc("crawl").stdout
     resumed = dcc("source", "resume", 1).stdout
     assert resumed.startswith("File source 1 is not paused any more. It is not due until 20")

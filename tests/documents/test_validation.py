@@ -195,8 +195,8 @@ FAULTS: dict[str, tuple[str | bytes, int, int, str]] = {
     "has a NUL": (simple("<value>\0</value>"), 5, 42, "control character"),
     "has an attribute twice": (MINIMAL.replace("project=", "pipeline="), 3, 35, '"pipeline" is given twice'),
     "has an undeclared prefix": (HEAD + "<a:line/>" + TAIL, 4, 1, '"a" is not declared'),
-    "goes on after its end": (MINIMAL + "<more/>", 7, 1, "after the end of the root element"),
-    "begins before its declaration": ("\n" + MINIMAL, 2, 1, "very first thing"),
+    "goes on after its end": (MINIMAL + "<more/>", 7, 1, "follows the end of the root element"),
+    "begins before its declaration": ("\n" + MINIMAL, 2, 1, "must come first"),
     "announces an unknown encoding": (MINIMAL.replace("UTF-8", "KLINGON"), 1, 1, "encoding KLINGON"),
     "announces a multi-byte encoding": (MINIMAL.replace("UTF-8", "GBK"), 1, 1, "encoding GBK"),
     "announces UTF-16 and is not": (MINIMAL.replace("UTF-8", "UTF-16"), 1, 31, "is not the file's"),
@@ -276,7 +276,7 @@ def test_the_number_of_errors_is_capped_and_that_is_said(validate: Validate) -> 
     assert len(validate(content, max_errors=50)) == 50
     problems = validate(content, max_errors=10)
     assert [problem.line for problem in problems] == list(range(5, 15))
-    assert problems[-1].message.endswith("(There are more errors; 10 are listed.)")
+    assert problems[-1].message.endswith("(Only 10 of the errors are listed.)")
     assert "more errors" not in problems[-2].message
 
 

@@ -346,6 +346,6 @@ class TestTransfers:
                 yield b"x" * 100_000
 
         endless: Any = Trickle(blocks())
-        with pytest.raises(DiskFullError, match="larger than was told"):
+        with pytest.raises(DiskFullError, match="larger than announced"):
             receive(endless, transfer(None), Staging(tmp_path, min_free_bytes=1_000_000), lambda _: None)
         assert sum(arrived) == 5_000_000

@@ -105,9 +105,9 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
     assert "Notifications were sent: 2 by mail." in result.closing_notices
     (letter,) = letters(server, CENTRE)
     said = text_of(letter)
-    assert letter["Subject"] == f"H: 1 archive needs a hand and 1 archive came through (session {result.id})"
-    assert BAD in said.partition("What came through")[0]
-    assert GOOD in said.partition("What came through")[2]
+    assert letter["Subject"] == f"H: 1 archive needs a correction and 1 archive accepted (session {result.id})"
+    assert BAD in said.partition("Accepted archives")[0]
+    assert GOOD in said.partition("Accepted archives")[2]
     assert "Why, and what to do" in said
     assert "H.2013-10-31.3.specimen.impc.xml, line 4" in said
     assert BAD in html_of(letter)
@@ -161,13 +161,13 @@ def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
     folder.put(BAD, specimens(stem="2013-10-31.3"), MODIFIED + 60)
     installation.run_session()
     (told,) = letters(server, CENTRE)
-    assert "1 archive came through" in told["Subject"]
+    assert "1 archive accepted" in told["Subject"]
     assert told["References"] == letter["References"]
     assert told["Message-ID"] != letter["Message-ID"]
     folder.put(BAD, broken(), MODIFIED + 120)
     installation.run_session()
-    assert "1 archive needs a hand" in subjects(server, CENTRE)[0]
-    assert "1 archive needs a hand" in subjects(server, WRANGLER)[0]
+    assert "1 archive needs a correction" in subjects(server, CENTRE)[0]
+    assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
 
 
 def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
@@ -317,14 +317,14 @@ def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_ins
     folder.put(BAD, broken())
     installation.run_session()
     (letter,) = letters(server, CENTRE)
-    assert "braucht Ihre Hilfe" in letter["Subject"]
+    assert "braucht eine Korrektur" in letter["Subject"]
     assert (letter["Content-Language"], 'lang="de"' in html_of(letter)) == ("de", True)
-    assert "1 archive needs a hand" in subjects(server, WRANGLER)[0]
+    assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
     with writing(installation.tracker) as connection:
         centres.change_centre(connection, "H", language="xx")
     folder.put(GOOD)
     result = installation.run_session()
-    assert "1 archive came through" in subjects(server, CENTRE)[0]
+    assert "1 archive accepted" in subjects(server, CENTRE)[0]
     assert any("xx" in notice for notice in result.closing_notices)
 
 
@@ -342,7 +342,7 @@ def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_l
     result = installation.run_session()
     (letter,) = letters(server, CENTRE)
     assert (letter["Subject"], text_of(letter)) == ("Ours for H", f"* {BAD}")
-    assert "What needs a hand" in html_of(letter)
+    assert "What needs a correction" in html_of(letter)
     assert len(letters(server, WRANGLER)) == 1
     said = " ".join(result.closing_notices)
     assert "notifications/digest.html" in said

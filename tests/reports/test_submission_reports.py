@@ -174,7 +174,7 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         report = collect_session(desk.tracker, desk.qc, session.id, desk.data.settings)
         page, shown = desk.page_of(report), desk.json(report)
         assert page.problems() == []
-        assert page.texts("//h1") == [f"Visit {session.id}"]
+        assert page.texts("//h1") == [f"Session {session.id}"]
         _says_the_same_of_zips(page, shown)
         _says_the_same_of_causes(page, shown)
 
@@ -192,7 +192,7 @@ def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> N
     report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(deleted, edited)))
     text = " ".join(render_text(report, desk.catalogue()).split())
     assert "Animals: 0 of 24; 24 of the earlier ones replaced or deleted Experiments:" in text
-    told = "2 at fault; 5 not counted, because an animal is at fault; 4 not taken; 1 not checked yet; "
+    told = "2 with errors; 5 not counted, because an animal has errors; 4 not taken; 1 not checked yet; "
     told += "3 replaced or deleted since"
     assert f"Experiments: 1,185 of 1,200; {told}" in text
 
@@ -297,8 +297,8 @@ def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_fro
     assert page.texts("//article/h3")[1].startswith("It comes later")
     waiting = replace(report, causes=(clearing,), outcome=Outcome.WAITS_FOR_DATA)
     page, shown = desk.page_of(waiting), desk.json(waiting)
-    assert "Nothing in it has to be corrected." in page.section("outcome")
-    assert "need not be submitted again" in page.section("next")
+    assert "You need not correct anything in it." in page.section("outcome")
+    assert "You need not submit this archive again" in page.section("next")
     assert "“edit”" not in page.section("next")
     assert (shown["headline"] in page.section("outcome"), shown["next"]) == (
         True,
@@ -314,7 +314,7 @@ def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk
     assert report.found == 6
     page = desk.page(world.PARTLY_VALID, with_qc=False)
     assert page.problems() == []
-    assert "could not be looked up" in page.section("accepted")
+    assert "does not say what was accepted" in page.section("accepted")
     assert desk.page(world.WITH_FINDINGS, with_qc=False).problems() == []
 
 

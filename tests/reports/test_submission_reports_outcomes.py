@@ -95,7 +95,7 @@ def test_the_outcome_of_a_state_names_who_acts_in_it() -> None:
         (Outcome.NOTHING_TAKEN, (Actor.DCC,), "The Data Coordination Centre"),
         (Outcome.NOTHING_TAKEN, (Actor.DCC, Actor.CENTRE), "You, at the centre; the Data Coordination Centre, too"),
         (Outcome.WAITS_FOR_DATA, (Actor.CENTRE,), "You, at the centre"),
-        (Outcome.NOT_ARRIVED, (Actor.CENTRE,), "Nobody, unless you moved the file: every visit tries again"),
+        (Outcome.NOT_ARRIVED, (Actor.CENTRE,), "Nobody, unless you moved the file: every session tries again"),
         (Outcome.TO_BE_LOOKED_AT, (Actor.CENTRE,), "The Data Coordination Centre"),
     ],
 )

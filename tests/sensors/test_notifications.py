@@ -142,7 +142,7 @@ def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
     down = installation.with_settings(**asked, smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
     session = down.run_session().id
     tick(instance)
-    assert subjects(server) == [f"H: 1 archive came through (session {session})"]
+    assert subjects(server) == [f"H: 1 archive accepted (session {session})"]
     assert tick(instance) == "No new notifications."
 
 

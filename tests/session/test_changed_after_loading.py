@@ -59,7 +59,7 @@ def test_the_centre_is_told_of_each_change_once_and_what_to_do(
     change(folder)
     session = installation.run_session()
     (letter,) = letters(server, CENTRE)
-    assert letter["Subject"] == f"H: 1 archive needs a hand (session {session.id})"
+    assert letter["Subject"] == f"H: 1 archive needs a correction (session {session.id})"
     said = text_of(letter)
     assert f"{KEY}: {TOLD}" in said
     assert "what it holds now was not taken" in said
@@ -144,7 +144,7 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     assert (report.outcome, report.tone) == (Outcome.CHANGED, Tone.WARN)
     for shown in (render_text(report, catalogue), render_html(report, catalogue, settings)):
         assert TOLD in " ".join(shown.split())
-        assert "Nothing needs to be done" not in shown
+        assert "You need not do anything" not in shown
     found = json.loads(json_text(report, catalogue))
     assert "dcc data undo" in " ".join(found["next"])
     assert found["changed"] is not None

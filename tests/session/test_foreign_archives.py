@@ -87,7 +87,7 @@ def test_a_held_archive_is_reported_as_what_it_is_with_who_acts(planted: DataIns
     assert [one.outcome for one in of_all.zips] == [Outcome.FOREIGN]
     assert [row.why for source in of_h.sources for row in source.not_taken] == [SkipReason.HELD]
     for text in texts(planted):
-        assert "present or the next visit" not in text
+        assert "present or the next session" not in text
         assert "dcc " not in text
     assert "named for centre J and lies on a source of H" in texts(planted)[0]
 

@@ -137,7 +137,9 @@ class TestManifestsBesideArchives:
         ended = {key.removeprefix("add/"): outcome.succeeded for key, outcome in result.zips.items()}
         assert ended == {corrected: True, removed: True, other: False}
         (crawled,) = result.crawls.values()
-        said = ["is taken by itself" if name in ended else "stands" for name in (unlisted, corrected, removed, other)]
+        said = [
+            "is taken by itself" if name in ended else "still counts" for name in (unlisted, corrected, removed, other)
+        ]
         assert len(crawled.notes) == 4
         for note, name, word in zip(sorted(crawled.notes), (unlisted, corrected, removed, other), said, strict=True):
             assert name in note

@@ -110,9 +110,9 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "session show": (Step("dcc report --session {session_id}", "what it found, and who acts", needs="in_error"),),
     "sessions": (_STATUS,),
     "notify": (
-        Step("dcc notify", "sends what is due", needs="dry_run"),
+        Step("dcc notify", "sends the due messages", needs="dry_run"),
         Step("dcc status", "how far everything is", needs="listed"),
-        Step("dcc notify --list", "what was told to whom"),
+        Step("dcc notify --list", "which messages were sent, and to whom"),
     ),
     "data plan": (
         Step("dcc data confirm {held} --reason ...", "lets it take effect"),

@@ -307,7 +307,7 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
 @command(examples=["dcc source resume 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 def resume(source_id: int) -> None:
-    """Have source ID visited again: end its pause, and forget its failures.
+    """Have source ID crawled again: end its pause, and forget its failures.
 
     After it, a source that is left alone because it kept failing is due again. The next session crawls it, if its
     schedule allows that.

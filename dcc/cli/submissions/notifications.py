@@ -33,11 +33,11 @@ _NOT_SENT = 4
         4: "something could not be sent (the next session tries again), or the tracker could not be reached",
     },
 )
-@click.option("--session", "session_id", type=ID, metavar="N", help="Of this session; by default all that is due.")
+@click.option("--session", "session_id", type=ID, metavar="N", help="Of this session; by default all due messages.")
 @click.option("--centre", metavar="CODE", help="For this centre only; with --session.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent and to whom; send and remember nothing.")
 @click.option("--test", "address", metavar="ADDRESS", help="Send a test to this e-mail address, and nothing else.")
-@click.option("--list", "listed", is_flag=True, help="List what was told to whom, the newest first, and nothing else.")
+@click.option("--list", "listed", is_flag=True, help="List the sent messages, the newest first, and nothing else.")
 @json_option
 @click.pass_context
 def notify(
@@ -200,4 +200,4 @@ def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
         flexible=["why", "to", "by", "of", "when"],
     )
     if not entries:
-        click.echo("Nobody was told anything yet.")
+        click.echo("No message was sent yet.")

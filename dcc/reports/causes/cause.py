@@ -221,8 +221,8 @@ _CORRECT: Final = mark("Correct it, and submit the data again.")
 
 _MOST_NAMED: Final = 2
 _CORRECT_FAILED: Final = mark(
-    "Correct the documents that failed, and submit them again in a new archive. The experiments need not be submitted "
-    "again: they count when their animals arrive."
+    "Correct the documents that failed, and submit them again in a new archive. You need not submit "
+    "the experiments again: they count when their animals arrive."
 )
 _IN_FAILED: Final = mark_plural(
     "One of the animals is in {document} of {archive}, which failed in the phase {phase}.",

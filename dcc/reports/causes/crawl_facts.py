@@ -60,7 +60,7 @@ class CrawlFacts:
 def crawl_facts_of_centre(connection: Connection, centre: str | None) -> CrawlFacts:
     """What the latest crawls of the sources of a centre, or of all, met with and noticed; and the archives held there.
 
-    Sources that are not visited, and those of inactive centres, are left out.
+    Sources that are not crawled, and those of inactive centres, are left out.
     """
     sources = {
         entry.id: entry

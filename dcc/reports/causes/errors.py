@@ -26,12 +26,12 @@ _EXPORT: Final = mark(
     "Correct the export, and submit the documents again in a new archive. `dcc validate` tells what is wrong before."
 )
 _ANEW: Final = mark(
-    "Make the archive anew, and put it in place of the bad one, under the same name: the next session fetches it."
+    "Make the archive again, and replace the bad one, under the same name: the next session fetches it."
 )
 _RENAME: Final = mark(
     "Rename the file: an archive is then uploaded again, and a document is submitted in a new archive."
 )
-_WAIT: Final = mark("Nothing need be done: every session tries again. If it lasts, ask whoever runs the server.")
+_WAIT: Final = mark("You need not do anything: every session tries again. If it lasts, ask whoever runs the server.")
 _SERVER: Final = mark("Correct how the source is reached: `dcc source test` goes through the connection step by step.")
 _FOLDER: Final = mark(
     "Correct the base path with `dcc source change`, or see that its disk is mounted: every session tries again."
@@ -114,8 +114,8 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         "centre": _one(
             mark("Names begin with '{centre}', which is no registered centre"),
             mark(
-                "Use the producing centre's code, to the letter. If it is right, the Data Coordination Centre "
-                "registers it, and the next session accepts the archive."
+                "Use exactly the producing centre's code. If it is right, the Data Coordination Centre registers "
+                "it, and the next session accepts the archive."
             ),
             "centre",
         ),
@@ -135,11 +135,11 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     ),
     errors.EmptyArchiveError: _one(
         mark("Archives hold no XML document"),
-        mark("Put the documents into the archive, and that in its place, under the same name."),
+        mark("Put the documents into the archive, and replace it, under the same name."),
     ),
     errors.DuplicateMemberError: _one(
         mark("Archives hold two entries, or two documents in different folders, of the same name"),
-        mark("Give each document a name of its own, and put the archive in its place, under the same name."),
+        mark("Give each document a name of its own, and replace the archive, under the same name."),
     ),
     errors.ManifestError: _one(
         mark("Archives do not hold what their manifests say"),
@@ -156,7 +156,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         "reason",
     ),
     errors.FaultyDataError: _one(
-        mark("What was submitted is at fault"), mark("See the message, which names the file.")
+        mark("The submitted data have errors"), mark("See the message, which names the file.")
     ),
     errors.SourceMisconfiguredError: _source(
         mark("The address or access key of {value} cannot be used as it stands"), _SERVER, for_centre=_DCC_SEES_TO_IT
@@ -179,7 +179,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     errors.HostKeyChangedError: _source(
         mark("{value} shows another host key than the one that was accepted"),
         mark(
-            "Ask the centre whether the server was set up anew; accept the key only when they confirm its fingerprint."
+            "Ask the centre whether the server was set up again; accept the key only when they confirm its fingerprint."
         ),
     ),
     errors.CertificateRefusedError: _source(
@@ -210,7 +210,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     ),
     errors.SizeMismatchError: _nothing(
         mark("Archives from {value} have not the size that was listed"),
-        mark("They are fetched anew. If it happens again, have the server looked at."),
+        mark("They are fetched again. If this happens once more, have the server looked at."),
         VALUE,
     ),
     errors.ChecksumMismatchError: _one(
@@ -219,8 +219,8 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     ),
     errors.SourceError: _source(mark("{value} did not do what was asked of it"), _SERVER, for_centre=_DCC_SEES_TO_IT),
     errors.DiskFullError: Declaration(
-        cause=mark("There was not enough space for archives"),
-        remedy=mark("The Data Coordination Centre frees some space; the next session takes up what waited."),
+        cause=mark("The disk had too little space for archives"),
+        remedy=mark("The Data Coordination Centre frees some space; the next session processes the waiting archives."),
         acts=Actor.DCC,
     ),
     errors.DccError: Declaration(
@@ -262,11 +262,11 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
     ),
     "taken_anew": _nothing(
         mark("Archives have changed of which no data had been taken over"),
-        mark("Nothing: they were fetched anew by themselves."),
+        mark("Nothing: they were fetched again by themselves."),
     ),
     "manifest_changed": _nothing(
         mark("Manifests have changed beside archives that did not fail"),
-        mark("Nothing: what was taken stands. `dcc retry` holds an archive against its new manifest."),
+        mark("Nothing: the earlier download still counts. `dcc retry` compares an archive with its new manifest."),
     ),
     "uploading": _nothing(mark("Archives are still being uploaded"), _UPLOADING),
     "gone": _one(mark("Archives are gone that two listings in a row did not show"), _GONE),

@@ -94,7 +94,7 @@ def skipped_entries(
 ) -> list[Skipped]:
     """What kept archives of a file source from being taken, what concerns all of it first.
 
-    `due` says whether, and when, it is visited. At most `most` archives with a reason of their own. Raises
+    `due` says whether, and when, it is crawled. At most `most` archives with a reason of their own. Raises
     NotFoundError.
     """
     (source,) = list_sources(connection, [source_id])
@@ -138,24 +138,24 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: Due | None) -
         return Skipped(None, why, acts, reason, for_wranglers=wranglers)
 
     if source.state is not SourceState.AVAILABLE:
-        text = mark("The source is in the state {state}, and is not visited.")
+        text = mark("The source is in the state {state}, and is not crawled.")
         command = mark("{problem} `dcc source set-state` changes that.")
         yield whole(SkipReason.STATE, text, command=command, state=source.state.value)
     if source.pause is not None:
-        text = mark("The source is paused, and is not visited: {reason}.")
+        text = mark("The source is paused, and is not crawled: {reason}.")
         if source.pause.until is not None:
-            text = mark("The source is paused, and is not visited until {until} UTC: {reason}.")
+            text = mark("The source is paused, and is not crawled until {until} UTC: {reason}.")
         command = mark("{problem} `dcc source resume` ends the pause.")
         until = source.pause.until and f"{source.pause.until:%Y-%m-%d %H:%M}"
         yield whole(SkipReason.STATE, text, command=command, reason=source.pause.reason.rstrip("."), until=until)
     elif due is not None and due.until is not None:
         yield _not_due(source, due)
     if not source.centre_active:
-        text = mark("The centre {centre} is not active, and its sources are not visited.")
+        text = mark("The centre {centre} is not active, and its sources are not crawled.")
         command = mark("{problem} `dcc centre activate {centre}` changes that.")
         yield whole(SkipReason.INACTIVE, text, command=command, centre=source.centre)
     if crawl is None:
-        text, command = mark("The source has never been crawled."), mark("{problem} `dcc crawl` visits it.")
+        text, command = mark("The source has never been crawled."), mark("{problem} `dcc crawl` lists it.")
         yield whole(SkipReason.NEVER_CRAWLED, text, command=command)
     elif crawl.error is not None:
         text = mark("The last crawl could not list all of its directories: {problem}")
@@ -164,22 +164,22 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: Due | None) -
         acts = acts_on(declared_code(crawl.error.kind, crawl.error.code))
         yield whole(SkipReason.CRAWL_FAILED, text, acts, problem=crawl.error.marked)
     elif not crawl.listed and not crawl.ignored:
-        text = mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
+        text = mark("Its directories add, edit and delete are empty or missing.")
         yield whole(SkipReason.EMPTY, text, Actor.CENTRE)
 
 
 _NOT_DUE: Final = {
     Why.FAILING: (
         mark("It failed {failures} times in a row, so that it is left alone until {until} UTC."),
-        mark("{problem} `dcc source resume {source}` has the next session visit it."),
+        mark("{problem} `dcc source resume {source}` has the next session crawl it."),
     ),
     Why.CLOSED: (
-        mark("It is used only within its hours, and is visited from {until} UTC on."),
-        mark("{problem} `dcc crawl --source {source}` visits it now."),
+        mark("It is used only within its hours, and is crawled from {until} UTC on."),
+        mark("{problem} `dcc crawl --source {source}` crawls it now."),
     ),
     Why.RECENT: (
-        mark("It was listed not long ago, and is visited from {until} UTC on."),
-        mark("{problem} `dcc crawl --source {source}` visits it now."),
+        mark("It was listed not long ago, and is crawled from {until} UTC on."),
+        mark("{problem} `dcc crawl --source {source}` crawls it now."),
     ),
 }
 

@@ -74,7 +74,7 @@ _FINDING_COLUMNS: Final[Sequence[_Column]] = (
     (mark("Severity"), 10, lambda fact, catalogue: catalogue.say(SEVERITY_NAMES[fact.severity])),
     (mark("Who acts"), 12, lambda fact, catalogue: catalogue.say(ACTOR_NAMES[fact.acts])),
 )
-_CUT: Final = mark("There are more findings than a sheet can hold: the rest is left out.")
+_CUT: Final = mark("One sheet cannot hold all findings: the rest is left out.")
 
 
 @dataclass(frozen=True, slots=True)

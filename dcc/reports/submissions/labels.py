@@ -40,8 +40,8 @@ ACTOR_LABELS: Final[Mapping[Actor, str]] = {
 ALSO_DCC: Final = mark("{who}; the Data Coordination Centre, too")
 
 SUBMIT_FOR_EDIT: Final = mark(
-    "Animals and experiments that are at fault: correct them, and submit them in a new archive in the directory "
-    "“edit”. What was accepted need not be submitted again, nor what clears by itself."
+    "Animals and experiments with errors: correct them, and submit them in a new archive in the "
+    "directory “edit”. You need not submit again what was accepted, nor what clears by itself."
 )
 SUBMIT_AGAIN: Final = mark(
     "Documents that were not taken at all: correct them, and submit them in a new archive, under a new name, in the "
@@ -53,8 +53,8 @@ CHANGED_SINCE: Final = mark(
     "what changed in a new archive, under a new name, in the directory “edit”."
 )
 _GOOD_ARCHIVE: Final = mark(
-    "Correct the archive and put it in place of the bad one, under the same name. If you publish a checksum beside "
-    "it, make that anew, too. The next visit takes it."
+    "Correct the archive and replace the bad one, under the same name. If you publish a checksum "
+    "beside it, make that again, too. The next session fetches it."
 )
 
 OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
@@ -64,14 +64,14 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("An archive is fetched only when its name tells whose it is, of which day and which number."),
         Actor.CENTRE,
         (
-            mark("Rename the file on your server. The next visit takes it under its new name."),
+            mark("Rename the file on your server. The next session fetches it under its new name."),
             mark("If the name is right and your centre is not registered yet, tell the Data Coordination Centre."),
         ),
     ),
     Outcome.WAITING: OutcomeText(
         mark("Waits to be fetched"),
         mark("The archive was seen and waits to be fetched"),
-        mark("Its name is in order. It is fetched by the present or the next visit to your server."),
+        mark("Its name is correct. The present or the next session fetches it from your server."),
         Actor.NOBODY,
         (mark("Leave the file where it is, unchanged, until it was fetched."),),
     ),
@@ -113,20 +113,20 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.NOT_ARRIVED: OutcomeText(
         mark("Not arrived"),
         mark("The archive could not be fetched"),
-        mark("No server delivered it whole. Every visit tries again, and goes on with what has arrived."),
+        mark("No server delivered it whole. Every session tries again, and continues with the part that has arrived."),
         Actor.NOBODY,
         (
             mark("See that the file is still there, that it can be read, and that your server answers."),
-            mark("When it was withdrawn on purpose, nothing needs to be done."),
+            mark("When it was withdrawn on purpose, you need not do anything."),
         ),
-        acts=mark("Nobody, unless you moved the file: every visit tries again"),
+        acts=mark("Nobody, unless you moved the file: every session tries again"),
     ),
     Outcome.CHECKSUM_WRONG: OutcomeText(
         mark("Wrong checksum"),
         mark("The archive arrived with another checksum than the one published beside it"),
         mark("Either the archive or its checksum file changed after the other one was made."),
         Actor.CENTRE,
-        (mark("Make the checksum file anew, or put the right archive there. Every visit tries again."),),
+        (mark("Make the checksum file again, or put the right archive there. Every session tries again."),),
     ),
     Outcome.UNREADABLE: OutcomeText(
         mark("Unreadable"),
@@ -159,12 +159,12 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.WAITS_FOR_DATA: OutcomeText(
         mark("Waits for other data"),
         mark("The archive waits for data that have not been accepted yet"),
-        mark("Nothing in it has to be corrected. What waits counts as soon as what it refers to is there."),
+        mark("You need not correct anything in it. Waiting data count as soon as the data that they refer to arrive."),
         Actor.NOBODY,
         (
             mark(
-                "This archive need not be submitted again. Submit what is missing, where you have not done so, "
-                "and correct it where it was not accepted."
+                "You need not submit this archive again. Submit what is missing, where you have not done so, and "
+                "correct it where it was not accepted."
             ),
         ),
         acts=mark("Nobody, when what is missing is on its way; you, at the centre, when it was not accepted"),
@@ -201,7 +201,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("The documents follow the schema and wait to be taken over"),
         mark("What they say, such as animals, colonies and parameters, is checked when they are taken over."),
         Actor.NOBODY,
-        (mark("Ask for the report again after the next visit."),),
+        (mark("Ask for the report again after the next session."),),
     ),
     Outcome.IN_ORDER: OutcomeText(
         mark("Waits for older archives"),
@@ -211,7 +211,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             "the dates in their names. Nothing is wrong with it."
         ),
         Actor.NOBODY,
-        (mark("It is taken over by itself, after the older one. Ask for the report again after the next visit."),),
+        (mark("It is taken over by itself, after the older one. Ask for the report again after the next session."),),
     ),
     Outcome.CHANGED: OutcomeText(
         mark("Changed afterwards"),
@@ -221,8 +221,8 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         (
             CHANGED_SINCE,
             mark(
-                "If all of it is to be replaced, tell the Data Coordination Centre: it withdraws the data with `dcc "
-                "data undo`, and then takes the archive again."
+                "To replace all of it, tell the Data Coordination Centre: it withdraws the data with `dcc data "
+                "undo`, and then takes the archive again."
             ),
             mark("If the change was not meant, take the archive from your server: its data stay."),
         ),
@@ -232,14 +232,14 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("The archive was accepted; the data are in quality control"),
         mark("No errors are left. A data wrangler looks at the data together with what they are compared with."),
         Actor.DCC,
-        (mark("Nothing needs to be done. You are asked when something looks odd."),),
+        (mark("You need not do anything. You are asked when something looks odd."),),
     ),
     Outcome.DONE: OutcomeText(
         mark("Accepted"),
         mark("The archive was accepted and is through all checks"),
         mark("No errors are left, and quality control is done with it."),
         Actor.NOBODY,
-        (mark("Nothing needs to be done. To change something later, submit it in the directory “edit”."),),
+        (mark("You need not do anything. To change something later, submit it in the directory “edit”."),),
     ),
 }
 
@@ -330,7 +330,7 @@ KIND_LABELS: Final[Mapping[str, str]] = {
 
 CONTEXT_LABELS: Final[Mapping[str, str]] = {
     ContextState.NO_DATA.value: mark("without data"),
-    ContextState.QC_DONE.value: mark("looked at and in order"),
+    ContextState.QC_DONE.value: mark("checked, without errors"),
     ContextState.DATA_ADDED.value: mark("with new data, to be looked at"),
     ContextState.DATA_CHANGED.value: mark("with changed data, to be looked at"),
     ContextState.DATA_REMOVED.value: mark("with data removed, to be looked at"),
@@ -339,14 +339,14 @@ CONTEXT_LABELS: Final[Mapping[str, str]] = {
 """Groups of data that are compared as a whole, by their state."""
 
 SESSION_LABELS: Final[Mapping[str, str]] = {
-    "active": mark("The visit is under way"),
-    "open": mark("The visit goes on"),
-    EndReason.FINISHED: mark("The visit ended well"),
-    EndReason.FAULTS: mark("The visit ended; not everything went well"),
-    EndReason.DISK: mark("The visit ended; archives wait for space on a disk of the platform"),
-    EndReason.STOPPED: mark("A person stopped the visit; the next one goes on where it was"),
-    EndReason.TIME_LIMIT: mark("The visit ended at its time limit; the next one goes on where it was"),
-    EndReason.DIED: mark("The visit was interrupted; the next one goes on where it was"),
+    "active": mark("The session is running"),
+    "open": mark("The session goes on"),
+    EndReason.FINISHED: mark("The session ended well"),
+    EndReason.FAULTS: mark("The session ended; not everything went well"),
+    EndReason.DISK: mark("The session ended; archives wait for space on a disk of the platform"),
+    EndReason.STOPPED: mark("A person stopped the session; the next one continues its work"),
+    EndReason.TIME_LIMIT: mark("The session ended at its time limit; the next one continues its work"),
+    EndReason.DIED: mark("The session was interrupted; the next one continues its work"),
 }
 
 CRAWL_LABELS: Final[Mapping[str, str]] = {

@@ -95,7 +95,7 @@ def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
 def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
     when = catalogue.moment(report.started)
     yield from _texts(
-        f"{catalogue.say('Visit {number}', number=report.session)}, {when}: "
+        f"{catalogue.say('Session {number}', number=report.session)}, {when}: "
         f"{catalogue.say(SESSION_LABELS[report.outcome])}"
     )
     yield from _summary(report, catalogue)
@@ -173,8 +173,8 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
 def _else_of(one: EntityCount) -> tuple[tuple[int, str], ...]:
     """What became of what does not count as accepted, and of what was there before."""
     return (
-        (one.faulty, mark("{number} at fault")),
-        (one.animal_faulty, mark("{number} not counted, because an animal is at fault")),
+        (one.faulty, mark("{number} with errors")),
+        (one.animal_faulty, mark("{number} not counted, because an animal has errors")),
         (one.refused, mark("{number} not taken")),
         (one.unchecked, mark("{number} not checked yet")),
         (one.superseded, mark("{number} replaced or deleted since")),
@@ -205,12 +205,12 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
     shown = {str(cause.example.message) for cause in report.causes[:_MOST_CAUSES]}
     yield from _title(catalogue.say("The sources"))
     for source in sources:
-        visited = catalogue.say("It was never visited.")
+        crawled = catalogue.say("It was never crawled.")
         if source.crawl is not None:
-            visited = sentences.crawl_sentence(catalogue, source.crawl)
+            crawled = sentences.crawl_sentence(catalogue, source.crawl)
         if source.done is not None:
-            visited += f" {sentences.statistics_sentence(catalogue, source.done)}"
-        yield from _texts(f"{catalogue.say('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
+            crawled += f" {sentences.statistics_sentence(catalogue, source.done)}"
+        yield from _texts(f"{catalogue.say('Source {number}', number=source.source)} ({source.label}): {crawled}", 2)
         if source.crawl is not None and source.crawl.error is not None:
             if source.crawl.error.message not in shown:
                 yield from _texts(catalogue.tell(source.crawl.error.marked), 4)

@@ -192,9 +192,9 @@ def cleared(catalogue: Catalogue, cause: Cause) -> str:
 
 
 def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
-    """When a source was visited, and what there was."""
+    """When a source was crawled, and what it had."""
     when = catalogue.say(
-        "Visited on {moment}: {outcome}.",
+        "Crawled on {moment}: {outcome}.",
         moment=catalogue.moment(crawl.started),
         outcome=catalogue.say(CRAWL_LABELS[crawl.outcome]),
     )

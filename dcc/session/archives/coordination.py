@@ -426,7 +426,7 @@ class Coordinator:
             for found in job.found_bad.values()
         )
         told = mark(
-            "{archive} is bad at {count} file sources: {copies}. Put a good archive in its place, under the same name."
+            "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
         said = message(told, archive=str(job.key), count=len(job.found_bad), copies=copies)
         problem = Problem(job.reasons[-1].kind, said, code=job.reasons[-1].code)

@@ -56,7 +56,7 @@ def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list
     ]
     left = max(len(counted), total) - len(shown)
     if left > 0:
-        more = mark("There are {number} findings more than the {listed} listed here. See dcc data findings.")
+        more = mark("{number} more findings than the {listed} listed here. See dcc data findings.")
         shown.append(Problem(MORE_RULE, message(more, number=left, listed=len(shown)), code=MORE_RULE))
     return shown
 

@@ -115,8 +115,8 @@ class DownloadSink:
         if self._expected is not None and self.received != self._expected:
             raise SizeMismatchError(
                 mark(
-                    "{archive}: {received} bytes arrived where {expected} were listed. The file is fetched anew; "
-                    "if this happens again, ask the centre whether it was still being uploaded."
+                    "{archive}: {received} bytes arrived where {expected} were listed. The file is fetched again; if "
+                    "this happens once more, ask the centre whether it was still being uploaded."
                 ),
                 archive=self.key,
                 received=self.received,

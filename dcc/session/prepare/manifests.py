@@ -47,8 +47,8 @@ def unlike_manifest(
         return None
     return ManifestError(
         mark(
-            "{archive} does not hold what its manifest says: {difference} ({number} differences in all). Correct the "
-            "archive or its manifest, and put it in its place, under the same name."
+            "{archive} does not hold what its manifest says: {difference} ({number} differences in all). "
+            "Correct the archive or its manifest, and replace it, under the same name."
         ),
         archive=archive.name,
         difference=differing[0],

@@ -271,7 +271,8 @@ class HttpConnection(Connection):
     def _changed(self, target: str, how: str) -> FileChangedError:
         return FileChangedError(
             mark(
-                "{target} has changed since it was listed ({how}). The next crawl lists it anew; nothing needs doing."
+                "{target} has changed since it was listed ({how}). The next crawl lists it again; you need not "
+                "do anything."
             ),
             source=self._label,
             target=self._shown(target),

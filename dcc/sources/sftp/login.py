@@ -81,8 +81,8 @@ def _log_in_by_agent(
     missing = "the SSH agent holds no key" if os.environ.get("SSH_AUTH_SOCK") else "no SSH agent is running"
     raise LoginRefusedError(
         mark(
-            "there is nothing to log in with: the access key is empty and {missing}. Give a password "
-            "or a key (key:PATH), or add a key to the agent."
+            "DCC cannot log in: the access key is empty and {missing}. Give a password or a key (key:PATH), "
+            "or add a key to the agent."
         ),
         source=address.label,
         missing=Message(missing),

@@ -284,8 +284,8 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
                 "itself, and held against the new manifest."
             )
         return mark(
-            "The manifest beside {archive} has changed on {source}. What was downloaded before stands. If it is to be "
-            "held against the new manifest, take it with: dcc retry {archive}"
+            "The manifest beside {archive} has changed on {source}. The earlier download still counts. "
+            "Compare it with the new manifest: dcc retry {archive}"
         )
     if entry.to_download:
         return mark(
@@ -305,14 +305,14 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
     if loaded or _has_data(entry.state):
         # Otherwise the new documents would repeat existing data, and fail because of that.
         return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. What was downloaded before stands, with its data. If the new content is meant, withdraw "
-            "these with `dcc data undo`, then take it with: dcc retry {archive}"
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
+            "modified {new_modified}. The earlier download still counts, with its data. If the new content "
+            "is meant, withdraw these with `dcc data undo`, then take it with: dcc retry {archive}"
         )
     return mark(
-        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-        "{new_modified}. What was downloaded before stands. If the new content is meant, take it with: dcc retry "
-        "{archive}"
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
+        "modified {new_modified}. The earlier download still counts. If the new content is meant, take "
+        "it with: dcc retry {archive}"
     )
 
 

@@ -323,7 +323,7 @@ def test_causes_are_on_a_page_of_their_own_with_their_contacts_and_links_to_repo
 
 
 def test_kept_reports_are_listed_and_shown_as_they_were_made(shown: Shown) -> None:
-    assert "There is none." in ask("/dcc/kept")[2].decode()
+    assert "None." in ask("/dcc/kept")[2].decode()
     shown.dagster.materialise(shown.job, ORPHANS, "submission_reports")
     kept = f"/dcc/kept/{ORPHANS.removesuffix('.html')}"
     for path in ("/dcc/", "/dcc/kept", "/dcc/kept/H"):
