@@ -34,7 +34,7 @@ _PROCEDURES_SHOWN: Final = 100
         "The current, valid measurements of each centre as Parquet files, for DuckDB, pandas and others.\n\nA "
         "partition is a centre, by its code. Materialise a partition to bring its files in `measurements` of DCC_HOME "
         "up to date: a file for each procedure, of which only those are written that changed. `dcc data export` writes "
-        "other selections anywhere. docs/analysts.md tells of the columns."
+        "other selections anywhere. docs/analysts.md describes the columns."
     ),
 )
 def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource) -> MaterializeResult[None]:

@@ -37,7 +37,6 @@ from dcc_resources.session import SessionResource
 from dcc_resources.work import Work
 
 GROUP: Final = "collection"
-RECORDED: Final = "A run records passes of its first 100 submissions, and of those that failed the check before."
 
 FILE_SOURCE_SPEC: Final = asset(
     FILE_SOURCE_LISTINGS,
@@ -55,7 +54,9 @@ ARCHIVE_SPECS: Final = (
         GROUP,
         "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
         "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
-        "not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` fails the check *zip_name* and goes no further.",
+        "not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` fails the check *zip_name* and goes no further.\n\n"
+        "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
+        "a later submission without a result has passed.",
         {"zip"},
         ZIP_ACTIONS,
         [AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=AllPartitionMapping())],
@@ -82,7 +83,7 @@ FILE_SOURCE_CHECKS: Final = (
         CRAWL_OVERDUE,
         "The source was listed completely within DCC_CRAWL_OVERDUE_HOURS, by default a day. An error means that no "
         "session tried, a warning that the server could not be listed. The check passes again with the next crawl "
-        "that lists the source. Its former name was crawled_lately.",
+        "that lists the source.",
         FILE_SOURCES,
     ),
 )
@@ -92,9 +93,7 @@ _CHECKED: Final = {
     "zip_md5": "The archive has the checksum that the centre published beside it.",
 }
 ARCHIVE_CHECKS: Final = tuple(
-    check(key, f"{_CHECKED[key.name]} {RECORDED}", ZIP_ACTIONS)
-    for key in CHECK_OF_PHASE.values()
-    if key.name in _CHECKED
+    check(key, _CHECKED[key.name], ZIP_ACTIONS) for key in CHECK_OF_PHASE.values() if key.name in _CHECKED
 )
 
 

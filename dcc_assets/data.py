@@ -12,7 +12,6 @@ from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
 from dcc.rules.groups import GROUPS
-from dcc_assets.collection import RECORDED
 from dcc_assets.keys import (
     CHECK_OF_GROUP,
     DATA_INTEGRITY,
@@ -66,13 +65,11 @@ DATA_SPECS: Final = (
 DATA_CHECKS: Final = (
     check(
         UPLOAD_CHECK,
-        f"Every document is in the QC database: none failed, is held or was withdrawn. {RECORDED}",
+        "Every document is in the QC database: none failed, is held or was withdrawn.",
         ZIP_ACTIONS,
     ),
     *(
-        check(
-            CHECK_OF_GROUP[group.name], f"{group.description} Rules: {', '.join(group.rules)}. {RECORDED}", ZIP_ACTIONS
-        )
+        check(CHECK_OF_GROUP[group.name], f"{group.description} Rules: {', '.join(group.rules)}.", ZIP_ACTIONS)
         for group in GROUPS
     ),
 )

@@ -65,14 +65,14 @@ CENTRE_CHECKS: Final = (
     check(
         CENTRE_SILENT,
         "The centre submitted a new archive within DCC_CENTRE_SILENT_DAYS, by default thirty days. The check passes "
-        "again with the next new archive that a crawl finds. Its former name was heard_from.",
+        "again with the next new archive that a crawl finds.",
         CENTRES,
     ),
     check(
         SUBMISSIONS_OVERDUE,
         "All submissions of the centre came to quality control within DCC_OVERDUE_DAYS, by default three days. An "
         "error means that a submission waits for the DCC. A warning means that a submission failed and waits for the "
-        "centre, until it is corrected, or removed from the centre's server. Its former name was through_in_time.",
+        "centre, until it is corrected, or removed from the centre's server.",
         CENTRES,
     ),
 )

@@ -43,10 +43,10 @@ _DESCRIPTIONS: Final = {
     "status_codes": "The registered status codes of specimens, procedures and parameters.",
     "projects": "The registered research projects.",
     "colonies": (
-        "The registered colonies, each with its production centre, status, date, gene and allele. Every animal that is "
-        "not of the baseline must belong to one of them."
+        "The registered colonies, each with its production centre, status, date, gene and allele. Every animal "
+        "except baseline animals must belong to one of them."
     ),
-    "strains": "The strains of MGI by their ids. Every animal of the baseline must belong to one of them.",
+    "strains": "The strains of MGI by their ids. Every baseline animal must be of one of them.",
 }
 
 REFERENCE_SPECS: Final = tuple(

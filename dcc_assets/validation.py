@@ -11,7 +11,7 @@ from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, m
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.store.staging import Staging
 from dcc_assets.batches import workers_of
-from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS, RECORDED
+from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
     VALIDATED_DOCUMENTS,
@@ -66,9 +66,7 @@ _CHECKED: Final = {
     "xsd": "Every document is valid against the XML schema of its kind.",
 }
 DOCUMENT_CHECKS: Final = tuple(
-    check(key, f"{_CHECKED[key.name]} {RECORDED}", ZIP_ACTIONS)
-    for key in CHECK_OF_PHASE.values()
-    if key.name in _CHECKED
+    check(key, _CHECKED[key.name], ZIP_ACTIONS) for key in CHECK_OF_PHASE.values() if key.name in _CHECKED
 )
 
 

@@ -21,7 +21,8 @@ class RuleGroup:
 _OWN: Final = (
     RuleGroup(
         "specimen_background",
-        "Animals have a known strain, or a registered colony that may be phenotyped, and parental strains that sum up.",
+        "Animals have a known strain or a registered colony that may be phenotyped. The percentages of their parental "
+        "strains add up to 100.",
         ("S1", "S2", "S3", "S4", "S5", "S6", "X6", "X7", "X9"),
     ),
     RuleGroup(
@@ -31,7 +32,7 @@ _OWN: Final = (
     ),
     RuleGroup(
         "add_edit_delete",
-        "What is added is not there yet, what is edited or deleted is, its owner agrees, and all of it can be stored.",
+        "Added data are new. Edited and deleted data exist, and the centre may change them. The database can store it.",
         ("S13", "E9", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7"),
     ),
     RuleGroup(
@@ -42,7 +43,7 @@ _OWN: Final = (
     ),
     RuleGroup(
         "procedures",
-        "Procedures belong to their pipeline, with the parameters that IMPReSS asks for, each once and as its type.",
+        "Procedures belong to their pipeline and have the parameters that IMPReSS asks for, each once and of its type.",
         ("P1", "P2", "P3", "P4", "P5", "P6", "X11"),
     ),
     RuleGroup(
@@ -52,12 +53,12 @@ _OWN: Final = (
     ),
     RuleGroup(
         "series_and_media",
-        "Series have the values and increments that they must have; media can be found and belong to a result.",
+        "Series have the values and increments that IMPReSS asks for. Media files exist and belong to a result.",
         ("P13", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "X12"),
     ),
     RuleGroup(
         "completeness",
-        "Everything could be checked, and all that was found is recorded.",
+        "Every rule could be checked, and every finding is recorded.",
         (REFERENCE_RULE, MORE_RULE),
     ),
 )

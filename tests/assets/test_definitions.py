@@ -96,6 +96,11 @@ def test_every_asset_and_check_says_what_it_is() -> None:
     overdue = {CRAWL_OVERDUE, CENTRE_SILENT, SUBMISSIONS_OVERDUE}
     assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values(), *overdue}
     assert all(node.description for node in checks.values())
+    sentences = [
+        sentence for node in checks.values() for sentence in set(re.split(r"(?<=\.) ", node.description or ""))
+    ]
+    assert len(sentences) == len(set(sentences)), "A sentence that holds for several checks is told once, elsewhere."
+    assert "former" not in " ".join(sentences)
     assert AssetCheckKey(AssetKey("validated_documents"), "xsd") in checks
 
 
