@@ -34,9 +34,13 @@ from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
 from dcc.settings.secret_references import is_reference, read_reference
 from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
+from dcc.settings.wanted_values import wanted_value
 from dcc.settings.workers import WorkerSettings
 
 __all__ = ["LANGUAGE_CODE", "Settings", "given_settings", "load_settings"]
+
+_SHOWN: Final = 80
+"""The most characters of a wrong value that are shown."""
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +216,13 @@ def _problem(error: ErrorDetails, named: Callable[[str], str]) -> str:
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
         return _unknown(variable_of(name))
-    return f"{named(name)}: {error.get('ctx', {}).get('error', error['msg'])}"
+    own = error.get("ctx", {}).get("error")
+    return f"{named(name)}: {own or _wrong_value(name, error)}"
+
+
+def _wrong_value(name: str, error: ErrorDetails) -> str:
+    said = f"it must be {wanted_value(Settings.model_fields[name])}"
+    return said if name in SECRETS else f"{said}, and is {str(error['input'])[:_SHOWN]!r}"
 
 
 def _unknown(name: str) -> str:

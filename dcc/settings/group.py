@@ -18,7 +18,7 @@ def _absolute(path: Path) -> Path:
     try:
         return path.expanduser().absolute()
     except RuntimeError as error:
-        raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
+        raise ValueError("a path must not begin with the home directory (~) of a user that is not known") from error
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]

@@ -134,4 +134,6 @@ def test_a_run_launched_with_another_staging_directory_uses_it(page: ServedPage,
 def test_a_value_that_cannot_be_is_refused_with_the_field(page: ServedPage) -> None:
     run = launched(page, "crawl_file_sources", {"sftp": {"connect_timeout": -1}})
     assert run["status"] == "FAILURE"
-    assert "The field connect_timeout of the resource sftp: Input should be greater than 0" in json.dumps(run)
+    assert "The field connect_timeout of the resource sftp: it must be a number above 0, and is '-1.0'" in json.dumps(
+        run
+    )

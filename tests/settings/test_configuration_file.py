@@ -69,7 +69,7 @@ def test_the_environment_counts_before_the_file_and_the_file_before_the_defaults
         ("[sesions]\nworkers = 1", r"no section \[sesions\]; the nearest is \[sessions\]"),
         ("[object_store]\nworkers = 1", r"workers is in \[object_store\], and belongs in \[sessions\]"),
         ("workers = 1\n[sessions]\nworkers = 2", "sets workers twice"),
-        ("[sessions]\nworkers = 0", r"workers in .*dcc\.toml: Input should be greater than or equal to 1"),
+        ("[sessions]\nworkers = 0", r"workers in .*dcc\.toml: it must be a whole number from 1 to 64, and is '0'"),
         ("[sessions.more]\nworkers = 1", "sets more to something else"),
         ("workers = 2013-10-31", "sets workers to something else"),
         ("workers =", "is not TOML"),

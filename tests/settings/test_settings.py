@@ -17,6 +17,7 @@ from dcc.settings import Settings, load_settings
 from dcc.settings.reference import is_from_source, shown_source
 from dcc.settings.renamed import NEW_NAMES, warnings_of
 from dcc.settings.settings_page import settings_page
+from dcc.settings.wanted_values import wanted_value
 
 SECRET = "s3cret-pass"
 DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
@@ -101,17 +102,21 @@ def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_
 ) -> None:
     """Settings that could not serve blew up later."""
     for name, value, problem in (
-        ("DOWNLOADERS", "many", "valid integer"),
-        ("DOWNLOADERS", "0", "greater than or equal to 1"),
-        ("DOWNLOADERS", "65", "less than or equal to 64"),
-        ("WORKERS", "-1", "greater than or equal to 1"),
-        ("MAX_RETRIES", "21", "less than or equal to 20"),
-        ("RETRY_DELAY", "-0.1", "greater than or equal to 0"),
-        ("CONNECT_TIMEOUT", "0", "greater than 0"),
-        ("RETRY_DELAY", "nan", "finite"),
-        ("LIST_TIMEOUT", "inf", "finite"),
-        ("LEASE_TIMEOUT", "1", "greater than 1"),
-        ("DAGSTER_EVENTS", "perhaps", "valid boolean"),
+        ("DOWNLOADERS", "many", "it must be a whole number from 1 to 64, and is 'many'"),
+        ("DOWNLOADERS", "0", "a whole number from 1 to 64, and is '0'"),
+        ("DOWNLOADERS", "65", "a whole number from 1 to 64"),
+        ("WORKERS", "-1", "from 1 to 64"),
+        ("MIN_FREE_BYTES", "-1", "a whole number of at least 0"),
+        ("MAX_RETRIES", "21", "from 0 to 20"),
+        ("RETRY_DELAY", "-0.1", "a number of at least 0"),
+        ("CONNECT_TIMEOUT", "0", "a number above 0"),
+        ("RETRY_DELAY", "nan", "a number of at least 0, and is 'nan'"),
+        ("LIST_TIMEOUT", "inf", "a number above 0, and is 'inf'"),
+        ("LEASE_TIMEOUT", "1", "above 1"),
+        ("DAGSTER_EVENTS", "perhaps", "it must be true or false, and is 'perhaps'"),
+        ("LOG_FORMAT", "xml", "it must be one of text, json, and is 'xml'"),
+        ("EXECUTOR", "x" * 1_000, f"one of .*, and is '{'x' * 80}'"),
+        ("LANGUAGE", "German", "it must be a text of the form .*, and is 'German'"),
         ("HOME", "~nobody-of-this-name/dcc", "home directory"),
         ("HOME", "/data/what?/dcc", "question mark"),
     ):
@@ -127,6 +132,13 @@ def test_every_wrong_setting_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("DCC_WORKERS", "0")
     with pytest.raises(ConfigurationError, match=r"DCC_DOWNLOADERS: .*; DCC_WORKERS: "):
         load_settings()
+
+
+def test_every_setting_says_what_it_must_be_in_words() -> None:
+    said = {name: wanted_value(field) for name, field in Settings.model_fields.items()}
+    assert said["requests_per_second"] == "a number above 0 and below 1,000,000"
+    assert said["home"] == "a path"
+    assert {name for name, words in said.items() if not words.startswith(("a ", "one of ", "true or "))} == set()
 
 
 def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
@@ -378,5 +390,5 @@ def test_a_renamed_setting_is_read_by_its_old_name_with_a_warning_that_names_the
     assert warnings_of(os.environ) == [f"{old} is now {new}. {new} is set and counts: unset {old}."]
     monkeypatch.delenv(new)
     monkeypatch.setenv(old, "none")
-    with pytest.raises(ConfigurationError, match=f"{new}: Input should be"):
+    with pytest.raises(ConfigurationError, match=f"{new}: it must be a"):
         load_settings()
