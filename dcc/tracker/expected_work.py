@@ -29,30 +29,52 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """The archives of a source that wait for their download, the bytes that are listed, and how many have no size."""
+
+    archives: int
+    listed_bytes: int
+    without_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectedWork:
-    """Archives that wait for their download, their bytes if listed or usual, and the seconds, None if unknown."""
+    """Archives that wait for their download, their bytes as listed or as usual, and the seconds, None if unknown."""
 
     archives: int
     bytes: int
     seconds: float | None
 
 
-def expected_of(waiting: Mapping[int, tuple[int, int]], past: Mapping[int, Sequence[PastRun]]) -> ExpectedWork:
-    """What to expect of sources with waiting archives (number and listed bytes), by their last sessions.
+def expected_by_source(
+    waiting: Mapping[int, Waiting], past: Mapping[int, Sequence[PastRun]]
+) -> dict[int, ExpectedWork]:
+    """What to expect of each source with waiting archives, by its last sessions; without any, by those of all sources.
 
-    An archive is expected to have the median of the bytes, and to take the median of the seconds, that archives of its
-    source had in these; without any, those of all sources. Sources work at the same time, so the slowest decides.
+    An archive without a listed size is expected to have the median of the bytes that archives had in these, and each
+    byte to take the median of its seconds; each archive, if no bytes are known.
     """
     usual = [run for runs in past.values() for run in runs]
-    size = 0
-    longest: float | None = None
-    for source, (archives, listed) in waiting.items():
-        runs = past.get(source) or usual
-        size += listed or int(archives * _median(run.bytes / run.archives for run in runs))
-        if runs:
-            seconds = archives * _median(run.seconds / run.archives for run in runs)
-            longest = max(seconds, longest or 0.0)
-    return ExpectedWork(sum(archives for archives, _ in waiting.values()), size, longest)
+    return {source: _expected(own, past.get(source) or usual) for source, own in waiting.items()}
+
+
+def _expected(waiting: Waiting, runs: Sequence[PastRun]) -> ExpectedWork:
+    size = waiting.listed_bytes + int(waiting.without_size * _median(run.bytes / run.archives for run in runs))
+    if not runs:
+        return ExpectedWork(waiting.archives, size, None)
+    with_bytes = [run for run in runs if run.bytes]
+    if size and with_bytes:
+        seconds = size * _median(run.seconds / run.bytes for run in with_bytes)
+    else:
+        seconds = waiting.archives * _median(run.seconds / run.archives for run in runs)
+    return ExpectedWork(waiting.archives, size, seconds)
+
+
+def all_of(sources: Iterable[ExpectedWork]) -> ExpectedWork:
+    """What to expect of several sources. They work at the same time, so the slowest decides."""
+    found = list(sources)
+    longest = max((one.seconds for one in found if one.seconds is not None), default=None)
+    return ExpectedWork(sum(one.archives for one in found), sum(one.bytes for one in found), longest)
 
 
 def _median(values: Iterable[float]) -> float:
@@ -60,18 +82,22 @@ def _median(values: Iterable[float]) -> float:
     return median(found) if found else 0.0
 
 
-def expected_work(connection: Connection) -> ExpectedWork:
-    """What waits for its download now; an archive of several sources counts for the first one."""
+def expected_work(connection: Connection) -> dict[int, ExpectedWork]:
+    """What waits for its download now, by source; an archive of several sources counts for the first one."""
     first = at_sources_in_use(select(func.min(FileSourceHasZip.id)))
     waiting = first.where(is_at(ZipAction, WAITING))
+    size = FileSourceHasZip.size_bytes
     by_source = (
-        select(FileSource.id, func.count(), func.coalesce(func.sum(FileSourceHasZip.size_bytes), 0))
+        select(FileSource.id, func.count(), func.coalesce(func.sum(size), 0), func.count(size))
         .join(FileSourceHasZip)
         .where(FileSourceHasZip.id.in_(waiting.group_by(ZipAction.id)))
         .group_by(FileSource.id)
     )
-    found = {source: (count, int(size or 0)) for source, count, size in connection.execute(by_source)}
-    return expected_of(found, _past_runs(connection, found))
+    found = {
+        source: Waiting(count, int(listed or 0), count - sized)
+        for source, count, listed, sized in connection.execute(by_source)
+    }
+    return expected_by_source(found, _past_runs(connection, found))
 
 
 def _past_runs(connection: Connection, sources: Iterable[int]) -> dict[int, list[PastRun]]:

@@ -43,7 +43,7 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     ]
     assert len(dcc("archive", "status", "--audits", "--limit", 1).stdout.splitlines()) == 2
     assert f"No copy is good of {ZIP}" in dcc("archive", "status", exit_code=1).stderr
-    assert "1 copies bad or missing; 1 archives without a good copy: dcc archive status" in dcc("status").stdout
+    assert "1 copy bad or missing; 1 archive without a good copy: dcc archive status" in dcc("status").stdout
     assert dcc.json("status")["archive_store"]["lost"] == 1
     metrics = dcc("metrics").stdout
     assert "dcc_archive_store_archives 1.0" in metrics

@@ -106,6 +106,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
         "centre_active": True,
         "hosted": 3,
         "due": {"why": "due", "until": None, "failures": 0},
+        "expected": {"archives": 0, "bytes": 0, "seconds": None},
     }
     assert TIME.fullmatch(crawl.pop("started"))
     assert TIME.fullmatch(crawl.pop("finished"))

@@ -138,6 +138,11 @@ def crawl(
     """
     if (group is not None) + bool(source_ids) + everything > 1:
         raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
+    if zip_actions and not urgent:
+        raise click.UsageError(
+            f"A crawl takes all submissions that wait. To process {zip_actions[0]} before all others, add --urgent; to "
+            f"process it again: dcc retry {zip_actions[0]}"
+        )
     if urgent != bool(zip_actions) or (urgent and (group or everything)):
         raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
@@ -280,9 +285,10 @@ def _count_waiting(tracker: Engine, settings: Settings) -> int:
 def _expected(tracker: Engine, settings: Settings) -> str:
     """How much is to be fetched, and how long that should take."""
     from dcc.tracker.database import run_reading
-    from dcc.tracker.expected_work import expected_work
+    from dcc.tracker.expected_work import all_of, expected_work
 
-    return expected_text(run_reading(tracker, expected_work, patience_seconds=settings.database_retry))
+    expected = run_reading(tracker, expected_work, patience_seconds=settings.database_retry)
+    return expected_text(all_of(expected.values()))
 
 
 def _conclude(
@@ -312,7 +318,15 @@ def _conclude(
         click.echo(line)
     for notice in notices:
         click.echo(printable(notice))
-    click.echo(f"Session {session_id} ({_end_of(display) or 'unknown'}): {display.report.summary()}")
+    summary = display.report.summary(crawled_only=_crawls_only(display))
+    click.echo(f"Session {session_id} ({_end_of(display) or 'unknown'}): {summary}")
+
+
+def _crawls_only(display: SessionDisplay) -> bool:
+    """Whether the session was to go no further than the crawl."""
+    from dcc.phases import Phase
+
+    return display.session is not None and display.session.settings.last_phase < Phase.XSD
 
 
 def _end_of(display: SessionDisplay) -> EndReason | None:

@@ -126,9 +126,10 @@ class SessionDisplay:
             self._total, self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
         )
         if self._zip_bar is None:
-            expected = self._expected()
-            about = f" (expected: {expected})" if expected else ""
-            self._zip_bar = self._bars.add_task(f"Processing submissions{about}", total=self._total)
+            if expected := self._expected():
+                # On a line of its own: beside the bar, it would leave little of the bar on a narrow terminal.
+                self._bars.console.print(f"To fetch: {expected}", highlight=False)
+            self._zip_bar = self._bars.add_task("Processing submissions", total=self._total)
         else:
             self._bars.update(self._zip_bar, total=self._total)
 

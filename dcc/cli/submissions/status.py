@@ -58,8 +58,8 @@ def status(as_json: bool) -> None:
       environment  production, test or null (DCC_ENVIRONMENT)
       zip_actions, xml_files  lists of {"phase", "status", "count"}
       sources     a list of {"id", "centre", "protocol", "hostname", "username", "base_path",
-                  "state", "centre_active", "hosted", "due" (as of `dcc source list`), "last_crawl"};
-                  last_crawl is null or
+                  "state", "centre_active", "hosted", "due" (as of `dcc source list`),
+                  "expected" (as below), "last_crawl"}; last_crawl is null or
                   {"source", "session", "outcome" (ok, partial, failed), "error": null or
                   {"kind", "message"}, "started", "finished", "listed", "new", "known",
                   "changed", "refused", "ignored", "gone"}
@@ -81,7 +81,7 @@ def status(as_json: bool) -> None:
     from dcc.reports.overdue import heard_centres
     from dcc.tracker import crawls
     from dcc.tracker.decisions import DecisionKind, count_decided
-    from dcc.tracker.expected_work import expected_work
+    from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.hostings import foreign_archives, missing_archives
     from dcc.tracker.models import utc_now
     from dcc.tracker.queries import zip_action_lists
@@ -95,7 +95,7 @@ def status(as_json: bool) -> None:
         entries = file_sources.list_sources(connection)
         dues = load_dues(connection, settings.source_failure_limit)
         latest_crawls = crawls.latest_crawls(connection)
-        expected = expected_work(connection)
+        expected_of = expected_work(connection)
         silent = [one for one in heard_centres(connection, settings, utc_now()) if one.silent]
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
@@ -112,6 +112,7 @@ def status(as_json: bool) -> None:
         without_sources=not entries,
         waits_for_qc=any((state.phase, state.status) == (Phase.QC, Status.PENDING) for state in zip_actions),
     )
+    expected = all_of(expected_of.values())
     last = next((entry for entry in latest if entry.outcome != "active"), None)
     if as_json:
         echo_json(
@@ -120,7 +121,8 @@ def status(as_json: bool) -> None:
                 "zip_actions": zip_actions,
                 "xml_files": xml_files,
                 "sources": [
-                    _source_json(entry, latest_crawls.get(entry.id)) | {"due": due_json(dues.get(entry.id))}
+                    _source_json(entry, latest_crawls.get(entry.id))
+                    | {"due": due_json(dues.get(entry.id)), "expected": expected_of.get(entry.id, all_of(()))}
                     for entry in entries
                 ],
                 "session": {
@@ -178,11 +180,11 @@ def _print_archive_store(stored: StoreOverview) -> None:
     if not stored.archives.archives:
         return
     faults = [
-        f"{count:,} {what}"
-        for count, what in (
-            (stored.pending, "copies pending"),
-            (stored.bad + stored.missing, "copies bad or missing"),
-            (len(stored.lost), "archives without a good copy"),
+        f"{count_of(count, noun)} {what}"
+        for count, noun, what in (
+            (stored.pending, "copy", "pending"),
+            (stored.bad + stored.missing, "copy", "bad or missing"),
+            (len(stored.lost), "archive", "without a good copy"),
         )
         if count
     ]
