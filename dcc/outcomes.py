@@ -274,6 +274,11 @@ class SourceCrawl:
     notes: tuple[str, ...] = ()
     then: str = ""
 
+    @property
+    def elsewhere(self) -> int:
+        """The listed archives that are new on this source, while another source had shown them before."""
+        return max(self.listed - self.known - self.new - self.refused, 0)
+
 
 def source_partition(centre: str, source_id: int) -> str:
     """The Dagster partition key of a source: `<centre>-<id>`."""

@@ -258,6 +258,7 @@ def _crawl_text(crawl: CrawlEntry) -> str:
         for number, what in (
             (crawl.new, "new"),
             (crawl.known, "known"),
+            (crawl.elsewhere, "known from other sources"),
             (crawl.changed, "changed"),
             (crawl.refused, "refused by name"),
             (crawl.gone, "gone"),

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case, cast, func, null, select
 from sqlalchemy.sql.selectable import ScalarSelect
 
+from dcc.errors import NotFoundError
+from dcc.nearest_names import nearest_sentence
 from dcc.qc.apply.versions import same_text
 from dcc.qc.models import EXPERIMENT, LINE, NAMED, PROCEDURE, SPECIMEN, STATUS_CODE
 from dcc.qc.reference.snapshots import active_snapshot
@@ -168,6 +170,19 @@ def lacking_procedures(connection: Connection, wanted: Expected, counted: Delive
                 counted.counts[subject.centre, one][state] += 1
                 if state is not Delivery.DELIVERED:
                     yield LackingProcedure(subject, one, state, code)
+
+
+def require_pipeline(connection: Connection, pipeline: str) -> None:
+    """Raise NotFoundError for a pipeline that neither IMPReSS nor an animal names."""
+    own = PROCEDURE.c
+    query = select(own.pipeline).where(own.snapshot_id == active_snapshot(Impress.NAME)).distinct()
+    known = sorted(connection.scalars(query))
+    animals = select(SPECIMEN.c.id).where(SPECIMEN.c.pipeline == pipeline).limit(1)
+    if pipeline not in known and connection.scalar(animals) is None:
+        raise NotFoundError(
+            f"Neither the IMPReSS that is in use nor an animal names a pipeline {pipeline!r}."
+            f"{nearest_sentence(pipeline, known)} `dcc qc expected` without --pipeline is of all pipelines."
+        )
 
 
 def due_procedures(connection: Connection, wanted: Expected) -> list[DueProcedure]:

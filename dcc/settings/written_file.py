@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import textwrap
+from pathlib import Path
 from typing import Final
 
 from pydantic.fields import FieldInfo
 
+from dcc.configuration_file import NAME
 from dcc.settings import SECRETS, GivenSettings, Settings
 from dcc.settings.groups import SECTIONS
 
@@ -17,9 +19,12 @@ _BEGINNING: Final = """\
 """
 
 
-def configuration_text(given: GivenSettings, settings: Settings) -> str:
-    """The file, in TOML. It holds the given secrets: keep it private."""
+def configuration_text(given: GivenSettings, settings: Settings, path: Path) -> str:
+    """The file at `path`, in TOML. It holds the given secrets: keep it private."""
     texts = {**given.of_file, **given.environment}
+    if path == settings.home / NAME:
+        # It is found there by the home, and would still name this one after a move.
+        texts.pop("home", None)
     lines = [_BEGINNING.rstrip()]
     for section in SECTIONS:
         lines += ["", f"# {section.title}", f"[{section.name}]"]

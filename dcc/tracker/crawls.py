@@ -67,6 +67,11 @@ class CrawlEntry:
     ignored: int
     gone: int
 
+    @property
+    def elsewhere(self) -> int:
+        """The listed archives that are new on this source, while another source had shown them before."""
+        return max(self.listed - self.known - self.new - self.refused, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -266,7 +271,7 @@ def list_sessions(
             outcome=row.end_reason or _WITHOUT_END[held.get(row.id)],
             failed_phase=Phase(row.status) if row.finish_time is not None and row.status > 0 else None,
             tasks=tuple(tasks[row.id]),
-            crawls=tuple(crawls[row.id]),
+            crawls=tuple(sorted(crawls[row.id], key=lambda crawl: crawl.source)),
         )
         for row in rows
     ]

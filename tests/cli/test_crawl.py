@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
+import shutil
 import subprocess
 import time
 
@@ -310,7 +312,8 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put(GOOD)
     folder.put(BAD, invalid())
-    script = f"stty cols 200 2>/dev/null; {PROGRAM} crawl"
+    dcc("crawl", "--until", "zip_name")
+    script = f"stty cols 80 2>/dev/null; {PROGRAM} crawl"
     environment = {**dcc.process_environment(), "TERM": "xterm-256color"}
     ended = subprocess.run(
         ["script", "--quiet", "--return", "--command", script, "/dev/null"],
@@ -321,7 +324,8 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
         timeout=120,
     )
     assert ended.returncode == 1, ended.stdout
-    assert "Processing submissions" in ended.stdout
+    assert "To fetch: " in ended.stdout
+    assert re.search(r"Processing submissions \S*[━╸╺ ]{30}", re.sub(r"\x1b\[[0-9;]*m", "", ended.stdout)), ended.stdout
     assert "/2" in ended.stdout
     assert BAD in ended.stdout
 
@@ -355,7 +359,9 @@ def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(d
     assert f"{GOOD} does not wait" in dcc("crawl", "--urgent", GOOD).stderr
     assert "could not be fetched yet" in dcc("crawl", "--urgent", "edit/H.2013-10-31.9.impc.zip").stderr
     assert "takes the archives" in dcc("crawl", "--urgent", exit_code=2).stderr
-    assert "takes the archives" in dcc("crawl", BAD, exit_code=2).stderr
+    assert f"To process {BAD} before all others, add --urgent" in dcc("crawl", BAD, exit_code=2).stderr.replace(
+        "\n", " "
+    )
     settings = load_settings(home=dcc.root / "home")
     tracker = open_tracker(settings)
     with open_session(tracker, settings):
@@ -364,3 +370,28 @@ def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(d
     with tracker.connect() as connection:
         assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in urgent_keys(connection)
     tracker.dispose()
+
+
+@only_sqlite
+def test_a_session_that_only_crawls_says_so_and_counts_what_another_source_had_shown(dcc: Dcc) -> None:
+    dcc.add_folder().put(GOOD)
+    assert (
+        "Crawled only, up to zip_name: no submission was to be processed" in dcc("crawl", "--until", "zip_name").stdout
+    )
+    dcc.add_folder("mirror").put(GOOD)
+    assert "1 archive listed, 0 new, 1 known from other sources" in dcc("crawl", "--source", 2).stdout
+    assert "one archive, 0 new, 0 known and one known from another source" in " ".join(
+        dcc("report", "--session", 2).stdout.split()
+    )
+
+
+@only_sqlite
+def test_a_session_is_shown_with_the_reason_why_a_crawl_failed_and_its_crawls_by_source(dcc: Dcc) -> None:
+    for name in ("first", "second", "third"):
+        dcc.add_folder(name)
+    shutil.rmtree(dcc.root / "first")
+    dcc("crawl", exit_code=4)
+    shown = dcc("session", "show", 1).stdout
+    assert "failed: file source 1: the folder " in shown
+    assert "Crawl of" not in shown
+    assert [crawl["source"] for crawl in dcc.json("session", "list")[0]["crawls"]] == [1, 2, 3]

@@ -24,3 +24,8 @@ def test_dcc_data_schema_lists_tables_columns_and_makes_a_page(bare_dcc: Dcc, tm
     assert page.count("<h3 id=") == len(Base.metadata.tables) + len(QcBase.metadata.tables)
     assert "<code>DocumentState</code>" in page
     assert "`" not in page
+
+
+def test_a_table_that_does_not_exist_leads_to_those_that_speak_of_it(bare_dcc: Dcc) -> None:
+    assert "Tables that speak of it: " in bare_dcc.error("data", "schema", "attempt", exit_code=2)
+    assert "The nearest: zip_download." in bare_dcc.error("data", "schema", "zipdownlod", exit_code=2)

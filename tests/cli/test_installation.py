@@ -62,6 +62,7 @@ def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -
     assert entries["DCC_DOWNLOADERS"]["value"] == 7
     assert entries["DCC_DOWNLOADERS"]["from"] == "environment"
     assert entries["DCC_KEY_PASSPHRASE"]["value"] == "***"
+    assert (entries["DCC_SMTP_URL"]["value"], entries["DCC_SMTP_URL"]["from"]) == ("smtp://localhost", "default")
     assert entries["DCC_WORKERS"] == {
         "name": "workers",
         "variable": "DCC_WORKERS",
@@ -84,6 +85,7 @@ def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> N
     said = bare_dcc("settings", "--write").stdout
     assert f"Wrote {home / 'dcc.toml'}." in said
     assert "DCC_DOWNLOADERS, DCC_KEY_PASSPHRASE" in said
+    assert "\nhome = " not in (home / "dcc.toml").read_text("utf-8")
     assert stat.S_IMODE((home / "dcc.toml").stat().st_mode) == 0o600
     bare_dcc.environment.pop("DCC_KEY_PASSPHRASE")
     bare_dcc.environment["DCC_DOWNLOADERS"] = "8"
@@ -97,6 +99,7 @@ def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> N
     assert {"downloaders", "key_passphrase"} <= set(written["written"])
     elsewhere = bare_dcc.root / "etc" / "dcc.toml"
     assert f"DCC_CONFIG={elsewhere}" in bare_dcc("settings", "--write", elsewhere).stdout
+    assert f'\nhome = "{home}"' in elsewhere.read_text("utf-8")
     bare_dcc.environment |= {"DCC_CONFIG": str(elsewhere), "DCC_DOWNLOADERS": ""}
     assert bare_dcc.process("settings").stdout.count("(file)") >= 2
     elsewhere.chmod(0o644)

@@ -80,6 +80,10 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
     assert next_of("data", "causes") == ""
     assert next_of("status") == "dcc zips --status failed"
     assert next_of("zips", "--status", "failed") == "dcc show add/H.2013-10-31.2.impc.zip"
+    assert next_of("hold", "--centre", "J", "--reason", "wait") == "dcc status"
+    held = ("hold", "--centre", "H", "--reason", "wait")
+    assert next_of(*held, "--dry-run") == "dcc status"
+    assert next_of(*held) == "dcc zips --on-hold"
     folder.path.rename(talking.root / "moved")
     assert next_of("crawl", exit_code=4) == "dcc source test 1"
     assert next_of("source", "list") == "dcc source test 1"

@@ -65,3 +65,5 @@ def test_the_procedures_that_are_due_are_listed_written_and_drawn(filled: Dcc, t
     assert files[1].read_text("utf-8").startswith("<svg ")
     assert "IMPC_CBC_001" in filled(*expected).stdout
     assert "no centre 'X'" in filled.error("qc", "expected", "--centre", "X", exit_code=2)
+    unknown = filled.error("qc", "expected", "--pipeline", "IMPC_01", exit_code=2)
+    assert "names a pipeline 'IMPC_01'. The nearest: IMPC_001" in unknown

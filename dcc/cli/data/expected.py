@@ -77,7 +77,7 @@ def expected(
       "explained", "missing"}, "not_covered": a list of {"centre", "pipeline", "specimens"}, of which
       IMPReSS says nothing}
     """
-    from dcc.qc.expected_procedures import Deliveries, Expected, lacking_procedures
+    from dcc.qc.expected_procedures import Deliveries, Expected, lacking_procedures, require_pipeline
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     settings = settings_from_environment()
@@ -86,6 +86,8 @@ def expected(
             require_centre(connection, centre)
     wanted = Expected(datetime.now(UTC).date() if day is None else day.date(), centre, pipeline)
     with open_qc(settings) as qc, qc.connect() as connection:
+        if pipeline is not None:
+            require_pipeline(connection, pipeline)
         deliveries = Deliveries()
         lacking = lacking_procedures(connection, wanted, deliveries)
         if csv_file is None:

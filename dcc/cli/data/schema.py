@@ -15,6 +15,8 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.nearest_names import nearest_sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Table
 
 _TITLES: Final = {"tracker": "The tracker", "qc": "The QC database"}
@@ -43,12 +45,10 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     from dcc.tracker.models import Base
 
     known = {"tracker": list(described(Base.metadata)), "qc": list(described(QcBase.metadata))}
-    names = [table.name for some in known.values() for table in some]
+    comments = {table.name: table.comment or "" for some in known.values() for table in some}
     for name in tables:
-        if name not in names:
-            raise NotFoundError(
-                f"There is no table {name!r}.{nearest_sentence(name, names)} List them: dcc data schema"
-            )
+        if name not in comments:
+            raise NotFoundError(f"There is no table {name!r}.{_nearest(name, comments)}")
     chosen = {
         database: [table for table in some if not tables or table.name in tables] for database, some in known.items()
     }
@@ -78,6 +78,14 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
                 ["table", "description"], [(table.name, table.comment) for table in some], flexible=["description"]
             )
             click.echo()
+
+
+def _nearest(name: str, comments: Mapping[str, str]) -> str:
+    """A sentence with the tables that somebody may mean who says `name`."""
+    speaking = [table for table, comment in comments.items() if name.casefold() in f"{table} {comment}".casefold()]
+    if not speaking:
+        return nearest_sentence(name, comments) or " `dcc data schema` without a name lists all tables."
+    return f" Tables that speak of it: {', '.join(speaking[:5])}."
 
 
 def _rows(table: Table) -> list[tuple[str, str, str, str]]:

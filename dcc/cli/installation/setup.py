@@ -15,6 +15,8 @@ from dcc.cli.shell.output import echo_json, printable
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from dcc.cli.installation.production import Configuration
     from dcc.databases.schema import InitReport
     from dcc.settings import GivenSettings, Settings
@@ -242,7 +244,7 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
             kept.hardlink_to(path)
         make_directory(path.parent)
         with replacement_file(path, PRIVATE_FILE) as draft:
-            draft.write_text(configuration_text(given, settings), "utf-8")
+            draft.write_text(configuration_text(given, settings, path), "utf-8")
     except OSError as error:
         raise ConfigurationError(
             f"The configuration file {path} cannot be written ({error.strerror}). Correct the permissions of its "
@@ -258,6 +260,11 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     named = ", ".join(variable_of(name) for name in sorted(given.environment) if name != "home")
     if named:
         click.echo(f"These variables override it as long as they are set: {named}.")
+
+
+def _shown(secret: SecretStr, origin: str) -> str:
+    """A secret for a screen; what nobody gave, the default, is none."""
+    return secret.get_secret_value() if origin == "default" else "***"
 
 
 def _setting_entries(settings: Settings, given: GivenSettings) -> list[dict[str, object]]:
@@ -283,7 +290,7 @@ def _setting_entries(settings: Settings, given: GivenSettings) -> list[dict[str,
             {
                 "name": name,
                 "variable": variable_of(name),
-                "value": "***" if isinstance(value, SecretStr) else value,
+                "value": _shown(value, given.origin_of(name)) if isinstance(value, SecretStr) else value,
                 "from": given.origin_of(name),
                 "description": field.description,
             }

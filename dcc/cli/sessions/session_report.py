@@ -162,10 +162,15 @@ class SessionReport:
             "problems": [*self.problems, *self.without_room],
         }
 
-    def summary(self) -> str:
-        """One line on everything: `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
+    def summary(self, *, crawled_only: bool = False) -> str:
+        """One line on everything: `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`
+
+        `crawled_only`: it was to process nothing, whatever waits.
+        """
         seconds = time.monotonic() - self._began
         changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
+        if crawled_only:
+            return f"Crawled only, up to zip_name: no submission was to be processed; done in {seconds:.1f} s."
         if not self.zips:
             also = f"; contexts: {changes}" if changes else ""
             return f"No submission was waiting; done in {seconds:.1f} s{also}."
@@ -258,6 +263,7 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
     parts += [
         f"{count:,} {word}"
         for count, word in (
+            (crawl.elsewhere, "known from other sources"),
             (crawl.changed, "changed"),
             (crawl.refused, "refused"),
             (crawl.gone, "gone"),

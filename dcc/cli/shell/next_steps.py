@@ -75,10 +75,10 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc source test {down}", "why it could not be used", codes=(4,)),
         Step("dcc status", "how far everything is", codes=_ANY),
     ),
-    "hold": (Step("dcc zips --on-hold", "what is on hold"),),
+    "hold": (Step("dcc zips --on-hold", "what is on hold", needs="done"), _STATUS),
     "release": (_CRAWL,),
-    "cancel": (Step("dcc retry {zip_action}", "takes the first of them up again"), _STATUS),
-    "acknowledge": (Step("dcc zips --acknowledged", "what nobody has to act on"),),
+    "cancel": (Step("dcc retry {done}", "takes the first of them up again"), _STATUS),
+    "acknowledge": (Step("dcc zips --acknowledged", "what nobody has to act on", needs="done"), _STATUS),
     "retry": (Step("dcc show {zip_actions}", "its whole story", codes=_ANY),),
     "status": (
         Step("dcc data plan {held}", "what it would change, if you confirm it"),

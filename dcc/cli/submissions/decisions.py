@@ -174,7 +174,7 @@ def _do(
         taken = [one for one, why in chosen if not why]
         if taken and not dry_run:
             work(connection, [one.id for one in taken], text)
-    note_facts(zip_action=str(taken[0].key) if taken else None)
+    note_facts(done=str(taken[0].key) if taken and not dry_run else None)
     print_chosen(done[0], taken, [(one, why) for one, why in chosen if why], dry_run=dry_run, as_json=as_json)
 
 

@@ -12,6 +12,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, json_object, printable, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import NotFoundError
+from dcc.phases import Phase
 
 if TYPE_CHECKING:
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
@@ -126,9 +127,8 @@ def show(session_id: int, as_json: bool) -> None:
         echo_json({**session_json(entry), **made})
         return
     echo_wrapped(session_line(entry))
-    for task in entry.tasks:
-        if task.outcome == "failed":
-            echo_wrapped(f"  failed: {printable(task.comment)}")
+    for failure in _failures(entry):
+        echo_wrapped(f"  failed: {printable(failure)}")
     if seconds:
         echo_wrapped("  " + ", ".join(f"{phase} {count:,} s" for phase, count in seconds.items()))
     if statistics:
@@ -141,6 +141,13 @@ def show(session_id: int, as_json: bool) -> None:
             ],
             flexible=["bytes", "seconds", "listed", "fetched"],
         )
+
+
+def _failures(entry: SessionEntry) -> list[str]:
+    """What failed in a session; of a crawl why, which its task does not say."""
+    crawls = [f"file source {one.source}: {one.error.fact.problem}" for one in entry.crawls if one.error is not None]
+    tasks = [task for task in entry.tasks if task.outcome == "failed" and not (crawls and task.phase is Phase.ZIP_NAME)]
+    return [*crawls, *(task.comment or task.phase.short_name for task in tasks)]
 
 
 def _worked_on(one: SourceStatistics) -> tuple[int, int, int, int]:

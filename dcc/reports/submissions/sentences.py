@@ -206,6 +206,7 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
         catalogue.say_plural("one known", "{number} known", crawl.known),
     ]
     for number, texts in (
+        (crawl.elsewhere, mark_plural("one known from another source", "{number} known from other sources")),
         (crawl.changed, mark_plural("one changed", "{number} changed")),
         (crawl.refused, mark_plural("one refused by its name", "{number} refused by their names")),
         (crawl.ignored, mark_plural("one other entry left alone", "{number} other entries left alone")),
