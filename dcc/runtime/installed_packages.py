@@ -1,15 +1,18 @@
-"""Entry points: what installed packages add to the platform."""
+"""What is installed: the whole platform or the light part of it, and what other packages add."""
 
 from __future__ import annotations
 
 import sys
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoints, entry_points
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 RULES: Final = "dcc.rules"
 """Modules that register rules."""
@@ -20,7 +23,15 @@ CONVERTERS: Final = "dcc.converters"
 CHANNELS: Final = "dcc.channels"
 """Functions that make a channel of notifications from the settings; see `dcc.notify.channels.base`."""
 
+OF_PLATFORM: Final = "dagster"
+"""A package that only the whole platform has."""
+
 _proposed: dict[str, str] = {}
+
+
+def has_platform() -> bool:
+    """Whether the whole platform is installed, and not the light part alone that centres use."""
+    return find_spec(OF_PLATFORM) is not None
 
 
 def propose(group: str, module: str) -> None:
@@ -69,5 +80,8 @@ def load_added(group: str, *names: str) -> list[Any]:
 
 @cache
 def _added(group: str) -> EntryPoints:
+    # Takes long to import for a short command.
+    from importlib.metadata import entry_points
+
     # Looks through the files of all installed packages, which would take a tenth of a small session's time.
     return entry_points(group=group)

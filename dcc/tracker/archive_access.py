@@ -25,7 +25,6 @@ from dcc.phases import Phase, Status
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.private_files import scratch_directory
 from dcc.settings import Settings
-from dcc.store.archive_store import ArchiveStore
 from dcc.store.staged_documents import staged_path
 from dcc.store.staging import Staging
 from dcc.tracker.models import (
@@ -118,6 +117,9 @@ def fetched_archive(settings: Settings, attempt: Attempt) -> Iterator[Path]:
         if attempt.sha256 is None:
             yield _staged_archive(settings, attempt)
             return
+        # A light installation, which reports from what the databases have, lacks its packages.
+        from dcc.store.archive_store import ArchiveStore
+
         store = ArchiveStore(settings)
         try:
             store.fetch(attempt.sha256, path)

@@ -22,6 +22,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reports.causes.cause import Cause, FailedDocument
 from dcc.reports.causes.scopes import Scope, document_conditions
+from dcc.runtime.installed_packages import has_platform
 from dcc.settings import Settings
 from dcc.store.staged_documents import staged_path
 from dcc.store.staging import Staging
@@ -165,7 +166,7 @@ class DocumentReader:
 
     def _fetched(self, document: SubmittedDocument) -> bytes:
         size = document.attempt.size_bytes or 0
-        if not self._fetches or size > self._bytes:
+        if not self._fetches or size > self._bytes or not has_platform():
             return b""
         self._fetches -= 1
         self._bytes -= size
