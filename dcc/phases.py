@@ -98,7 +98,7 @@ REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
         ReferenceRow("unzip", "The archive's documents are extracted into a folder of their own."),
         ReferenceRow("xml_name", "The document's name is checked against the naming convention."),
         ReferenceRow("xsd", "The document is validated against the XML schema of the exchange format."),
-        ReferenceRow("upload", "The document's contents are loaded into the raw database."),
+        ReferenceRow("upload", "The document's contents are loaded into the QC database."),
         ReferenceRow("data", "The integrity of the loaded data is checked."),
         ReferenceRow("context", "The data are put into the context of earlier submissions."),
         ReferenceRow("overview", "The overviews that displays and analyses read are built."),

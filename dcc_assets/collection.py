@@ -12,6 +12,7 @@ from dagster import (
     multi_asset,
 )
 
+from dcc.reports.checks import CHECKS
 from dcc.tracker.database import run_reading
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
@@ -75,15 +76,12 @@ ARCHIVE_SPECS: Final = (
 FILE_SOURCE_CHECKS: Final = (
     check(
         REACHABLE,
-        "The server accepted the login, and all three directories could be listed. A failure says the reason, who "
-        "acts and what to do. The check passes again with the first crawl that lists all directories.",
+        CHECKS[REACHABLE.name].demand,
         FILE_SOURCES,
     ),
     check(
         CRAWL_OVERDUE,
-        "The source was listed completely within DCC_CRAWL_OVERDUE_HOURS, by default a day. An error means that no "
-        "session tried, a warning that the server could not be listed. The check passes again with the next crawl "
-        "that lists the source.",
+        CHECKS[CRAWL_OVERDUE.name].demand,
         FILE_SOURCES,
     ),
 )

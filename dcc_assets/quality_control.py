@@ -6,6 +6,7 @@ from typing import Final
 from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext, BackfillPolicy, multi_asset
 
 from dcc.errors import NotFoundError
+from dcc.reports.checks import CHECKS
 from dcc_assets.data import load_chosen
 from dcc_assets.keys import (
     CENTRE_SILENT,
@@ -64,15 +65,12 @@ QC_SPEC: Final = asset(
 CENTRE_CHECKS: Final = (
     check(
         CENTRE_SILENT,
-        "The centre submitted a new archive within DCC_CENTRE_SILENT_DAYS, by default thirty days. The check passes "
-        "again with the next new archive that a crawl finds.",
+        CHECKS[CENTRE_SILENT.name].demand,
         CENTRES,
     ),
     check(
         SUBMISSIONS_OVERDUE,
-        "All submissions of the centre came to quality control within DCC_OVERDUE_DAYS, by default three days. An "
-        "error means that a submission waits for the DCC. A warning means that a submission failed and waits for the "
-        "centre, until it is corrected, or removed from the centre's server.",
+        CHECKS[SUBMISSIONS_OVERDUE.name].demand,
         CENTRES,
     ),
 )

@@ -24,6 +24,7 @@ from dcc.databases.columns import utc_now
 from dcc.qc.database import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
 from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, refresh, setting_of
+from dcc.reports.checks import CHECKS
 from dcc_assets.keys import REFERENCE
 from dcc_assets.specs import OWNERS
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
@@ -69,7 +70,7 @@ REFERENCE_CHECK_SPECS: Final = tuple(
     AssetCheckSpec(
         FRESH,
         asset=key,
-        description="A snapshot exists, and its source confirmed it within DCC_REFERENCE_MAX_AGE_DAYS days.",
+        description=CHECKS[FRESH].demand,
     )
     for key in REFERENCE.values()
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dcc import errors
-from dcc.cli.shell.error_advice import explanations
+from dcc.outcomes import EndReason
 from dcc.rules.catalogue import CATALOGUE
 from tests.cli.conftest import IDS, Dcc
 from tests.support.databases import only_sqlite
@@ -39,8 +39,18 @@ def test_rules_are_explained_too(bare_dcc: Dcc, rule: str) -> None:
 
 def test_after_a_phase_or_status_its_submissions_are_suggested(bare_dcc: Dcc) -> None:
     bare_dcc.environment["DCC_SUGGESTIONS"] = "true"
-    for name, suggested in (("data", "dcc zips --phase=data"), ("cancelled", "dcc zips --status=cancelled")):
-        assert f"Next: {suggested} " in bare_dcc("explain", name).stderr
+    for names, suggested in (
+        ("data", "dcc zips --phase data"),
+        ("cancelled", "dcc zips --status cancelled"),
+        ("failed data", "dcc zips --phase data --status failed"),
+        ("corrupt-archive", "dcc zips --code corrupt-archive"),
+        ("finished", "dcc session list"),
+        ("login-refused", "dcc source list"),
+        ("not-found", "dcc doctor"),
+    ):
+        assert f"Next: {suggested} " in bare_dcc("explain", *names.split()).stderr
+    for without in ("centre_silent", "listing:changed"):
+        assert "Next:" not in bare_dcc("explain", without).stderr
 
 
 def test_what_crawls_notice_is_explained(bare_dcc: Dcc) -> None:
@@ -62,13 +72,46 @@ def test_why_sessions_end_is_explained(bare_dcc: Dcc) -> None:
     assert bare_dcc.json("explain", "faults")["meaning"].startswith("A session ended so: a source, a server")
 
 
-def test_without_an_id_all_errors_are_listed(bare_dcc: Dcc) -> None:
-    assert {entry["id"] for entry in bare_dcc.json("explain")} == IDS - {errors.DccError.error_id()}
+def test_a_phase_with_a_status_is_explained(bare_dcc: Dcc) -> None:
+    entry = bare_dcc.json("explain", "data", "failed")
+    assert (entry["id"], entry["who"]) == ("data failed", "centre")
+    assert entry["meaning"] == "The integrity of the loaded data is checked. The phase ended with an error."
+    assert bare_dcc.json("explain", "data failed") == entry
+    for names in (["xsd", "data"], ["S4", "failed"]):
+        assert "is no phase with a status" in bare_dcc.error("explain", *names, exit_code=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning", "who"),
+    [
+        ("centre_silent", "The centre submitted a new archive within", "DCC"),
+        ("fresh", "A snapshot of the reference data exists", "DCC"),
+        ("values", "Values, units, terms and statuses are what", "centre; centre or registry for: P12"),
+        ("interrupted", "Somebody ended the command", "nobody"),
+        ("succeeded", "A task of the session did all its work.", "nobody"),
+        ("upload", "The document's contents are loaded into the QC database.", "centre"),
+    ],
+)
+def test_checks_and_words_of_sessions_are_explained(bare_dcc: Dcc, name: str, meaning: str, who: str) -> None:
+    entry = bare_dcc.json("explain", name)
+    assert entry["meaning"].startswith(meaning)
+    assert entry["who"] == who
+
+
+def test_without_an_id_all_is_listed(bare_dcc: Dcc) -> None:
+    names = [entry["id"] for entry in bare_dcc.json("explain")]
+    assert len(names) == len(set(names))
+    assert set(names) >= (IDS - {errors.DccError.error_id()}) | set(CATALOGUE) | set(EndReason)
+    assert set(names) >= {"xsd", "failed", "centre_silent", "values", "interrupted"}
     listed = bare_dcc("explain").stdout
-    assert all(f"\n{entry.id} " in listed for entry in explanations())
+    assert all(f"\n  {name} " in listed for name in names)
+    headings = [line for line in listed.splitlines() if line and line[0] != " "]
+    assert headings == ["Errors", "Phases", "Statuses", "Sessions", "Checks", "Rules"]
 
 
-@pytest.mark.parametrize(("name", "said"), [("host-key-chanced", "Is host-key-changed meant?"), ("x", "lists the ids")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("host-key-chanced", "Is host-key-changed meant?"), ("?", "`dcc explain` lists all")]
+)
 def test_an_id_that_is_none_gets_the_one_that_is_meant(bare_dcc: Dcc, name: str, said: str) -> None:
     assert said in bare_dcc.error("explain", name, exit_code=2)
 

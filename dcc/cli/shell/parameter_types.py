@@ -153,11 +153,9 @@ def _rules(_: str) -> Iterable[str]:
 
 
 def _explained(_: str) -> Iterable[str]:
-    from dcc.cli.shell.error_advice import explanations
-    from dcc.reports.causes.errors import ERROR_KINDS
-    from dcc.rules.catalogue import CATALOGUE
+    from dcc.cli.shell.explanations import known_names
 
-    return dict.fromkeys([*(entry.id for entry in explanations()), *CATALOGUE, *ERROR_KINDS])
+    return known_names()
 
 
 def _asked(question: Callable[[Connection], list[str]]) -> list[str]:

@@ -1,0 +1,168 @@
+"""Everything that `dcc explain` explains, by its name: errors, rules, causes, phases, statuses, sessions, checks.
+
+Where the whole platform is not installed, as at a centre, none names a command that cannot run there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Final
+
+from dcc.cli.shell import error_advice
+from dcc.cli.shell.error_advice import Explanation
+from dcc.declarations import ACTOR_NAMES, Declaration, acting, acts_in, declared
+from dcc.messages import filled, names_in
+from dcc.outcomes import END_MEANINGS, TROUBLES, EndReason
+from dcc.phases import REFERENCE_ROWS, Phase, Status
+from dcc.reports.causes.errors import ERROR_KINDS
+from dcc.reports.checks import CHECKS
+from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, rule_entry
+from dcc.rules.groups import GROUPS
+from dcc.runtime.installed_packages import has_platform
+from dcc.vocabulary import Actor
+
+_PHASES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["phase"]}
+_STATUSES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["a_status"]}
+_GROUPS: Final = {group.name: group for group in GROUPS}
+_WORDS: Final = {
+    "active": "A process works on the session.",
+    "open": "The session waits for a run to continue it.",
+    "succeeded": "A task of the session did all its work.",
+    "interrupted": (
+        "Somebody ended the command, with Ctrl-C or a signal: its exit code is 130, and its session is stopped. The "
+        "next session continues the work."
+    ),
+}
+"""Further words that tell of sessions and their commands."""
+
+
+def all_explanations() -> Mapping[str, Sequence[Explanation]]:
+    """All that is explained, by headings."""
+    return {
+        "Errors": error_advice.explanations(),
+        "Phases": [found for name in _PHASES if (found := state_explained(name))],
+        "Statuses": [found for name in _STATUSES if (found := state_explained(name))],
+        "Sessions": [found for name in (*EndReason, *_WORDS) if (found := session_explained(name))],
+        "Checks": [found for name in (*CHECKS, *_GROUPS) if (found := check_explained(name))],
+        "Rules": [found for name in CATALOGUE if (found := rule_explained(name))],
+    }
+
+
+def known_names() -> list[str]:
+    """Every name that is explained."""
+    explained = [one for some in all_explanations().values() for one in some]
+    names = (one.name for one in explained if one.name)
+    return list(dict.fromkeys([*(one.id for one in explained), *names, *ERROR_KINDS]))
+
+
+def error_explained(name: str) -> Explanation | None:
+    """The error with an id or name, with those who act on its causes; None if there is none."""
+    entry = error_advice.explain(name)
+    return entry if entry is None or entry.id not in ERROR_KINDS else replace(entry, who=_who_by_cause(entry.id))
+
+
+def rule_explained(name: str) -> Explanation | None:
+    """The rule with an id, explained like an error, with those who act on its causes; None if there is none."""
+    rule = rule_entry(name) or rule_entry(name.upper())
+    if rule is None:
+        return None
+    platform = has_platform()
+    advice = [f"`dcc data findings --rule {rule.id} --each` lists what it found."] if platform else []
+    advice += _remedies(declared(rule.id).values())
+    if rule.needs:
+        ages = ": `dcc reference list` says how old they are" if platform else ""
+        advice.append(f"It is judged by reference data ({', '.join(rule.needs)}){ages}.")
+    if rule.id not in UNWAIVABLE and set(acting(rule.id)) != {Actor.DCC}:
+        advice.append("`dcc rules waive` sets the rule aside." if platform else "The DCC can set the rule aside.")
+    meaning = f"{rule.demand} When that is not met: {rule.severity}."
+    return Explanation(rule.id, "", meaning, " ".join(advice), _who_by_cause(rule.id))
+
+
+def cause_explained(name: str) -> Explanation | None:
+    """A cause of `dcc data causes` whose id is neither an error's nor a rule's, such as `listing:changed`."""
+    if name not in ERROR_KINDS:
+        return None
+    declarations = tuple(declared(name).values())
+    (first, *_), remedies = declarations, _remedies(declarations)
+    return Explanation(name, "", f"{_named(first.cause)}.", " ".join(remedies), _who_by_cause(name))
+
+
+def state_explained(*names: str) -> Explanation | None:
+    """A phase, a status, or both, of submissions and documents; None for any other names."""
+    lower = [name.lower() for name in names]
+    phases, statuses = ([name for name in lower if name in known] for known in (_PHASES, _STATUSES))
+    if len(phases) > 1 or len(statuses) > 1 or len(phases) + len(statuses) < len(names):
+        return None
+    meaning = " ".join([*(_PHASES[name] for name in phases), *(_STATUSES[name] for name in statuses)])
+    options = " ".join([*(f"--phase {name}" for name in phases), *(f"--status {name}" for name in statuses)])
+    advice = f"`dcc zips {options}` lists the submissions there; `dcc show` explains each." if has_platform() else ""
+    return Explanation(" ".join([*phases, *statuses]), "", meaning, advice, _who_in(phases, statuses))
+
+
+def session_explained(name: str) -> Explanation | None:
+    """Why a session ended, or another word that tells of one; None for any other name."""
+    who = ACTOR_NAMES[Actor.DCC if name.lower() in TROUBLES else Actor.NOBODY]
+    if name.lower() in set(EndReason):
+        reason = EndReason(name.lower())
+        advice = "`dcc session list` has the sessions that ended so; `dcc session show` explains each."
+        meaning = f"A session ended so: {END_MEANINGS[reason]}."
+        return Explanation(reason.value, "", meaning, advice if has_platform() else "", who)
+    if name.lower() in _WORDS:
+        advice = "`dcc session list` lists all sessions." if has_platform() else ""
+        return Explanation(name.lower(), "", _WORDS[name.lower()], advice, who)
+    return None
+
+
+def check_explained(name: str) -> Explanation | None:
+    """A check of the Dagster UI that is no phase; None for any other name."""
+    if name in CHECKS:
+        to_do = CHECKS[name].to_do if has_platform() else ""
+        return Explanation(name, "", CHECKS[name].demand, to_do, ACTOR_NAMES[Actor.DCC])
+    if name not in _GROUPS:
+        return None
+    rules = _GROUPS[name].rules
+    meaning = f"{_GROUPS[name].description} Rules: {', '.join(rules)}."
+    actors: dict[Actor, list[str]] = {}
+    for rule in rules:
+        actors.setdefault(next(iter(acting(rule)), Actor.DCC), []).append(rule)
+    advice = f"`dcc explain {rules[0]}` explains the first of the rules."
+    return Explanation(name, "", meaning, advice, _who_usually_first(actors))
+
+
+def _who_by_cause(kind: str) -> str:
+    """Who acts on a rule or error, who usually does first, the others each with the causes that they act on."""
+    return _who({actor: [_named(cause) for cause in causes] for actor, causes in acting(kind).items()})
+
+
+def _who_in(phases: Sequence[str], statuses: Sequence[str]) -> str:
+    """Who acts in a phase, on a status, which for some phases is another, or on both."""
+    found: dict[Actor, list[str]] = {}
+    for phase, status in product(Phase, Status):
+        if phase.short_name in (phases or _PHASES) and status.short_name in (statuses or _STATUSES):
+            found.setdefault(acts_in(phase, status), []).append(phase.short_name)
+    if phases and len(found) > 1:
+        del found[Actor.NOBODY]
+    return _who_usually_first(found)
+
+
+def _who_usually_first(found: Mapping[Actor, Sequence[str]]) -> str:
+    return _who(dict(sorted(found.items(), key=lambda one: -len(one[1]))))
+
+
+def _who(found: Mapping[Actor, Sequence[str]]) -> str:
+    (usual, _), *others = found.items()
+    named = (f"{ACTOR_NAMES[actor]} for: {', '.join(what)}" for actor, what in others)
+    return "; ".join([ACTOR_NAMES[usual], *named])
+
+
+def _remedies(declarations: Iterable[Declaration]) -> list[str]:
+    """The distinct remedies; at a centre, what centres read."""
+    platform = has_platform()
+    return list(dict.fromkeys(_named(one.remedy if platform else one.for_centre or one.remedy) for one in declarations))
+
+
+def _named(text: str) -> str:
+    """A declared text with the names of its details in the form of commands: `<value>`."""
+    return filled(text, {name: f"<{name}>" for name in names_in(text)})
