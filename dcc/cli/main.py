@@ -65,6 +65,14 @@ _SECTIONS = {
 
 _LIGHT = ("completion", "example", "explain", "manifest", "report", "validate")
 """The commands of `pip install dcc` alone; all others need `dcc[platform]`."""
+_LIGHT_HELP = """
+    Data coordination: check the data of a research centre before they are uploaded.
+
+    The first steps: `dcc validate` checks archives as the Data Coordination Centre will, `dcc explain` tells what an
+    error or rule means and who acts, `dcc manifest` lists the files of an archive, and `dcc example` writes an example.
+
+    An error is one line on standard error: its id, which `dcc explain` explains, what is wrong and what to do.
+    """
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -80,6 +88,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     cls=RootGroup,
     sections=_SECTIONS,
     light=_LIGHT,
+    light_help=_LIGHT_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--debug", is_flag=True, help="Print the Python traceback of an error too.")

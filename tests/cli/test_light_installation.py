@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -50,11 +51,11 @@ def absent_modules() -> str:
     return repr(absent - {"dcc"})
 
 
-def light(dcc: Dcc, *arguments: object) -> subprocess.CompletedProcess[str]:
+def light(dcc: Dcc, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """`dcc` where nothing but the light installation can be imported."""
     return subprocess.run(
         [sys.executable, "-c", AMONG_FEW.replace("ABSENT", absent_modules()), *map(str, arguments)],
-        env={**os.environ, **dcc.environment, "DCC_SUGGESTIONS": "false"},
+        env={**os.environ, **dcc.environment, "DCC_SUGGESTIONS": "false", **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -77,6 +78,35 @@ def test_a_light_installation_writes_an_example_validates_and_explains(bare_dcc:
         explained = light(bare_dcc, "explain", code)
         assert explained.returncode == 0, explained.stderr
     assert "No module" not in light(bare_dcc, "explain", "dcc").stderr
+
+
+@only_sqlite
+def test_what_a_light_installation_suggests_can_run_there(bare_dcc: Dcc, tmp_path: Path) -> None:
+    def said(*arguments: object) -> list[str]:
+        return light(bare_dcc, *arguments, DCC_SUGGESTIONS="true").stderr.splitlines()
+
+    for kind, suggested in (("data-errors", "S4"), ("schema-errors", "schema-violation")):
+        assert f"Next: dcc validate {tmp_path / kind} " in said("example", tmp_path / kind, "--kind", kind)[-1]
+        assert f"Next: dcc explain {suggested} " in said("validate", tmp_path / kind)[-1]
+    light(bare_dcc, "example", tmp_path / "valid")
+    assert said("validate", tmp_path / "valid")[-1].startswith("Now upload: new data to add/")
+    assert "Now upload" not in bare_dcc("validate", tmp_path / "valid").stderr
+    for name in ("P9", "S4", "E4", "xsd", "failed", "finished", "interrupted", "centre_silent", "listing:changed"):
+        explained = light(bare_dcc, "explain", name, DCC_SUGGESTIONS="true")
+        assert explained.returncode == 0, explained.stderr
+        told = explained.stdout + explained.stderr
+        assert set(re.findall(r"dcc ([a-z]+)", told)) <= {"explain", "validate", "example", "manifest"}, told
+    assert "The DCC can set the rule aside." in " ".join(light(bare_dcc, "explain", "P9").stdout.split())
+
+
+@only_sqlite
+def test_the_help_of_a_light_installation_has_what_can_run_there(bare_dcc: Dcc) -> None:
+    helped = light(bare_dcc, "--help").stdout
+    listed = set(re.findall(r"^  ([a-z]+) +[A-Z]", helped, re.MULTILINE))
+    assert listed == {"completion", "example", "explain", "manifest", "report", "validate"}
+    assert set(re.findall(r"`dcc ([a-z]+)", helped)) <= listed
+    assert "pip install 'dcc[platform]'" in helped
+    assert "crawl" in bare_dcc("--help").stdout
 
 
 @only_sqlite

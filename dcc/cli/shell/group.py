@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import errno
 import importlib
+import inspect
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from dcc.errors import (
 )
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import is_full, no_space_left
+from dcc.runtime.installed_packages import OF_PLATFORM, has_platform
 from dcc.runtime.logging_setup import NOTICE, RAISED, LogPlan, log_plan, logging_as, plan_from_environment
 
 INTERRUPTED = 130
@@ -41,8 +42,6 @@ _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAME
 """What a path itself, or who may use it, is wrong by: no fault of the platform."""
 _WHOLE = 200
 _NO_TEXT = "dcc.no_text"
-_OF_PLATFORM = "dagster"
-"""A package that only the complete platform has."""
 
 _ENDS: Final = {
     0: "all well",
@@ -169,32 +168,54 @@ class RootGroup(CommandGroup):
     """The `dcc` command itself: turns every way to end into an exit code.
 
     `sections` are the headings under which `--help` lists the commands, each with its `places`. All but the `light`
-    ones need the packages of the complete platform.
+    ones need the packages of the whole platform; where these are not installed, the help is `light_help`.
     """
 
     def __init__(
-        self, *args: Any, sections: Mapping[str, Mapping[str, str]], light: Collection[str] = (), **options: Any
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, str]],
+        light: Collection[str] = (),
+        light_help: str = "",
+        **options: Any,
     ) -> None:
         places = {name: place for section in sections.values() for name, place in section.items()}
         super().__init__(*args, places=places, **options)
-        self._sections, self._light = sections, frozenset(light)
+        self._sections, self._light, self._light_help = sections, frozenset(light), light_help
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in their sections, each with its short help in full."""
         widest = max(map(len, self.list_commands(ctx)))
         for title, section in self._sections.items():
-            found = ((name, self.get_command(ctx, name)) for name in section)
+            found = ((name, self.get_command(ctx, name)) for name in section if self.runs_here(name))
             rows = [(name.ljust(widest), command.get_short_help_str(_WHOLE)) for name, command in found if command]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        if not has_platform():
+            formatter.write_paragraph()
+            formatter.write_text("All other commands need the whole platform: `pip install 'dcc[platform]'`.")
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what `dcc` is for."""
+        if has_platform():
+            super().format_help_text(ctx, formatter)
+        else:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(inspect.cleandoc(self._light_help))
+
+    def runs_here(self, name: str) -> bool:
+        """Whether the packages of a command are installed."""
+        return name in self._light or has_platform()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command. Raises CommandFailedError if its packages are not installed."""
         found = super().resolve_command(ctx, args)
-        if found[0] not in self._light and find_spec(_OF_PLATFORM) is None:
-            raise _platform_missing(_OF_PLATFORM)
+        if not self.runs_here(found[0] or ""):
+            raise _platform_missing(OF_PLATFORM)
         return found
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -232,9 +253,9 @@ class RootGroup(CommandGroup):
             with _log_messages_shown(logging.WARNING if ctx.params.get("debug") else logging.ERROR):
                 result = super().invoke(ctx)
             sys.stdout.flush()
-            suggest_next(ctx, 0)
+            suggest_next(ctx, 0, self.runs_here)
         except click.exceptions.Exit as error:
-            suggest_next(ctx, error.exit_code)
+            suggest_next(ctx, error.exit_code, self.runs_here)
             raise
         except click.ClickException:
             raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import click
@@ -166,7 +166,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "reference list": (Step("dcc reference refresh", "retrieves them anew"),),
     "reference refresh": (Step("dcc crawl", "judges again what has findings by them"),),
     "validate": (
-        Step("dcc explain {kind}", "what this error means", codes=(1,)),
+        Step("dcc explain {kind}", "what this means", codes=(1,)),
         Step("dcc crawl", "collects what is uploaded"),
     ),
     "replay": (
@@ -235,8 +235,8 @@ def note_facts(**facts: object) -> None:
         context.meta.setdefault(_FACTS, {}).update(facts)
 
 
-def suggest_next(root: click.Context, exit_code: int) -> None:
-    """Print the suggestion after a command that ended with `exit_code`, if there is one."""
+def suggest_next(root: click.Context, exit_code: int, runs_here: Callable[[str], bool]) -> None:
+    """Print the suggestion after a command that ended with `exit_code`, if there is one that runs here."""
     ran = root.meta.get(_RUN)
     if ran is None or not _is_wanted(os.environ) or ran.params.get("as_json"):
         return
@@ -244,7 +244,8 @@ def suggest_next(root: click.Context, exit_code: int) -> None:
     if plan is not None and plan.file is None:
         return
     known = {**ran.params, **root.meta.get(_FACTS, {})}
-    line = next_line(NEXT.get(ran.command_path.partition(" ")[2], ()), exit_code, known)
+    steps = NEXT.get(ran.command_path.partition(" ")[2], ())
+    line = next_line([step for step in steps if runs_here(step.command.split()[1])], exit_code, known)
     if line is not None:
         click.secho(line, err=True, dim=True)
 

@@ -13,7 +13,8 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json_list, echo_wrapped, picked, printable
 from dcc.cli.submissions.show import print_errors
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, DocumentError
+from dcc.runtime.installed_packages import has_platform
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 _INVALID = 1
 _ERRORS_SHOWN = 20
+_OF_DOCUMENTS = DocumentError.short_name()
+_UPLOAD = (
+    "Now upload: new data to add/, corrected data to edit/, what is to be withdrawn to delete/. Put the .md5 and the "
+    "manifest of an archive beside it, if it has them."
+)
 
 
 @command(
@@ -93,8 +99,18 @@ def validate(
             _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)
         click.echo(counts.summary, err=True)
         click.echo("Not checked: the rules. A session checks them." if schema_only else counts.left, err=True)
-    note_facts(kind=counts.first_error)
+        if not counts.invalid and not has_platform():
+            click.echo(_UPLOAD, err=True)
+    note_facts(kind=counts.first_error and _id_of(counts.first_error))
     ctx.exit(_INVALID if counts.invalid else 0)
+
+
+def _id_of(kind: str) -> str:
+    """The id by which `dcc explain` explains a kind of error, or a rule."""
+    from dcc.cli.shell.error_advice import explain
+
+    entry = explain(kind)
+    return kind if entry is None else entry.id
 
 
 @dataclass
@@ -111,8 +127,9 @@ class _Counts:
         self.files += 1
         self.invalid += not verdict.valid
         self.missing.update((one.kind, str(one.said)) for one in verdict.missing)
-        if self.first_error is None and verdict.errors:
-            self.first_error = verdict.errors[0].kind
+        if self.first_error is None:
+            # That documents of an archive would fail is told by the errors of these.
+            self.first_error = next((error.kind for error in verdict.errors if error.kind != _OF_DOCUMENTS), None)
         return verdict
 
     @property
