@@ -247,8 +247,8 @@ class SourceCrawl:
     listing), and `refused` (newly seen with a bad name); `ignored` counts other entries, `gone` archives that are no
     longer listed. `findings` are sentences for a wrangler; `notes` are sentences that need no action. `new_zips` are
     the submissions first seen here, `refused_zips` those of them with bad names and the reason, `accepted_zips`
-    formerly refused ones whose names conform by now because their centre was registered. `then` says when it is crawled
-    next, if not with the next session.
+    formerly refused ones whose names conform by now because their centre was registered. `pace` says when it is to be
+    crawled, `then` why and until when it is left alone from now on, if the next session does not crawl it.
     """
 
     source_id: int
@@ -272,6 +272,7 @@ class SourceCrawl:
     ignored_examples: tuple[tuple[str, str], ...] = ()
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    pace: str = ""
     then: str = ""
 
     @property

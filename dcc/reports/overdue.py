@@ -19,7 +19,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
-from dcc.sources.due import overdue_at
+from dcc.sources.due import Due, Why, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.models import (
     Centre,
@@ -31,7 +31,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.source_addresses import in_use
+from dcc.tracker.register.source_addresses import SourceState, in_use
 from dcc.tracker.register.source_pace import load_dues
 
 NAMED: Final = 50
@@ -47,8 +47,8 @@ _LEAST_GAPS, _LAST_GAPS, _LAST_NAMES = 10, 20, 200
 class CrawledSource:
     """A file source that is to be crawled: when it last was wholly listed; None for never.
 
-    `since` is when it was listed, or else registered. `overdue`: that is too long ago; `is_tried`: since then, sessions
-    have tried not so long ago.
+    `since` is when it was listed, or else registered. `overdue`: that is too long ago, and it is not paused.
+    `is_tried`: since then, sessions have tried not so long ago. `due` says whether and why it is left alone at present.
     """
 
     source_id: int
@@ -58,6 +58,7 @@ class CrawledSource:
     since: datetime
     overdue: bool
     is_tried: bool
+    due: Due
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         )
         .join(Centre, Centre.id == FileSource.centre_id)
         .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
-        .where(in_use())
+        .where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
         .order_by(FileSource.id)
     )
     dues = load_dues(connection, settings.source_failure_limit, now)
@@ -124,8 +125,9 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         since = listed or created
         partition = source_partition(centre, source_id)
         is_tried = tried is not None and tried >= before
-        overdue = overdue_at(dues[source_id].pace, since, now - before) < now
-        found.append(CrawledSource(source_id, partition, centre, listed, since, overdue, is_tried))
+        due = dues[source_id]
+        overdue = due.why is not Why.PAUSED and overdue_at(due.pace, since, now - before) < now
+        found.append(CrawledSource(source_id, partition, centre, listed, since, overdue, is_tried, due))
     return found
 
 

@@ -148,7 +148,7 @@ def crawl_file_sources(
     def ended(crawl: SourceCrawl) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
         following = _following(dues[crawl.source_id], crawl, failure_limit)
-        return crawl if following.is_due else replace(crawl, then=str(following))
+        return replace(crawl, pace=str(following.pace), then="" if following.is_due else str(following))
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     look = partial(list_source, places=session.places)

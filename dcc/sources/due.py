@@ -175,6 +175,14 @@ class Pace:
         """Whether sessions that others need leave it alone."""
         return self.every is not None or self.schedule is not None
 
+    def __str__(self) -> str:
+        parts = (
+            f"every {shown_age(self.every)}" if self.every else "",
+            f"at {self.schedule.text}" if self.schedule else "",
+            self.windows.text if self.windows else "",
+        )
+        return " ".join(filter(None, parts)) or "every session"
+
 
 @dataclass(frozen=True, slots=True)
 class PastCrawls:
@@ -213,6 +221,11 @@ class Due:
     def may_be_used(self) -> bool:
         """Whether archives may be fetched from it now."""
         return self.why in (Why.DUE, Why.RECENT)
+
+    @property
+    def in_words(self) -> str:
+        """When the source is crawled, and why it is left alone at present."""
+        return str(self.pace) if self.is_due else f"{self.pace}; {self}"
 
     def __str__(self) -> str:
         until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M} UTC"

@@ -19,7 +19,6 @@ from dcc_dagster.partition_events import Materialised, Report, Verdict
 _OK = "ok"
 _NEW_SHOWN = 50
 _NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
-_WHAT = "Test the connection step by step: `dcc source test`. Every session tries again."
 
 
 def source_report(crawl: SourceCrawl) -> Report:
@@ -35,10 +34,9 @@ def source_report(crawl: SourceCrawl) -> Report:
             "error": crawl.error.kind,
             "reason": reason,
             "Who acts": _who_acts(crawl.error),
-            "What to do": _WHAT,
+            "What to do": _what_to_do(crawl),
         }
-    details |= {"then": crawl.then} if crawl.then else {}
-    details |= _links(crawl)
+    details |= _pace(crawl) | _links(crawl)
     verdict = Verdict(
         REACHABLE,
         crawl.outcome == _OK,
@@ -111,8 +109,7 @@ def _counts(crawl: SourceCrawl) -> Metadata:
         "ignored": MetadataValue.int(crawl.ignored),
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
-    counts |= {"then": crawl.then} if crawl.then else {}
-    counts |= _links(crawl)
+    counts |= _pace(crawl) | _links(crawl)
     if crawl.new_zips:
         counts["new archives"] = table(
             ("action", "file name"), [(key.action.value, key.file_name) for key in crawl.new_zips[:_NEW_SHOWN]]
@@ -126,6 +123,16 @@ def _counts(crawl: SourceCrawl) -> Metadata:
         # Not as Markdown, where a file name could be a link or an image.
         counts["findings"] = table(("finding",), [(str(finding),) for finding in noticed])
     return counts
+
+
+def _pace(crawl: SourceCrawl) -> Metadata:
+    """When it is to be crawled, and why and until when it is left alone."""
+    return {name: text for name, text in (("crawled", crawl.pace), ("then", crawl.then)) if text}
+
+
+def _what_to_do(crawl: SourceCrawl) -> str:
+    again = f"At present: {crawl.then}." if crawl.then else "The next session tries again."
+    return f"Test the connection step by step: `dcc source test`. {again}"
 
 
 def _links(crawl: SourceCrawl) -> Metadata:

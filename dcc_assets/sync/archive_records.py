@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, select
 from dcc.errors import ArchiveRemovedError
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
+from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import (
@@ -32,15 +33,17 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues
 from dcc.tracker.submission_rows import LATEST, key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 
 _CHUNK = 500
 
 
-def recorded_crawls(connection: Connection) -> list[SourceCrawl]:
+def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:
     """The latest crawl of each crawled source, without the submissions that it found."""
     crawls = latest_crawls(connection)
+    dues = load_dues(connection, settings.source_failure_limit)
     return [
         SourceCrawl(
             source_id=address.id,
@@ -58,6 +61,8 @@ def recorded_crawls(connection: Connection) -> list[SourceCrawl]:
             gone=crawl.gone,
             seconds=((crawl.finished or crawl.started) - crawl.started).total_seconds(),
             finished=crawl.finished or crawl.started,
+            pace=str(due.pace) if (due := dues.get(address.id)) else "",
+            then=str(due) if due and not due.is_due else "",
         )
         for address in load_addresses(connection, only_crawlable=False)
         if (crawl := crawls.get(address.id)) is not None

@@ -44,7 +44,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
         shown, wanted = _Shown(instance), read_archive(instance).horizon.shows()
-        yield from shown.missing(FILE_SOURCES.name, _of_sources(connection))
+        yield from shown.missing(FILE_SOURCES.name, _of_sources(connection, settings))
         yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory), wanted))
         with open_qc(settings) as qc:
             try:
@@ -61,8 +61,8 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
     return check_at_rest(tracker, settings, look)
 
 
-def _of_sources(connection: Connection) -> Iterator[Report]:
-    return (source_report(crawl) for crawl in recorded_crawls(connection))
+def _of_sources(connection: Connection, settings: Settings) -> Iterator[Report]:
+    return (source_report(crawl) for crawl in recorded_crawls(connection, settings))
 
 
 def _of_zips(connection: Connection, staging: Staging, wanted: ColumnElement[bool]) -> Iterator[Report]:

@@ -29,6 +29,7 @@ from dcc.reports.overdue import (
     late_centres,
 )
 from dcc.settings import Settings
+from dcc.sources.due import Why
 from dcc.tracker.database import run_reading
 from dcc.vocabulary import Actor
 from dcc_assets.keys import (
@@ -177,9 +178,13 @@ def _report(partition: str, partitions: str, verdict: Verdict, now: datetime) ->
 
 def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdict:
     within = f"{settings.crawl_overdue_hours:g} hours"
-    metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(source.centre))])}
+    report = links([("Report on the centre", report_of_centre(source.centre))])
+    metadata: Metadata = {"crawled": source.due.in_words, "Links": report}
+    if source.due.why is Why.PAUSED:
+        return Verdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
-        return Verdict(CRAWL_OVERDUE, True, f"It is listed within {within}, or new.", metadata)
+        said = f"It is listed within {within}, or new. It is crawled: {source.due.pace}."
+        return Verdict(CRAWL_OVERDUE, True, said, metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     said = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
     # Severity depends on who acts: a server that is down is its centre's problem, missing sessions are ours.

@@ -68,7 +68,7 @@ class _Rebuilding:
             archive_older(instance, self.tracker, self.settings, anew=True)
             shown = read_archive(instance).horizon.shows()
             instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
-            for crawl in recorded_crawls(connection):
+            for crawl in recorded_crawls(connection, self.settings):
                 recorder.record(source_report(crawl))
                 self.file_sources += 1
             newest = newest_zip_mark(connection)

@@ -68,7 +68,7 @@ def configured(**resources: Mapping[str, Any]) -> dict[str, Any]:
 def failures(installation: Installation) -> dict[SourceProtocol, str]:
     """What the last crawl of the source of each protocol failed with."""
     with installation.tracker.connect() as connection:
-        failed = {crawl.source_id: str(crawl.error) for crawl in recorded_crawls(connection)}
+        failed = {crawl.source_id: str(crawl.error) for crawl in recorded_crawls(connection, installation.settings)}
     return {protocol: failed[number] for number, protocol in enumerate(SILENT, 1)}
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
     from dcc.sources.base import Extent
     from dcc.sources.due import Due
-    from dcc.tracker.register.file_sources import SourceEntry
 
 _STATES = ("available", "maintenance", "removed")
 _COMMANDS = {
@@ -104,7 +103,7 @@ def list_sources(as_json: bool) -> None:
                 e.accesskey,
                 e.base_path,
                 e.state if e.centre_active else f"{e.state}, centre inactive",
-                crawled(e, dues.get(e.id)),
+                "" if e.id not in dues else dues[e.id].in_words,
                 e.hosted,
                 e.delta,
                 _listed(e.extent),
@@ -126,14 +125,6 @@ def list_sources(as_json: bool) -> None:
     if not entries:
         click.echo("No file source is registered. Add one: dcc source add")
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
-
-
-def crawled(entry: SourceEntry, due: Due | None) -> str:
-    """When a source is crawled, and why it is left alone at present."""
-    every, schedule = entry.every and f"every {entry.every}", entry.schedule and f"at {entry.schedule}"
-    pace = " ".join(filter(None, [every, schedule, entry.windows]))
-    present = [] if due is None or due.is_due else [str(due)]
-    return "; ".join([*filter(None, [pace]), *present]) or "every session"
 
 
 def due_json(due: Due | None) -> object:

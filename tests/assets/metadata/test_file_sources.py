@@ -7,7 +7,7 @@ from dcc.tracker.models import utc_now
 from dcc_assets.metadata.file_sources import source_report
 
 
-def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = ()) -> SourceCrawl:
+def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = (), then: str = "") -> SourceCrawl:
     counts = dict.fromkeys(("listed", "new", "known", "changed", "refused", "ignored", "gone"), 0)
     return SourceCrawl(
         source_id=1,
@@ -19,6 +19,7 @@ def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = (
         seconds=1.0,
         finished=utc_now(),
         notes=notes,
+        then=then,
         **counts,
     )
 
@@ -36,3 +37,14 @@ def test_a_listing_that_shrank_is_a_failed_check_that_says_why() -> None:
     (verdict,) = report.verdicts
     assert not verdict.passed
     assert verdict.metadata["reason"] == said
+
+
+def test_a_source_that_is_left_alone_after_failures_is_not_said_to_be_tried_again() -> None:
+    def advice(then: str) -> object:
+        (verdict,) = source_report(crawl("failed", Problem("LoginError", "refused"), then=then)).verdicts
+        return verdict.metadata["What to do"]
+
+    first = "Test the connection step by step: `dcc source test`."
+    alone = "failed 3 times in a row, left alone until 2026-11-01 13:00 UTC"
+    assert advice("") == f"{first} The next session tries again."
+    assert advice(alone) == f"{first} At present: {alone}."

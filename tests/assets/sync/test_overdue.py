@@ -10,6 +10,10 @@ from dagster import AssetCheckKey
 
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase
+from dcc.sources.due import Pause
+from dcc.tracker.database import writing
+from dcc.tracker.register.file_sources import change_source
+from dcc.tracker.register.source_pace import set_pause
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_assets.sync import overdue
@@ -61,6 +65,32 @@ def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
     assert "dcc doctor" in evaluation.metadata["What to do"].value
     crawl(installation, dagster, Phase.ZIP_NAME)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+
+
+def test_when_a_source_is_crawled_and_who_paused_it_is_on_its_partition(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    folder = installation.add_folder()
+    folder.put(GOOD)
+    with writing(installation.tracker) as connection:
+        change_source(connection, folder.source_id, every="6h")
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    (listed,) = dagster.instance.fetch_materializations(CRAWL_OVERDUE.asset_key, limit=1).records
+    shown = listed.asset_materialization
+    assert shown is not None
+    assert shown.metadata["crawled"].value == "every 6h"
+    assert str(shown.metadata["then"].value).startswith("not due until ")
+    with writing(installation.tracker) as connection:
+        set_pause(connection, folder.source_id, Pause("Harwell moves its server.", "ann", utc_now()))
+    after(25)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
+    paused = "paused by ann: Harwell moves its server."
+    assert (evaluation.description, evaluation.metadata["crawled"].value) == (f"It is {paused}", f"every 6h; {paused}")
+    with writing(installation.tracker) as connection:
+        set_pause(connection, folder.source_id, None)
+    after(32)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
 
 
 def test_a_silent_centre_is_heard_again_with_its_next_archive(
