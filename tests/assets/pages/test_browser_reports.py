@@ -205,3 +205,22 @@ def test_pictures_of_the_accepted_data_are_seen_and_described(browser: WebDriver
 def test_the_report_of_a_zip_that_is_not_there_says_so(browser: WebDriver, served: str) -> None:
     see(browser, f"{served}/dcc/reports/{quote('add/H.2000-01-01.1.impc.zip')}", "H.2000-01-01.1.impc.zip")
     assert "dcc zips" in browser.find_element(By.TAG_NAME, "body").text
+
+
+@pytest.mark.servers
+def test_procedures_that_are_due_are_whole_on_a_usual_screen_and_drawn_dark_on_dark(
+    browser: WebDriver, served: str
+) -> None:
+    browser.get(served + REPORTS["expected"])
+    for scheme, drawn in (("light", "none"), ("dark", "invert(0.89) hue-rotate(180deg)")):
+        with width(browser, 1400, scheme=scheme):
+            cut = "return [...document.querySelectorAll('main *')].filter(e => e.scrollWidth > e.clientWidth + 1 && "
+            cut += "getComputedStyle(e).overflowX !== 'visible').map(e => e.outerHTML.slice(0, 80))"
+            assert browser.execute_script(cut) == []
+            picture = browser.find_element(By.CSS_SELECTOR, "figure img")
+            assert picture.value_of_css_property("filter") == drawn
+    with width(browser, PHONE):
+        shown = picture.size
+        assert shown["height"] / shown["width"] == pytest.approx(
+            int(picture.get_attribute("height") or 0) / int(picture.get_attribute("width") or 1), rel=0.02
+        )
