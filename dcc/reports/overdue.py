@@ -5,7 +5,7 @@ Each is one statement over the tracker, whatever the number of archives; how lon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -40,7 +40,8 @@ NAMED: Final = 50
 _OK: Final = "ok"
 _LEAST_SILENT_DAYS: Final = 7
 _TIMES_USUAL: Final = 5
-_LEAST_GAPS, _LAST_GAPS, _LAST_NAMES = 10, 20, 200
+_LEAST_TIMES_USUAL: Final = 2
+_LEAST_GAPS, _FEW_GAPS, _LAST_GAPS, _LAST_NAMES = 10, 3, 20, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class CrawledSource:
 class HeardCentre:
     """An active centre with file sources: when it last submitted an archive by a name that was new.
 
-    `within_days` is how long it may be silent: DCC_CENTRE_SILENT_DAYS, or less for one that usually submits more often.
+    `within_days` is how long it may be silent: DCC_CENTRE_SILENT_DAYS, or less for one that usually submits more often,
+    and more for one that usually submits less often.
 
     `heard` is None where it never did, `since` then when its first source was registered. `silent`: too long ago.
     """
@@ -145,7 +147,8 @@ def _last_crawl(*conditions: ColumnElement[bool]) -> ScalarSelect[datetime]:
 def heard_centres(connection: Connection, settings: Settings, now: datetime) -> list[HeardCentre]:
     """All active centres with available file sources, and which of them is silent.
 
-    That is after DCC_CENTRE_SILENT_DAYS, or `_TIMES_USUAL` times the usual days between two of its submissions.
+    That is after DCC_CENTRE_SILENT_DAYS; sooner if `_TIMES_USUAL` times the usual days between two of its submissions
+    are less, and later if `_LEAST_TIMES_USUAL` times these are more.
     """
     newest = (
         select(ZipFile.id)
@@ -175,13 +178,25 @@ def heard_centres(connection: Connection, settings: Settings, now: datetime) -> 
     for centre, created, heard in connection.execute(query).all():
         since, within = heard or created, settings.centre_silent_days
         if heard is not None and since < now - timedelta(days=_LEAST_SILENT_DAYS):
-            within = min(within, _usually_within(connection, centre) or within)
+            within = _within(_gaps(connection, centre), within)
         found.append(HeardCentre(centre, heard, since, since < now - timedelta(days=within), within))
     return found
 
 
-def _usually_within(connection: Connection, centre: str) -> int | None:
-    """The days after which a centre's silence is unusual, by the days in its archives' names; None without enough."""
+def _within(gaps: Sequence[int], setting: int) -> int:
+    """The days after which a silence is unusual, by the days between earlier submissions.
+
+    Few of them are enough to wait longer than the setting says, not to wait less long.
+    """
+    if len(gaps) < _FEW_GAPS:
+        return setting
+    usual = median(gaps[-_LAST_GAPS:])
+    soonest = int(_TIMES_USUAL * usual) if len(gaps) >= _LEAST_GAPS else setting
+    return max(min(setting, soonest), int(_LEAST_TIMES_USUAL * usual), _LEAST_SILENT_DAYS)
+
+
+def _gaps(connection: Connection, centre: str) -> list[int]:
+    """The days between the last submissions of a centre, by the days in its archives' names."""
     last = (
         select(ZipFile.created)
         .join(Centre, Centre.id == ZipFile.centre_id)
@@ -190,10 +205,7 @@ def _usually_within(connection: Connection, centre: str) -> int | None:
         .limit(_LAST_NAMES)
     )
     days = sorted({day for day in connection.scalars(last) if day is not None})
-    gaps = [(later - earlier).days for earlier, later in pairwise(days)]
-    if len(gaps) < _LEAST_GAPS:
-        return None
-    return max(_LEAST_SILENT_DAYS, int(_TIMES_USUAL * median(gaps[-_LAST_GAPS:])))
+    return [(later - earlier).days for earlier, later in pairwise(days)]
 
 
 def _first_seen() -> ColumnElement[datetime]:

@@ -213,8 +213,9 @@ def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
     if not centre.silent:
         return Verdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
     when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
-    is_usual = centre.within_days < settings.centre_silent_days
-    why = "it usually submits more often" if is_usual else "DCC_CENTRE_SILENT_DAYS"
+    why = "DCC_CENTRE_SILENT_DAYS"
+    if centre.within_days != settings.centre_silent_days:
+        why = f"it usually submits {'more' if centre.within_days < settings.centre_silent_days else 'less'} often"
     said = f"{centre.centre} has submitted {when}; it counts as silent after {within} ({why})."
     facts: Metadata = {
         "reason": said,

@@ -93,6 +93,8 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert end == figure(figures, "last_successful_session_end_timestamp_seconds")
     assert by_labels(figures, "source_up") == {("H", "1"): 1}
     assert figure(figures, "source_up", centre="J", source="2") == 0
+    assert figure(figures, "centre_silent", centre="H") == 0
+    assert (figure(figures, "centre_last_submission_timestamp_seconds", centre="H") or 0) > 0
     assert by_labels(figures, "source_last_crawl_outcome") == {("H", "ok", "1"): 1, ("J", "failed", "2"): 1}
     assert by_labels(figures, "source_zip_actions") == {("H", "1"): 3}
     assert by_labels(figures, "source_new_zip_actions_total") == {("H", "1"): 3}

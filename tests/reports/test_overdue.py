@@ -17,8 +17,8 @@ from tests.support.installations import Installation
 @only_sqlite
 @pytest.mark.parametrize(
     ("archives", "gap", "silent_after"),
-    [(12, 1, 7), (12, 3, 15), (12, 9, 30), (5, 1, 30)],
-    ids=["daily", "every third day", "seldom", "too few"],
+    [(12, 1, 7), (12, 3, 15), (12, 9, 30), (5, 1, 30), (4, 60, 120), (3, 60, 30)],
+    ids=["daily", "every third day", "seldom", "too few to wait less", "every other month", "too few"],
 )
 def test_a_centre_is_silent_when_it_is_unusual_for_it(
     installation: Installation, archives: int, gap: int, silent_after: int

@@ -22,7 +22,7 @@ from sqlalchemy import Engine
 
 from dcc.operations.metrics.families import Labels, Metric, gauge
 from dcc.operations.metrics.qc import quality_families
-from dcc.operations.metrics.sources import source_families
+from dcc.operations.metrics.sources import centre_families, source_families
 from dcc.operations.metrics.storage import (
     archive_families,
     database_bytes,
@@ -95,6 +95,7 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
         with engine.connect() as connection:
             yield from session_families(connection, settings)
             yield from source_families(connection, settings.source_failure_limit)
+            yield from centre_families(connection, settings)
             yield from work_families(connection)
             yield from archive_families(connection, settings)
         yield size_family("tracker", database_bytes(engine))

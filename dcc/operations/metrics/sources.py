@@ -12,10 +12,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
+from dcc.reports.overdue import heard_centres
 from dcc.session.crawling import FAILED, OK, PARTIAL
+from dcc.settings import Settings
 from dcc.sources.due import Why
 from dcc.tracker.crawls import latest_crawls
-from dcc.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog
+from dcc.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog, utc_now
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_pace import load_dues
@@ -64,6 +66,23 @@ def source_families(connection: Connection, failure_limit: int) -> Iterator[Metr
     yield from _latest_crawls(connection, entries, labels)
     yield from _all_crawls(connection, labels)
     yield from _downloads(connection, labels)
+
+
+def centre_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
+    """All families about active centres with available file sources."""
+    heard = heard_centres(connection, settings, utc_now())
+    yield gauge(
+        "centre_silent",
+        "Whether the centre has submitted no new archive for unusually long.",
+        ("centre",),
+        {(one.centre,): float(one.silent) for one in heard},
+    )
+    yield gauge(
+        "centre_last_submission_timestamp_seconds",
+        "When the centre last submitted a new archive, or when its first source was registered.",
+        ("centre",),
+        {(one.centre,): timestamp(one.since) for one in heard},
+    )
 
 
 def _is_crawled(entry: SourceEntry) -> bool:
