@@ -69,21 +69,30 @@ def test_nothing_is_decided_about_everything_unless_all_is_said(dcc: Dcc) -> Non
 
 @pytest.mark.usefixtures("submitted")
 def test_overviews_are_shown_of_all_centres_and_of_one(dcc: Dcc) -> None:
-    genotypes = dcc.json("qc", "overview", "genotypes")
+    def rows(*arguments: object) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = dcc.json("qc", "overview", *arguments)["rows"]
+        return found
+
+    genotypes = rows("genotypes")
     assert {(entry["genotype"], entry["specimens"]) for entry in genotypes} == {("C1", 1), ("baseline", 1)}
-    assert dcc.json("qc", "overview", "genotypes", "--centre", "J") == []
-    assert dcc.json("qc", "overview", "strains", "--centre", "H") == [
-        {"strain_id": "MGI:7", "name": None, "specimens": 2}
-    ]
-    assert dcc.json("qc", "overview", "strains", "--centre", "J") == []
+    assert rows("genotypes", "--centre", "J") == []
+    assert rows("strains", "--centre", "H") == [{"strain_id": "MGI:7", "name": None, "specimens": 2}]
+    assert rows("strains", "--centre", "J") == []
     told = dcc("qc", "overview", "animals", "--centre", "H").stderr
     assert "Covers 2 of 2 current specimens and 2 of 2 experiments" in told
     assert "not judged yet" not in told
     assert "not counted yet" not in told
-    assert len(dcc.json("qc", "overview", "animals")) == 3
-    assert [entry["specimen_id"] for entry in dcc.json("qc", "overview", "animals", "--centre", "J")] == [None]
-    groups = dcc.json("qc", "overview", "metadata-groups", "--centre", "J")
-    assert groups == [{"checksum": "", "content": "{}"}]
+    assert len(rows("animals")) == 3
+    assert [entry["specimen_id"] for entry in rows("animals", "--centre", "J")] == [None]
+    groups = rows("metadata-groups", "--centre", "J")
+    assert groups == [], "runs without metadata are no group"
+    assert dcc.json("qc", "overview", "strains", "--centre", "H")["covers"] == {
+        "specimens": 2,
+        "specimens_covered": 2,
+        "experiments": 2,
+        "experiments_covered": 2,
+        "waiting": 0,
+    }
     assert "MGI:7" in dcc("qc", "overview", "animals").stdout
 
 
@@ -102,3 +111,16 @@ def test_contexts_are_counted_anew(dcc: Dcc) -> None:
     counted = dcc.json("qc", "recount", "--reason", "to be sure")
     assert (counted["contexts"], counted["corrected"]) == (3, 0)
     assert "A reason must be given" in dcc.error("qc", "recount", "--reason", "x" * 2_000, exit_code=2)
+
+
+@pytest.mark.usefixtures("submitted")
+def test_strains_of_a_centre_count_its_own_specimens(dcc: Dcc) -> None:
+    with open_qc(load_settings()) as qc:
+        submit(qc, Action.ADD, specimen("S9", strain_id="MGI:7"), zip_file="J.2013-10-31.9.impc.zip", centre="J")
+        build_contexts(qc)
+        build_overviews(qc)
+
+    def counted(*options: object) -> list[object]:
+        return [row["specimens"] for row in dcc.json("qc", "overview", "strains", *options)["rows"]]
+
+    assert (counted(), counted("--centre", "H"), counted("--centre", "J")) == ([3], [2], [1])

@@ -202,10 +202,12 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
     circumstances of comparable procedures.
 
     \b
-    JSON: a list of objects
+    JSON: {"covers": {"specimens" and "experiments" (current ones), "specimens_covered" and
+      "experiments_covered" (valid ones, which are shown), "waiting" (documents that are not
+      counted yet)}, "rows": a list of objects}; what is missing says `dcc qc expected --json`
       genotypes        {"centre", "genotype", "strain_id", "gene_id", "gene_symbol", "allele_id",
                        "specimens"}
-      strains          {"strain_id", "name", "specimens" (of all centres)}
+      strains          {"strain_id", "name", "specimens" (of the centre, or of all)}
       animals          {"procedure_run_id", "position", "centre", "pipeline", "project",
                        "procedure_id", "specimen_id", "genotype", "strain_id", "is_baseline",
                        "gender", "zygosity", "date", "measurements", "metadata_group"}
@@ -217,7 +219,7 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
         rows = list_overview(connection, name, centre)
         covered = overview_coverage(connection, centre)
     if as_json:
-        echo_json(rows)
+        echo_json({"covers": covered, "rows": rows})
         return
     if rows:
         echo_table(tuple(rows[0]), [tuple(row.values()) for row in rows])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Table, case, func, select, true
+from sqlalchemy import BigInteger, ColumnElement, Connection, Table, case, cast, func, select, true
 
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, GROUP, HISTORY, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SPECIMEN
@@ -185,17 +185,22 @@ OVERVIEWS: Final = tuple(_OVERVIEWS)
 def list_overview(connection: Connection, name: str, centre: str | None = None) -> list[dict[str, Any]]:
     """The rows of an overview, column name to value; of one centre if it is given.
 
-    Strains are those of the centre's specimens (counted everywhere), metadata groups those of its runs. The checksum of
-    a group without circumstances is empty.
+    Strains are those of the centre's specimens, which alone are counted then; metadata groups are those of its runs.
+    The checksum of runs without circumstances is empty, and they are no group.
     """
     table = _OVERVIEWS[name]
     statement = select(table).order_by(*table.primary_key)
+    if name == "metadata-groups":
+        statement = statement.where(table.c.checksum != EMPTY_GROUP)
     if centre is not None and "centre" in table.c:
         statement = statement.where(table.c.centre == centre)
     elif centre is not None and name == "strains":
-        statement = statement.where(
-            table.c.strain_id.in_(select(OVERVIEW_GENOTYPE.c.strain_id).where(OVERVIEW_GENOTYPE.c.centre == centre))
-        )
+        own = OVERVIEW_GENOTYPE.c
+        counted = cast(func.sum(own.specimens), BigInteger).label("specimens")
+        of_centre = select(own.strain_id, counted).where(own.centre == centre).group_by(own.strain_id).subquery()
+        strains = table.join(of_centre, of_centre.c.strain_id == table.c.strain_id)
+        statement = select(table.c.strain_id, table.c.name, of_centre.c.specimens)
+        statement = statement.select_from(strains).order_by(table.c.strain_id)
     elif centre is not None:
         groups = select(OVERVIEW_ANIMAL.c.metadata_group).where(OVERVIEW_ANIMAL.c.centre == centre)
         statement = statement.where(table.c.checksum.in_(groups))
