@@ -32,9 +32,9 @@ GROUP: Final = "reports"
 REPORT_SPEC: Final = asset(
     SUBMISSION_REPORTS,
     GROUP,
-    "The report that a centre's data manager gets on a submission: the archive, the outcome of each document, every "
-    "error by its cause with what to do, the accepted data, and plots of them.\n\nEvery check and every step of a "
-    "submission links its report, which `dcc ui` makes when somebody opens it. Materialise a partition to keep the "
+    "The report that a centre's data manager gets on a submission. It has the archive, the outcome of each document, "
+    "every error by its cause with what to do, the accepted data, and plots of them.\n\nEvery check and every step of "
+    "a submission links its report, which `dcc ui` makes when somebody opens it. Materialise a partition to keep the "
     "report of now as a page in `reports` of DCC_HOME; `dcc report` writes it anywhere.",
     {"html"},
     ZIP_ACTIONS,

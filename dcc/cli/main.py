@@ -103,9 +103,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def dcc(debug: bool) -> None:
     """Data coordination: collect, check and track the data that research centres publish.
 
-    The first steps: `dcc init` makes the databases, `dcc source add` registers a centre and its server, `dcc crawl`
-    collects, checks and loads new archives, `dcc status` shows the state of everything, `dcc show` tells the story of
-    one archive, `dcc data causes` shows what is wrong and who acts, and `dcc report` makes the answer to a centre.
+    The first steps: `dcc init` makes the databases, `dcc source add` registers a centre and its server, and `dcc crawl`
+    collects, checks and loads new archives. `dcc status` shows the state of everything, `dcc show` tells the story of
+    one archive. `dcc data causes` shows what is wrong and who acts, and `dcc report` makes the answer to a centre.
     Every command suggests the next one; docs/quickstart.md explains the first ten minutes.
 
     Settings are in dcc.toml or environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.

@@ -129,18 +129,37 @@ def figures(page: str) -> Figures:
     return Figures(words(page), len(found), sum(lengths) / len(lengths), max(lengths), passive / max(1, len(found)))
 
 
-def faults(page: str) -> list[str]:
-    """What is hard to read, each with its line and what to write instead."""
-    said = [
-        f"{line}: {words(sentence)} words in a sentence, make it two: {sentence}"
-        for line, sentence in sentences(page)
+def wordings(text: str) -> list[str]:
+    """The words of a text that none has, each with what to write instead."""
+    return [
+        f"'{match[0]}', better {instead}: {text}"
+        for pattern, instead in INSTEAD.items()
+        for match in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE)
+    ]
+
+
+def long_sentences(text: str) -> list[str]:
+    """The sentences of a text without Markdown that are too long."""
+    return [
+        f"{words(sentence)} words in a sentence, make it two: {sentence}"
+        for sentence in _END.split(text)
         if words(sentence) > MAX_WORDS_OF_SENTENCE
     ]
+
+
+def faults_of_text(text: str) -> list[str]:
+    """What is hard to read in a text without Markdown, with what to write instead."""
+    checked = LintFile("text", text).lint(_CONFIG) if text else []
+    return [*wordings(text), *long_sentences(text), *(f"{one.check_result.message} {text}" for one in checked)]
+
+
+def faults(page: str) -> list[str]:
+    """What is hard to read, each with its line and what to write instead."""
+    said = []
     for passage in passages(page):
-        for pattern, instead in INSTEAD.items():
-            for match in re.finditer(rf"\b(?:{pattern})\b", passage.text, re.IGNORECASE):
-                said.append(f"{passage.line}: '{match[0]}', better {instead}: {passage.text}")
+        said += [f"{passage.line}: {one}" for one in wordings(passage.text)]
         if passage.is_prose:
+            said += [f"{passage.line}: {one}" for one in long_sentences(passage.text)]
             for result in LintFile("page", passage.text).lint(_CONFIG):
                 said.append(f"{passage.line}: {result.check_result.message} {passage.text}")
     found = figures(page)

@@ -67,7 +67,7 @@ def causes(
     come first.
 
     \b
-    JSON: a list of {"key" (names the cause for good), "kind" (rule or error), "subject", "centre",
+    JSON: a list of {"key" (always names this cause), "kind" (rule or error), "subject", "centre",
       "contact" (the centre's e-mail addresses, or null),
       "acts" ("centre", "DCC", "registry", "nobody"), "severity", "title", "remedy", "findings",
       "documents", "zips", "entities", "held_up" (waits for

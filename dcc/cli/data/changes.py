@@ -115,8 +115,8 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
 
     An edit or delete that would change more than DCC_HOLD_THRESHOLD entities waits for your confirmation, and so does
     an addition with data of another centre than its archive's. Confirmed documents are applied at once; the next
-    session checks them. `dcc data plan` shows beforehand what they would change. An edit or delete of another centre's
-    data is refused all the same, unless that centre delegates: see `dcc centre delegate`.
+    session checks them. `dcc data plan` shows first what they would change. An edit or delete of another centre's
+    data is refused anyway, unless that centre delegates: see `dcc centre delegate`.
 
     \b
     JSON: a list, an object for each document: {"file_name", "phase", "status", "document_id", "said",
@@ -177,7 +177,7 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     JSON: {"withdrawn": [ids of documents], "undone_by": [ids], "builders": [{"document_id",
       "zip_action", "zip_file", "file_name", "why"}], "others": [codes], "declined": [{"centre",
       "file_name"}]}; others are centres other than the archive's whose data came or went with it,
-      declined what was held for such a centre's data
+      declined the documents held for such a centre's data
     """
     from dcc.session.data.corrections import withdraw_submission
 

@@ -37,9 +37,8 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     """Print the XML of document ID.
 
     ID is a document_id of the QC database, or the name of a document: then its last one. The XML is that which the
-    centre submitted, from the archive store or from staging; by its name also of a document that never came to the QC
-    database. --diff compares what both say, and not white space,
-    comments, or the order of attributes.
+    centre submitted, from the archive store or from staging. A name also finds a document that never came to the QC
+    database. --diff compares what both say, and not white space, comments, or the order of attributes.
     """
     from dcc.cli.submissions.archives import echo_file
     from dcc.documents.comparison import differences

@@ -66,10 +66,10 @@ def expected(
     counts.
 
     \b
-      delivered  there is an experiment (or line) with it
-      invalid    there is, but the integrity rules found an error
-      explained  a status code of the experiment, line or animal says why there are no data
-      missing    nothing is there
+      delivered  an experiment (or line) has it
+      invalid    delivered, but the integrity rules found an error
+      explained  a status code of the experiment, line or animal says why the data are missing
+      missing    not delivered
 
     \b
     JSON: {"day", "procedures": a list of {"centre", "pipeline", "procedure", "name", "level"

@@ -174,6 +174,6 @@ def _chosen(
     if missing:
         raise NotFoundError(
             f"No withdrawal of {missing[0]} is proposed. See the open proposals: dcc data proposals. To withdraw it "
-            f"all the same: dcc data undo {missing[0]} --reason ..."
+            f"anyway: dcc data undo {missing[0]} --reason ..."
         )
     return [one for one in found if one.key in wanted]

@@ -61,9 +61,10 @@ _deciding = options(
 def qc() -> None:
     """List data contexts, decide on them, show overviews.
 
-    A data context is a centre's measurements of one parameter of a procedure on one genotype and strain: those that are
-    current and in which no integrity rule found an error. Documents add, change and remove data; a wrangler checks the
-    context and marks it as done. A document has passed the phase qc when all contexts with its measurements are done.
+    A data context is a centre's measurements of one parameter of a procedure on one genotype and strain. It has those
+    that are current and in which no integrity rule found an error. Documents add, change and remove data; a wrangler
+    checks the context and marks it as done. A document has passed the phase qc when all contexts with its measurements
+    are done.
 
     States, from the least to the worst: nodata, qcdone, dataadded, datachanged, dataremoved, hasissues. The state is
     the worst event since the context was last marked as done.
@@ -247,7 +248,7 @@ def recount(reason: str, as_json: bool) -> None:
     differ are corrected, which is in their history; the tracker follows. It takes as long as reading all measurements,
     and uploads wait meanwhile.
 
-    JSON: {"contexts", "corrected", "seconds"}: how many contexts there are, and how many were wrong
+    JSON: {"contexts", "corrected", "seconds"}: the number of contexts, and how many were wrong
     """
     from dcc.qc.contexts.recounting import recount_contexts
     from dcc.session.data.quality_control import settle_qc

@@ -33,8 +33,8 @@ def list_sets(as_json: bool) -> None:
     """List the sets of reference data and their age.
 
     A set is stale if it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago. A shipped set is enough
-    for the demo, too little for a real DCC, and never stale. "other": the set in use is not from the source in the
-    setting; "troubled": its source could not be read at the last try, was refused, or was not found for days.
+    for the demo, too little for a real DCC, and never stale. An "other" set is not from the source in the setting.
+    A "troubled" one: its source could not be read at the last try, was refused, or was not found for days.
 
     \b
     JSON: a list of {"name", "source", "retrieved", "checked", "rows", "snapshot_id", "age_days",
@@ -77,8 +77,8 @@ def list_sets(as_json: bool) -> None:
 def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Read reference data again from their sources.
 
-    The sets NAME, or all of them. If a set cannot be read, the one before stays in use, and the others are read all the
-    same. Servers send only what has changed. The next session judges documents with findings by the old data again;
+    The sets NAME, or all of them. If a set cannot be read, the one before stays in use, and the others are read
+    anyway. Servers send only what has changed. The next session judges documents with findings by the old data again;
     `dcc data recheck` adds others.
 
     \b

@@ -157,7 +157,7 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
 def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     """Restore both databases from the backup in DIRECTORY.
 
-    DIRECTORY is a backup, or contains backups, of which the newest is used. The databases of the settings, of either
+    DIRECTORY is a backup, or contains backups: then the newest is used. The databases of the settings, of either
     kind, must be empty unless --replace. The backup is verified first; one of an older schema is upgraded. Stop `dcc
     ui` before. If the restoration is interrupted, give the same command again: until it is done, no other command works
     with the databases. A session that was active during the backup counts as killed; the next one continues its work.

@@ -51,14 +51,14 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
     Running it again changes nothing. No other command changes the schema.
 
-    With --production, for which DCC_DAGSTER_URL and the other two name databases on a server, Dagster keeps its runs
-    and events there too: its tables are made, and DCC_HOME/dagster/dagster.yaml is written, which names the variable
-    and contains no password. An existing file stays. Then the SQL is printed that makes an account for each use, with
-    only the rights that it needs; --grants prints only that, for the server's administrator, and connects to nothing.
+    With --production, DCC_DAGSTER_URL and the other two name databases on a server, and Dagster keeps its runs and
+    events there too. The command makes its tables, and writes DCC_HOME/dagster/dagster.yaml, which names the variable
+    and contains no password. An existing file stays. Then it prints the SQL that makes an account for each use, with
+    only the rights that it needs. --grants prints only that, for the server's administrator, and connects to nothing.
     Last it says what is left to do.
 
-    JSON: {"tracker", "created", "from", "to", "qc_database"}: the tracker's URL without the password, whether there was
-    none before, the schema before (null if there was none) and at present; and an object with the same of the QC
+    JSON: {"tracker", "created", "from", "to", "qc_database"}: the tracker's URL without the password, whether it is
+    new, the schema before (null if it is new) and at present; and an object with the same of the QC
     database: {"url", "created", "from", "to"}. With --production also "dagster": {"url", "created", "from", "to"},
     "dagster_yaml": {"path", "written", "kept"}, "grants", a list of lines of SQL; with --grants these alone; and
     "left", a list of sentences with what is left to do.
@@ -202,7 +202,7 @@ def show_settings(target: str | None, as_json: bool) -> None:
     is dcc.toml in DCC_HOME, or the one that DCC_CONFIG names. Secrets are masked.
 
     With --write, the file is written with the values that are set now, secrets too, and with all other settings in
-    comments. Only this user can read it. A file that is there is kept beside it, as FILE.before.
+    comments. Only this user can read it. An earlier file is kept beside it, as FILE.before.
 
     JSON: a list of {"name", "variable", "value", "from" (environment, file, default), "description"}; with --write
     {"path", "written" (the names of the settings that are set in it), "kept" (the path of the earlier file, or null)}

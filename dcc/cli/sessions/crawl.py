@@ -101,7 +101,7 @@ def crawl(
 
     All available sources of active centres that are due are listed at once; one that is down does not delay the others.
     Then all waiting submissions, and those of interrupted sessions, are downloaded, extracted and validated. Then the
-    valid documents are uploaded to the QC database one after the other, the integrity rules check their content, and
+    valid documents are uploaded to the QC database one after the other. The integrity rules check their content, and
     the data contexts and overviews for quality control are built. The Dagster UI shows all of it.
 
     --source restricts which sources are listed, due or not; all waiting submissions are processed anyway. --group
@@ -129,10 +129,10 @@ def crawl(
       notes        what nobody has to mend: a list of {"zip", "document", "kind", "message"},
                    of kind `late` (a document that came after newer ones), `healed` (findings
                    of earlier sessions hold no more) or `listing` (an archive is being uploaded,
-                   is taken anew, or is gone), null where it has none
+                   is taken again, or is gone), null where it has none
       problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
                    "column", "errors"}, null where it has none; of a document the first error,
-                   `errors` says how many there are; of kind `held` what waits to be confirmed,
+                   `errors` says how many it has; of kind `held` documents to be confirmed,
                    of kind `unmended` a submission of which documents were judged again while
                    others, told of by an earlier session, keep it failed
     """

@@ -220,5 +220,5 @@ def read_accesskey(given: str, *, plain: bool) -> str:
 _NOT_PLAIN = (
     "The access key is a password, or names a key file that is not there; the tracker would keep a password as it is. "
     "Name what holds it: --accesskey env:NAME or --accesskey file:PATH (key:PATH for a private key). To have it kept "
-    "in the tracker all the same, add --plain."
+    "in the tracker anyway, add --plain."
 )

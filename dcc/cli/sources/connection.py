@@ -92,8 +92,8 @@ def add(
 ) -> None:
     """Register a source; a program that reads the output gets its id.
 
-    At a terminal, missing options are asked for, the connection is tried step by step and the directories are
-    explained, before anything is registered; the centre too, if it is new.
+    At a terminal, the command asks for missing options, tries the connection step by step and explains the
+    directories. Only then it registers the source, and the centre if it is new.
 
     The command connects to the server. It shows the host key of an sftp server and, if you accept it, pins it: from
     then on another key is refused. A source that cannot be used yet is registered with a warning, except for an sftp

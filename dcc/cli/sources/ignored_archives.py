@@ -41,8 +41,8 @@ def why(
     """Show which archives of source ID were not fetched, and why.
 
     Without ID, of all sources. A crawl fetches archives that are new and whose names conform. This shows the reason for
-    all others: the source is not crawled or could not be listed, names were refused, archives failed, changed after
-    they were fetched, or were fetched before, entries are no archives; and who must act.
+    all others, and who must act. The source is not crawled or could not be listed. A name was refused, or an entry
+    is no archive. An archive failed, changed after it was fetched, or was fetched before.
 
     \b
     JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}

@@ -197,7 +197,7 @@ def change(
 
     With --every, a session lists it before its listing is so old; with --schedule, at these times; with both, at what
     comes first. Outside the times of --window no session lists it or begins a download from it. Times are in UTC unless
-    a time zone follows; there may be several, each with days or without.
+    a time zone follows; you can give several, each with days or without.
     """
     from pydantic import SecretStr
 

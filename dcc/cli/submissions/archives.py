@@ -192,14 +192,14 @@ def _member(settings: Settings, attempt: Attempt, document: str | None) -> Itera
     exits={2: "it is not held, is declined already, or is not declined"},
 )
 @click.argument("zip_action", metavar="ACTION/ZIP")
-@click.option("--reason", help="Why; both centres are told.")
+@click.option("--reason", help="Why; both centres get a message.")
 @click.option("--revoke", is_flag=True, help="Take that back: the archive is held again.")
 @json_option
 def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) -> None:
     """Decline ACTION/ZIP, which is held, so that it stops waiting.
 
     It stays declined, even if its centre delegates, until you revoke that. If a source of its own centre lists it, that
-    copy is fetched all the same. Turn held documents down with `dcc data undo`.
+    copy is fetched anyway. Turn held documents down with `dcc data undo`.
 
     \b
     JSON: as one of `dcc archive declined --json`

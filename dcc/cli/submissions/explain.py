@@ -35,7 +35,7 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
     What it means, what to do about it and who does it.
 
     The id of an error is in brackets before its message, that of a rule before its finding, that of a cause before it
-    in `dcc data causes`; an error's name in the tracker works too. Phases and statuses are those of `dcc status`, also
+    in `dcc data causes`. An error's name in the tracker works too. Phases and statuses are those of `dcc status`, also
     both at once, such as data failed; reasons why sessions ended are those of `dcc session list`. Checks are those of
     the Dagster UI. Without ID, all are listed.
 

@@ -49,7 +49,7 @@ _FINDINGS_SHOWN = 20
 def status(as_json: bool) -> None:
     """Show the state of everything.
 
-    Submissions and documents by phase and status, sources, what waits for confirmation, the last session. Documents are
+    Submissions and documents by phase and status, sources, documents to be confirmed, the last session. Documents are
     those of each submission's latest download. Findings are those of the latest crawl of each source, and archives that
     changed and were not fetched again since; `dcc data findings` has those of the data.
 
@@ -65,7 +65,7 @@ def status(as_json: bool) -> None:
                   "changed", "refused", "ignored", "gone"}
       session     {"active": a session or null, "also_active": sessions of other groups of
                   centres, "last": a session or null}
-      held        what waits to be confirmed: a list of {"zip", "document", "message"}
+      held        documents to be confirmed: a list of {"zip", "document", "message"}
       held_archives  archives on another centre's source that are not taken, but for those that
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
       archive_store  {"archives", "bytes", "week": as of `dcc archive status`, "pending", "bad",
@@ -73,7 +73,7 @@ def status(as_json: bool) -> None:
       on_hold, quarantined, acknowledged  how many submissions are: see `dcc hold`, `dcc zips
                   --quarantine` and `dcc acknowledge`
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
-      expected    what waits to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
+      expected    archives to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
       silent      unusually silent centres: a list of {"centre", "since", "within_days"}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
     """
@@ -279,8 +279,8 @@ def _print_list(title: str, messages: Sequence[str]) -> None:
 def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None:
     """List submissions, oldest first.
 
-    With the sources that host them now; of failed ones since when, why, and whom to write to. --status failed leaves
-    out those that somebody acknowledged. --quarantine lists those that met a fault of the platform; after
+    With the sources that host them now. Failed ones also have since when, why, and whom to write to. --status failed
+    leaves out those that somebody acknowledged. --quarantine lists those that met a fault of the platform: after
     DCC_MAX_FAULTS sessions these wait for `dcc retry` or `dcc release`.
 
     \b

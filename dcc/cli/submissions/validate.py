@@ -62,8 +62,8 @@ def validate(
 
     PATH is an archive, a document or a folder of them; no database is needed. The rules judge documents that follow the
     schema; rules about other documents, such as the animals of experiments, use all files given. A session checks what
-    depends on earlier submissions. An archive is checked with its name, every document in it, and the .md5 beside it if
-    there is one; in a folder edit or delete, as an edit or deletion. For a single document its root element decides
+    depends on earlier submissions. An archive is checked with its name, every document in it, and its .md5 if it lies
+    beside it. In a folder edit or delete, as an edit or deletion. For a single document its root element decides
     what it is; a name that does not follow the convention is then a warning, in an archive it is an error. The known
     centre codes are those of the consortium.
 

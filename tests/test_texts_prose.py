@@ -1,0 +1,97 @@
+"""What people read beside the pages is plainly written: reports, mails, findings, help of commands, Dagster's pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import click
+from babel.messages.pofile import read_po
+from dagster import AssetsDefinition, Definitions
+
+from dcc.cli.main import dcc as command
+from dcc.reports.languages.loading import SHIPPED
+from tests.support.prose import faults_of_text, wordings
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_what_reports_mails_and_errors_say_is_easy_to_read() -> None:
+    catalogue = read_po(BytesIO((SHIPPED / "dcc.pot").read_bytes()))
+    ids = [message.id for message in catalogue if message.id]
+    texts = [text for one in ids for text in ((one,) if isinstance(one, str) else one)]
+    assert len(texts) > 1_000
+    assert [fault for text in texts for fault in faults_of_text(text)] == []
+
+
+def test_the_help_of_commands_is_easy_to_read() -> None:
+    helps = dict(_helps(command, "dcc"))
+    assert len(helps) > 300
+    assert [f"{name}: {fault}" for name, text in helps.items() for fault in _faults_of_help(text)] == []
+
+
+def test_what_dagster_describes_is_easy_to_read(tmp_path: Path) -> None:
+    """In a process of its own: the code location sets up the logging of the one that loads it."""
+    told = tmp_path / "descriptions.json"
+    subprocess.run([sys.executable, "-m", "tests.test_texts_prose", str(told)], cwd=ROOT, check=True, timeout=300)
+    described = json.loads(told.read_text("utf-8"))
+    assert len(described) > 30
+    assert [name for name, text in described.items() if not text] == []
+    assert [f"{name}: {fault}" for name, text in described.items() for fault in faults_of_text(text)] == []
+
+
+def _helps(found: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    """The help of a command, of its options and of the commands below it, by their names."""
+    yield name, found.help or ""
+    for parameter in found.params:
+        if isinstance(parameter, click.Option):
+            yield f"{name} {parameter.opts[0]}", parameter.help or ""
+    if isinstance(found, click.Group):
+        context = click.Context(found, **found.context_settings)
+        for below in found.list_commands(context):
+            one = found.get_command(context, below)
+            assert one is not None
+            yield from _helps(one, f"{name} {below}")
+
+
+def _faults_of_help(text: str) -> Iterator[str]:
+    """What is hard to read in a help; of tables and of what it says of JSON, which are no sentences, only the words."""
+    for paragraph in text.split("\n\n"):
+        if "\b" in paragraph or paragraph.lstrip().startswith("JSON:"):
+            yield from wordings(paragraph)
+        else:
+            # A sentence may begin with an option, and a placeholder follows its name: "the code CODE".
+            text = re.sub(r"(?<!\S)--?(?=[a-z ])", "Option ", " ".join(paragraph.split()))
+            yield from faults_of_text(re.sub(r"\b([a-z]+) (?=\1\b)", "", text, flags=re.IGNORECASE))
+
+
+def _descriptions(defs: Definitions) -> Iterator[tuple[str, str]]:
+    """The descriptions that Dagster shows, by what they describe."""
+    repository = defs.get_repository_def()
+    for key, assets in repository.assets_defs_by_key.items():
+        yield f"asset {key.to_user_string()}", _description_of(assets, key.to_user_string())
+    for check, checks in repository.asset_checks_defs_by_key.items():
+        yield f"check {check.to_user_string()}", checks.get_spec_for_check_key(check).description or ""
+    for job in repository.get_all_jobs():
+        # Dagster makes this one itself, of all assets.
+        if job.name != "__ASSET_JOB":
+            yield f"job {job.name}", job.description or ""
+    for tick in (*repository.sensor_defs, *repository.schedule_defs):
+        yield f"starts {tick.name}", tick.description or ""
+    for name, resource in repository.get_top_level_resources().items():
+        yield f"resource {name}", resource.description or ""
+
+
+def _description_of(assets: AssetsDefinition, name: str) -> str:
+    return {key.to_user_string(): text for key, text in assets.descriptions_by_key.items()}.get(name) or ""
+
+
+if __name__ == "__main__":
+    from dcc_definitions import defs as described
+
+    Path(sys.argv[1]).write_text(json.dumps(dict(_descriptions(described))), "utf-8")
