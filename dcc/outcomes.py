@@ -58,7 +58,7 @@ class AttemptOutcome(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a crawling session ended: the one word for it in every view, with one meaning (`END_MEANINGS`)."""
+    """Why a crawling session ended: the one word for it in every view, with one meaning (`SESSION_MEANINGS`)."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -73,14 +73,17 @@ class EndReason(StrEnum):
         return self in (EndReason.STOPPED, EndReason.TIME_LIMIT)
 
 
-END_MEANINGS = {
-    EndReason.FINISHED: "all its work was done, whatever was wrong with the data",
-    EndReason.STOPPED: "a person ended it",
-    EndReason.TIME_LIMIT: "it had the time of DCC_SESSION_TIME_LIMIT",
-    EndReason.DISK: "a disk of the platform was full, and archives wait for room",
-    EndReason.FAULTS: "a source, a server or the platform kept it from a part of its work",
-    EndReason.DIED: "its process was killed",
+SESSION_MEANINGS = {
+    "active": mark("a process works on it"),
+    "open": mark("it waits for a run to continue it"),
+    EndReason.FINISHED: mark("all its work was done, whatever was wrong with the data"),
+    EndReason.STOPPED: mark("a person ended it"),
+    EndReason.TIME_LIMIT: mark("it had the time of DCC_SESSION_TIME_LIMIT"),
+    EndReason.DISK: mark("a disk of the platform was full, and archives wait for room"),
+    EndReason.FAULTS: mark("a source, a server or the platform kept it from a part of its work"),
+    EndReason.DIED: mark("its process was killed"),
 }
+"""What each outcome of a session means, in every view."""
 TROUBLES = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
 """The reasons for which somebody has to look at the platform or its sources."""
 

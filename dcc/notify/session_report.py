@@ -42,7 +42,7 @@ from dcc.tracker.queries.zip_stories import DocumentStory, ZipStory, latest_of, 
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
-from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
+from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, seconds_text, statistics_of
 
 _WIDTH = 100
 _MOST_ZIPS = 200
@@ -206,14 +206,14 @@ def _heading(facts: SessionFacts) -> Iterator[str]:
     yield f"  began    {_time(session.started)}"
     if session.finished is not None:
         yield f"  ended    {_time(session.finished)}, after {session.finished - session.started}"
-    phase = f", first in the phase {session.failed_phase.short_name}" if session.failed_phase is not None else ""
-    yield f"  outcome  {session.outcome}{phase}"
+    step = f" ({session.failed_step})" if session.failed_step is not None else ""
+    yield f"  outcome  {session.outcome}{step}"
     for task in session.tasks:
         if task.outcome == "failed" and task.comment:
             yield from _wrapped(f"failed   {task.comment}", 2)
     seconds = seconds_by_phase(session)
     if seconds:
-        yield from _wrapped(f"took     {', '.join(f'{phase} {count:,} s' for phase, count in seconds.items())}", 2)
+        yield from _wrapped(f"took     {seconds_text(seconds)}", 2)
 
 
 def _source_lines(facts: SessionFacts) -> Iterator[str]:

@@ -136,6 +136,16 @@ class SessionEntry:
         """Its number and group, for messages."""
         return f"Session {self.id}" + ("" if self.group is None else f" of {self.group}")
 
+    @property
+    def failed_step(self) -> str | None:
+        """The task that failed first, as people read it."""
+        return None if self.failed_phase is None else step_of(self.failed_phase)
+
+
+def step_of(phase: Phase) -> str:
+    """What a session does in a phase, as people read it: it looks at names while it crawls."""
+    return "crawl" if phase is Phase.ZIP_NAME else phase.short_name
+
 
 def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = None) -> dict[int, CrawlEntry]:
     """The latest crawl of each crawled source, or of those of `sources`, by source id."""

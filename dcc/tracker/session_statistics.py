@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, delete, func, or_, select
 
 from dcc.outcomes import HELD, AttemptOutcome
-from dcc.phases import Status
-from dcc.tracker.crawls import SessionEntry, list_sessions
+from dcc.phases import Phase, Status
+from dcc.tracker.crawls import SessionEntry, list_sessions, step_of
 from dcc.tracker.database import insert_rows
+from dcc.tracker.hostings.listings import ONLY_NOTED
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -60,6 +62,36 @@ def statistics_of(connection: Connection, session_id: int) -> list[SourceStatist
     return [SourceStatistics(*row) for row in connection.execute(query)]
 
 
+class Problems(NamedTuple):
+    """What was wrong with the data of a session: submissions that failed, and findings of crawls to be looked at."""
+
+    failed: int = 0
+    findings: int = 0
+
+    def __str__(self) -> str:
+        """Such as `3 failed, 1 finding`; empty without any."""
+        told = (
+            f"{self.failed:,} failed" if self.failed else "",
+            f"{self.findings:,} finding{'s' if self.findings > 1 else ''}" if self.findings else "",
+        )
+        return ", ".join(filter(None, told))
+
+
+def problems_of(connection: Connection, session_ids: Sequence[int]) -> dict[int, Problems]:
+    """What was wrong with the data of sessions that have ended; those without anything are left out."""
+    table, finding = SessionStatistics, CrawlFinding
+    failed = select(table.session_id, func.sum(table.failed)).where(table.session_id.in_(session_ids))
+    noticed = select(finding.session_id, func.count()).where(
+        finding.session_id.in_(session_ids), finding.kind.not_in(ONLY_NOTED)
+    )
+    counts = [
+        {session: int(number) for session, number in connection.execute(query.group_by(column))}
+        for query, column in ((failed, table.session_id), (noticed, finding.session_id))
+    ]
+    found = {session: Problems(*(each.get(session, 0) for each in counts)) for session in session_ids}
+    return {session: problems for session, problems in found.items() if any(problems)}
+
+
 def seconds_by_phase(session: SessionEntry) -> dict[str, int]:
     """How long a session's tasks of each phase took together, from the first one's start to the last one's end.
 
@@ -75,6 +107,11 @@ def seconds_by_phase(session: SessionEntry) -> dict[str, int]:
         )
         for phase in dict.fromkeys(task.phase for task in ended)
     }
+
+
+def seconds_text(seconds: Mapping[str, int]) -> str:
+    """The seconds by phase as people read them: `crawl 1 s, download 20 s`."""
+    return ", ".join(f"{step_of(Phase[phase.upper()])} {count:,} s" for phase, count in seconds.items())
 
 
 def record_statistics(connection: Connection, session_id: int) -> None:

@@ -67,12 +67,16 @@ def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             demo.kill()
 
 
-def told_by(folder: Path, *command: str) -> Any:
+def said_by(folder: Path, *command: str) -> str:
     without = dict.fromkeys(set(os.environ) - set(environment()))
     home = {"DCC_HOME": str(folder / ".demo" / "home")}
-    result = CliRunner(env=without | home).invoke(dcc, [*command, "--json"])
+    result = CliRunner(env=without | home).invoke(dcc, command)
     assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return result.stdout
+
+
+def told_by(folder: Path, *command: str) -> Any:
+    return json.loads(said_by(folder, *command, "--json"))
 
 
 def test_it_ends_as_expected_and_tells_every_problem_once_and_where_to_look(demonstration: Demonstration) -> None:
@@ -90,6 +94,7 @@ def test_it_ends_as_expected_and_tells_every_problem_once_and_where_to_look(demo
     assert "weights final version.xml" in ended.stdout
     assert "DCC_HOME=.demo/home" in ended.stdout
     assert "dcc ui" in ended.stdout
+    assert "Session 1 (faults): 13 submissions" in ended.stdout
 
 
 def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None:
@@ -109,6 +114,10 @@ def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None
     for documents in (told["failed_documents"], waiting["failed_documents"]):
         assert [{name: one[name] for name in failed} for one in documents] == [failed]
     assert waiting["acts"] == "centre"
+    (session,) = told_by(folder, "session", "list")
+    assert (session["outcome"], session["failed_phase"], session["problems"]["failed"]) == ("faults", "zip_name", 6)
+    assert said_by(folder, "session", "show", "1").startswith("Session 1: faults (crawl), 6 failed")
+    assert said_by(folder, "report", "--session", "1").partition("\n")[0].count(" UTC: faults: a source") == 1
 
 
 def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstration) -> None:

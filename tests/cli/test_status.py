@@ -134,7 +134,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
     for expected in ("Submissions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
         assert expected in lines
     assert any(re.match(r"1 H file:///\S+ available yes 3 ok 20", line) for line in lines)
-    assert any(line.startswith("Session 1: finished, started 20") for line in lines)
+    assert any(line.startswith("Session 1: finished, 2 failed, started 20") for line in lines)
 
 
 @only_sqlite
@@ -367,6 +367,7 @@ def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
         "failed_phase",
         "tasks",
         "crawls",
+        "problems",
     ]
     assert oldest["outcome"] == "finished"
     assert [task["outcome"] for task in oldest["tasks"]] == ["succeeded"] * len(oldest["tasks"])
@@ -378,7 +379,12 @@ def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
     assert shown.items() >= oldest.items()
     assert set(shown["seconds"]) == {"zip_name", "download", "xsd"}
     assert [one["source"] for one in shown["statistics"]] == [1, 2]
-    assert dcc("session", "show", 1).stdout.startswith("Session 1: finished, started ")
+    # Ended with 1, for what was wrong with the data.
+    assert oldest["problems"] == {"failed": 2, "findings": 0}
+    assert dcc("session", "show", 1).stdout.startswith("Session 1: finished, 2 failed, started ")
+    assert dcc("session", "show", 2).stdout.startswith("Session 2: finished, ")
+    assert "finished, 2 failed" in dcc("session", "list").stdout
+    assert "  crawl " in dcc("session", "show", 1).stdout
     assert "no session 99" in dcc.error("session", "show", 99, exit_code=2)
     former = dcc("sessions")
     assert "`dcc sessions` is `dcc session list` now" in former.stderr

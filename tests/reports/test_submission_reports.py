@@ -14,7 +14,7 @@ import pytest
 from dcc.errors import NotFoundError
 from dcc.messages import Message
 from dcc.operations.sessions import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import SESSION_MEANINGS, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.submissions.collecting import collect_centre, collect_session
 from dcc.reports.submissions.model import Accepted, EntityCount, Outcome
@@ -175,6 +175,9 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         page, shown = desk.page_of(report), desk.json(report)
         assert page.problems() == []
         assert page.texts("//h1") == [f"Session {session.id}"]
+        assert shown["said"] == f"{session.outcome}: {SESSION_MEANINGS[session.outcome]}"
+        assert shown["said"] in page.text
+        assert f"Session {session.id}, " in render_text(report, desk.catalogue())
         _says_the_same_of_zips(page, shown)
         _says_the_same_of_causes(page, shown)
 

@@ -143,7 +143,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
                 on_data=display.on_data,
                 on_begin=display.on_begin,
             )
-        click.echo(display.report.summary())
+        if display.session is not None:
+            click.echo(display.report.line(display.session.id, display.session.ended))
         with tracker.connect() as connection:
             return _differences(display.report, find_zips(connection, ZipFilter()))
 

@@ -318,8 +318,7 @@ def _conclude(
         click.echo(line)
     for notice in notices:
         click.echo(printable(notice))
-    summary = display.report.summary(crawled_only=_crawls_only(display))
-    click.echo(f"Session {session_id} ({_end_of(display) or 'unknown'}): {summary}")
+    click.echo(report.line(session_id, _end_of(display), crawled_only=_crawls_only(display)))
 
 
 def _crawls_only(display: SessionDisplay) -> bool:

@@ -162,8 +162,12 @@ class SessionReport:
             "problems": [*self.problems, *self.without_room],
         }
 
+    def line(self, session_id: int | None, ended: EndReason | None, *, crawled_only: bool = False) -> str:
+        """One line on the session: its number, its outcome, and the summary."""
+        return f"Session {session_id} ({ended or 'unknown'}): {self.summary(crawled_only=crawled_only)}"
+
     def summary(self, *, crawled_only: bool = False) -> str:
-        """One line on everything: `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`
+        """What it did: `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`
 
         `crawled_only`: it was to process nothing, whatever waits.
         """

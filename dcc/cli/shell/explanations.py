@@ -14,7 +14,7 @@ from dcc.cli.shell import error_advice
 from dcc.cli.shell.error_advice import Explanation
 from dcc.declarations import ACTOR_NAMES, Declaration, acting, acts_in, declared
 from dcc.messages import filled, names_in
-from dcc.outcomes import END_MEANINGS, TROUBLES, EndReason
+from dcc.outcomes import SESSION_MEANINGS, TROUBLES, EndReason
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.reports.causes.errors import ERROR_KINDS
 from dcc.reports.checks import CHECKS
@@ -107,7 +107,7 @@ def session_explained(name: str) -> Explanation | None:
     if name.lower() in set(EndReason):
         reason = EndReason(name.lower())
         advice = "`dcc session list` has the sessions that ended so; `dcc session show` explains each."
-        meaning = f"A session ended so: {END_MEANINGS[reason]}."
+        meaning = f"A session ended so: {SESSION_MEANINGS[reason]}."
         return Explanation(reason.value, "", meaning, advice if has_platform() else "", who)
     if name.lower() in _WORDS:
         advice = "`dcc session list` lists all sessions." if has_platform() else ""

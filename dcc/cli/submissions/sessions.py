@@ -15,8 +15,10 @@ from dcc.errors import NotFoundError
 from dcc.phases import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
-    from dcc.tracker.session_statistics import SourceStatistics
+    from dcc.tracker.session_statistics import Problems, SourceStatistics
 
 
 @click.group(cls=CommandGroup)
@@ -37,7 +39,8 @@ def list_command(limit: int, as_json: bool) -> None:
     Outcomes:
       active      a process works on it
       open        it waits for a run to continue it
-      finished    all its work was done, whatever was wrong with the data
+      finished    all its work was done, whatever was wrong with the data; "3 failed": so many
+                  submissions failed, and dcc crawl ended with 1
       stopped     a person ended it
       time_limit  it had the time of DCC_SESSION_TIME_LIMIT
       disk        a disk of the platform was full, and archives wait for room
@@ -46,7 +49,8 @@ def list_command(limit: int, as_json: bool) -> None:
 
     \b
     JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome",
-      "failed_phase", "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
+      "failed_phase" (zip_name: the crawl), "problems": {"failed" (submissions), "findings" (of crawls)},
+      "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
     """
     _print_list(limit, as_json)
@@ -66,32 +70,34 @@ def sessions(limit: int, as_json: bool) -> None:
 
 def _print_list(limit: int, as_json: bool) -> None:
     from dcc.tracker.crawls import list_sessions
+    from dcc.tracker.session_statistics import problems_of
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         entries = list_sessions(connection, limit=limit)
+        problems = problems_of(connection, [entry.id for entry in entries])
     if as_json:
-        echo_json([session_json(entry) for entry in entries])
+        echo_json([session_json(entry, problems) for entry in entries])
         return
     note_facts(last_session=entries[0].id if entries else None)
     if not entries:
         click.echo("There has been no session. Run one: dcc crawl")
     echo_table(
-        ("id", "group", "started", "finished", "outcome", "failed phase", "sources", "new", "refused"),
+        ("id", "group", "started", "finished", "outcome", "failed in", "sources", "new", "refused"),
         [
             (
                 entry.id,
                 entry.group or "all",
                 entry.started,
                 entry.finished,
-                entry.outcome,
-                entry.failed_phase,
+                ", ".join(filter(None, (entry.outcome, str(problems.get(entry.id, ""))))),
+                entry.failed_step,
                 len(entry.crawls),
                 sum(crawl.new for crawl in entry.crawls),
                 sum(crawl.refused for crawl in entry.crawls),
             )
             for entry in entries
         ],
-        flexible=["failed phase", "refused", "new", "sources", "group", "finished"],
+        flexible=["failed in", "refused", "new", "sources", "group", "finished"],
     )
 
 
@@ -110,13 +116,14 @@ def show(session_id: int, as_json: bool) -> None:
                   that failed, and how long fetching took
     """
     from dcc.tracker.crawls import list_sessions
-    from dcc.tracker.session_statistics import MEASURES, seconds_by_phase, statistics_of
+    from dcc.tracker.session_statistics import MEASURES, problems_of, seconds_by_phase, seconds_text, statistics_of
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         entry = next(iter(list_sessions(connection, ids=[session_id])), None)
         if entry is None:
             raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
         statistics = statistics_of(connection, session_id)
+        problems = problems_of(connection, [session_id])
     seconds = seconds_by_phase(entry)
     note_facts(
         in_error=any(crawl.error is not None or crawl.refused for crawl in entry.crawls)
@@ -124,13 +131,13 @@ def show(session_id: int, as_json: bool) -> None:
     )
     if as_json:
         made = {"seconds": seconds, "statistics": [json_object(one) for one in statistics]}
-        echo_json({**session_json(entry), **made})
+        echo_json({**session_json(entry, problems), **made})
         return
-    echo_wrapped(session_line(entry))
+    echo_wrapped(session_line(entry, problems))
     for failure in _failures(entry):
         echo_wrapped(f"  failed: {printable(failure)}")
     if seconds:
-        echo_wrapped("  " + ", ".join(f"{phase} {count:,} s" for phase, count in seconds.items()))
+        echo_wrapped(f"  {seconds_text(seconds)}")
     if statistics:
         click.echo()
         echo_table(
@@ -160,15 +167,18 @@ def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
     return {**json_object(crawl), "error": error}
 
 
-def session_json(entry: SessionEntry) -> dict[str, object]:
+def session_json(entry: SessionEntry, problems: Mapping[int, Problems]) -> dict[str, object]:
     """A session in JSON."""
-    return {**json_object(entry), "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
+    found = problems[entry.id]._asdict() if entry.id in problems else {"failed": 0, "findings": 0}
+    return {**json_object(entry), "problems": found, "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
 
 
-def session_line(entry: SessionEntry) -> str:
+def session_line(entry: SessionEntry, problems: Mapping[int, Problems]) -> str:
     """A session on one line."""
     text = f"{entry.label}: {entry.outcome}"
-    if entry.failed_phase is not None:
-        text += f" ({entry.failed_phase.short_name})"
+    if entry.failed_step is not None:
+        text += f" ({entry.failed_step})"
+    if entry.id in problems:
+        text += f", {problems[entry.id]}"
     text += f", started {printable(entry.started)}"
     return text + (f", finished {printable(entry.finished)}." if entry.finished else ".")

@@ -87,6 +87,7 @@ def status(as_json: bool) -> None:
     from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_pace import load_dues
+    from dcc.tracker.session_statistics import problems_of
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, tracker.connect() as connection:
@@ -105,6 +106,7 @@ def status(as_json: bool) -> None:
         stored = store_overview(connection, settings)
         active = [entry for entry in crawls.list_held_sessions(connection) if entry.outcome == "active"]
         latest = crawls.list_sessions(connection, limit=len(active) + 1)
+        problems = problems_of(connection, [entry.id for entry in (*active, *latest)])
     note_facts(
         held=next((key for key, _, _ in held), None),
         failed=any(state.status is Status.FAILED for state in zip_actions),
@@ -126,9 +128,9 @@ def status(as_json: bool) -> None:
                     for entry in entries
                 ],
                 "session": {
-                    "active": session_json(active[0]) if active else None,
-                    "also_active": [session_json(entry) for entry in active[1:]],
-                    "last": session_json(last) if last else None,
+                    "active": session_json(active[0], problems) if active else None,
+                    "also_active": [session_json(entry, problems) for entry in active[1:]],
+                    "last": session_json(last, problems) if last else None,
                 },
                 "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
                 "held_archives": [
@@ -173,7 +175,7 @@ def status(as_json: bool) -> None:
     for entry in (*active, last):
         if entry is not None:
             click.echo()
-            echo_wrapped(session_line(entry))
+            echo_wrapped(session_line(entry, problems))
 
 
 def _print_archive_store(stored: StoreOverview) -> None:

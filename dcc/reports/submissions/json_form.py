@@ -15,7 +15,6 @@ from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
     OUTCOME_TEXTS,
     PHASE_LABELS,
-    SESSION_LABELS,
     STANDING_LABELS,
     TONE_LABELS,
 )
@@ -30,7 +29,7 @@ from dcc.reports.submissions.model import (
     SubmissionReport,
     ZipLine,
 )
-from dcc.reports.submissions.sentences import next_sentences, who_acts_on
+from dcc.reports.submissions.sentences import next_sentences, session_outcome, who_acts_on
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 FORMAT: Final = 1
@@ -51,7 +50,7 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
     common |= _summary(report, catalogue)
     if isinstance(report, CentreReport):
         return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
-    label = catalogue.say(SESSION_LABELS[report.outcome])
+    label = session_outcome(catalogue, report.outcome)
     return {"kind": "session", **common, **_fields(report, "session", "started", "finished"), "said": label}
 
 

@@ -339,15 +339,16 @@ CONTEXT_LABELS: Final[Mapping[str, str]] = {
 """Groups of data that are compared as a whole, by their state."""
 
 SESSION_LABELS: Final[Mapping[str, str]] = {
-    "active": mark("The session is running"),
-    "open": mark("The session goes on"),
-    EndReason.FINISHED: mark("The session ended well"),
-    EndReason.FAULTS: mark("The session ended; not everything went well"),
-    EndReason.DISK: mark("The session ended; archives wait for space on a disk of the platform"),
-    EndReason.STOPPED: mark("A person stopped the session; the next one continues its work"),
-    EndReason.TIME_LIMIT: mark("The session ended at its time limit; the next one continues its work"),
-    EndReason.DIED: mark("The session was interrupted; the next one continues its work"),
+    "active": mark("active"),
+    "open": mark("open"),
+    EndReason.FINISHED: mark("finished"),
+    EndReason.STOPPED: mark("stopped"),
+    EndReason.TIME_LIMIT: mark("time_limit"),
+    EndReason.DISK: mark("disk"),
+    EndReason.FAULTS: mark("faults"),
+    EndReason.DIED: mark("died"),
 }
+"""The outcomes of sessions, in the words that commands have, too."""
 
 CRAWL_LABELS: Final[Mapping[str, str]] = {
     "ok": mark("listed"),

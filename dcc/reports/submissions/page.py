@@ -106,7 +106,7 @@ def render_html(
         "standing_signs": labels.STANDING_SIGNS,
         "kind_words": labels.KIND_LABELS,
         "context_words": labels.CONTEXT_LABELS,
-        "session_words": labels.SESSION_LABELS,
+        "session_outcome": partial(sentences.session_outcome, catalogue),
         "actor_words": {actor.value: sentence for actor, sentence in ACTOR_SENTENCES.items()},
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "statistics_sentence": partial(sentences.statistics_sentence, catalogue),

@@ -12,7 +12,6 @@ from dcc.reports.submissions.labels import (
     KIND_LABELS,
     OUTCOME_TEXTS,
     PHASE_LABELS,
-    SESSION_LABELS,
     STANDING_LABELS,
     TONE_LABELS,
 )
@@ -96,7 +95,7 @@ def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
     when = catalogue.moment(report.started)
     yield from _texts(
         f"{catalogue.say('Session {number}', number=report.session)}, {when}: "
-        f"{catalogue.say(SESSION_LABELS[report.outcome])}"
+        f"{sentences.session_outcome(catalogue, report.outcome)}"
     )
     yield from _summary(report, catalogue)
 

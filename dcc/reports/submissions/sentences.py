@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark_plural
-from dcc.outcomes import AttemptOutcome
+from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
@@ -16,6 +16,7 @@ from dcc.reports.submissions.labels import (
     CRAWL_LABELS,
     OUTCOME_TEXTS,
     PHASE_LABELS,
+    SESSION_LABELS,
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
 )
@@ -215,6 +216,15 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
         if number:
             parts.append(catalogue.say_plural(*texts, number))
     return f"{when} {catalogue.list(parts)}."
+
+
+def session_outcome(catalogue: Catalogue, outcome: str) -> str:
+    """The outcome of a session, in its word, and what that means."""
+    return catalogue.say(
+        "{outcome}: {meaning}",
+        outcome=catalogue.say(SESSION_LABELS[outcome]),
+        meaning=catalogue.say(SESSION_MEANINGS[outcome]),
+    )
 
 
 def statistics_sentence(catalogue: Catalogue, done: SourceStatistics) -> str:
