@@ -21,6 +21,14 @@ PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-
 EXTRAS = ("", "platform", "s3", "celery", "k8s", "demo", "test")
 
 
+def test_the_version_has_its_section_in_the_changes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
+    assert sections[0] == "Next"
+    assert re.fullmatch(rf"{re.escape(project['version'])} \(\d{{4}}-\d\d-\d\d\)", sections[1]), sections[1]
+    assert f"appVersion: {project['version']}\n" in (ROOT / "deploy" / "helm" / "Chart.yaml").read_text("utf-8")
+
+
 def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     found = [PIN.fullmatch(line) for line in lines if not line.startswith("#")]
