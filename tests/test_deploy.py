@@ -448,6 +448,15 @@ OF_THE_ENTRY = {"DCC_SECRETS", "DCC_PROGRAM", "DCC_CONFIG"}
 """What the entry of the container takes from its environment for itself."""
 
 
+def test_the_nightly_backup_of_the_containers_is_a_command_of_a_service() -> None:
+    page = (ROOT / "docs" / "operations" / "install.md").read_text("utf-8")
+    (said,) = re.findall(r"^ *(?:[\d*]+ ){5}root docker compose -f (\S+) run --rm -T (\S+) (.+)$", page, re.MULTILINE)
+    file, service, arguments = said
+    assert Path(file).relative_to("/opt/dcc/deploy").name in COMPOSED
+    assert service in _services()
+    look_up(Command(f"dcc {arguments}", []))
+
+
 def test_every_variable_that_is_named_is_a_setting() -> None:
     known = {f"DCC_{name.upper()}" for name in Settings.model_fields} | OF_THE_ENTRY
     for path in DEPLOY.rglob("*"):
