@@ -192,7 +192,8 @@ class ZipOutcome:
     transfer (None without one). `source` is the label of the source that delivered and `source_partition` its partition
     (None without one); `attempts` is the number of download attempts. `downloaded`: bytes with the right size and
     checksum arrived. `extracted`: the archive's documents are in staging. `kept`: no source delivered it this time, and
-    the state is that of the last attempt with its bytes. `fetched`: how the last attempt ended.
+    the state is that of the last attempt with its bytes. `fetched`: how the last attempt ended. `decisions` are those
+    that hold about it, a sentence each.
     """
 
     key: ZipKey
@@ -213,6 +214,7 @@ class ZipOutcome:
     source_partition: str | None = None
     kept: bool = False
     fetched: AttemptOutcome | None = None
+    decisions: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:

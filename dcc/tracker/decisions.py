@@ -10,6 +10,7 @@ Functions that write expect the caller's write transaction. Nothing is deleted.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,6 +51,14 @@ class DecisionKind(StrEnum):
     ACKNOWLEDGE = "acknowledge"
 
 
+_IN_FORCE: Final = {
+    DecisionKind.HOLD: ("on hold", "it is released"),
+    DecisionKind.QUARANTINE: ("in quarantine", "it is released"),
+    DecisionKind.ACKNOWLEDGE: ("acknowledged", "it is tried again"),
+}
+"""What a decision that is in force makes of a submission, and until when."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A decision about a submission: by whom, why and when; `revoked` and `revoked_by` are None while it holds."""
@@ -60,6 +69,11 @@ class Decision:
     created: datetime
     revoked: datetime | None
     revoked_by: str | None
+
+    def __str__(self) -> str:
+        state, end = _IN_FORCE[self.kind]
+        until = end if self.revoked is None else f"{self.revoked:%Y-%m-%d %H:%M} UTC"
+        return f"{state} since {self.created:%Y-%m-%d %H:%M} UTC by {self.decided_by}: {self.reason} (until {until})"
 
 
 def is_on_hold() -> ColumnElement[bool]:
@@ -103,6 +117,15 @@ def decisions_of(connection: Connection, za_id: int) -> tuple[Decision, ...]:
     """All decisions about a submission, oldest first."""
     query = select(ZipDecision.__table__).where(ZipDecision.za_id == za_id).order_by(ZipDecision.id)
     return tuple(object_of(Decision, row, kind=DecisionKind(row.kind)) for row in connection.execute(query))
+
+
+def decisions_in_force(connection: Connection, za_ids: Collection[int]) -> dict[int, list[Decision]]:
+    """The decisions that hold about some hundreds of submissions, by their ids, oldest first."""
+    query = select(ZipDecision.__table__).where(ZipDecision.za_id.in_(za_ids), ZipDecision.revoked.is_(None))
+    found: dict[int, list[Decision]] = defaultdict(list)
+    for row in connection.execute(query.order_by(ZipDecision.id)):
+        found[row.za_id].append(object_of(Decision, row, kind=DecisionKind(row.kind)))
+    return found
 
 
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:

@@ -99,7 +99,10 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     there = Materialised(
         ZIP_ACTIONS_ASSET,
-        about(outcome) | {"action": outcome.key.action.value} | _links(outcome, ZIP_ACTIONS_ASSET),
+        about(outcome)
+        | {"action": outcome.key.action.value}
+        | _decisions(outcome)
+        | _links(outcome, ZIP_ACTIONS_ASSET),
     )
     return replace(report, materialised=(there, *report.materialised), verdicts=(name, *others), whole=True)
 
@@ -174,6 +177,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         "reason": headline,
         "Who acts": ACTOR_NAMES[acts_in(phase, Status.FAILED)],
         "What to do": WHAT_TO_DO[phase],
+        **_decisions(outcome),
         **_links(outcome, CHECK_OF_PHASE[phase].asset_key),
     }
     if phase in _OF_DOCUMENTS:
@@ -210,6 +214,10 @@ def _placed(document: DocumentOutcome, error: Problem) -> str:
 def about(outcome: ZipOutcome | ZipData) -> Metadata:
     """The submission, and its centre."""
     return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
+
+
+def _decisions(outcome: ZipOutcome) -> Metadata:
+    return {"decision": "; ".join(outcome.decisions)} if outcome.decisions else {}
 
 
 def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:

@@ -19,6 +19,7 @@ from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import latest_crawls
+from dcc.tracker.decisions import decisions_in_force
 from dcc.tracker.models import (
     AnException,
     FileSourceHasZip,
@@ -94,6 +95,7 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
     downloads = [attempt.id for attempt in attempts.values()]
     documents = _documents(connection, downloads)
     reasons = _reasons(connection, ids, downloads)
+    decisions = decisions_in_force(connection, ids)
     for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
         state = _up_to_validation(row.phase_id, row.status_id)
@@ -118,6 +120,7 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
             transfer_seconds=seconds if downloaded and fetched is not AttemptOutcome.NOT_MODIFIED else None,
             fetched=fetched,
             source_partition=None if source is None else source_partition(source.centre, source.id),
+            decisions=tuple(map(str, decisions.get(row.id, ()))),
         )
         yield replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, true
@@ -21,7 +22,7 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
 from dcc.tracker.database import run_reading
-from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload
+from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDecision, ZipDownload
 from dcc.tracker.queries.session_zips import of_centres
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.sync.archive_records import recorded_zips
@@ -36,12 +37,16 @@ _AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class ZipMark:
-    """The newest ids of `zip_action`, `zip_download`, `zip_action_log` and `reopening` that were shown."""
+    """The newest ids of `zip_action`, `zip_download`, `zip_action_log`, `reopening` and `zip_decision` that were shown;
+    `revoked` is the newest time at which a decision was revoked.
+    """
 
     zip_actions: int = 0
     downloads: int = 0
     refusals: int = 0
     reopenings: int = 0
+    decisions: int = 0
+    revoked: str = ""
 
     def or_later(self, other: ZipMark) -> ZipMark:
         """The larger of two marks."""
@@ -109,12 +114,20 @@ def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) ->
 
 
 def newest_zip_mark(connection: Connection) -> ZipMark:
-    """The newest ids."""
-    newest = (
-        connection.scalar(select(func.max(model.id))) or 0
-        for model in (ZipAction, ZipDownload, ZipActionLog, Reopening)
+    """The newest ids, and when a decision was last revoked."""
+
+    def newest(model: Any) -> int:
+        return connection.scalar(select(func.max(model.id))) or 0
+
+    revoked = connection.scalar(select(func.max(ZipDecision.revoked)))
+    return ZipMark(
+        newest(ZipAction),
+        newest(ZipDownload),
+        newest(ZipActionLog),
+        newest(Reopening),
+        newest(ZipDecision),
+        "" if revoked is None else revoked.isoformat(),
     )
-    return ZipMark(*newest)
 
 
 def _recorded(connection: Connection, keys: Sequence[ZipKey]) -> list[ZipOutcome]:
@@ -131,10 +144,16 @@ def _unshown(connection: Connection, part: Part[ZipMark], shown: ColumnElement[b
     )
     refused = select(ZipActionLog.za_id).where(ZipActionLog.id > mark.refusals)
     reopened = select(Reopening.za_id).where(Reopening.id > mark.reopenings)
+    decided = select(ZipDecision.za_id).where(or_(ZipDecision.id > mark.decisions, _revoked_after(mark.revoked)))
     newer = or_(
         ZipAction.id > mark.zip_actions,
         ZipAction.id.in_(downloaded),
         ZipAction.id.in_(refused),
         ZipAction.id.in_(reopened),
+        ZipAction.id.in_(decided),
     )
     return page_of_zips(connection, and_(newer, shown, part.of_zip_actions()), after)
+
+
+def _revoked_after(moment: str) -> ColumnElement[bool]:
+    return ZipDecision.revoked > datetime.fromisoformat(moment) if moment else ZipDecision.revoked.is_not(None)

@@ -49,6 +49,7 @@ def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc
     listed("crawl")
     assert states(listed) == dict(zip(NAMES, ["zip_name done", "zip_name done", "xsd done"], strict=True))
     assert list(states(listed, "--on-hold")) == NAMES[:2]
+    assert "(until it is released)" in listed("show", NAMES[0]).stdout.split("Hosted by")[0]
     assert listed.json("status")["on_hold"] == 2
     assert "is on hold" in listed.error("retry", NAMES[0], exit_code=2)
     listed("release", "--name", "*.1.impc.zip")

@@ -114,6 +114,9 @@ def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], mo
     )
     centre = (story.centre or "not in its name") + (f" ({printable(story.contact)})" if story.contact else "")
     echo_wrapped(f"  centre {centre}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
+    for made in story.decisions:
+        if made.revoked is None:
+            echo_wrapped(f"  {click.style(printable(str(made)), fg='yellow')}", _FURTHER)
     _print_reasons(story.reasons, indent="  ")
     _print_hosts(story)
     _print_downloads(story.downloads)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -20,6 +21,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import PHASE_LABELS, STATUS_LABELS, STATUS_SIGNS
 from dcc.reports.submissions.page import Place, common_values
+from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
 from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
@@ -115,6 +117,7 @@ def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
             "archive": one.key.partition,
             **_state(one),
             "since": f"{one.since.isoformat()}Z",
+            "decisions": [str(decision) for decision in one.decisions],
             "report": link_of_zip(one.key),
         }
         for one in board.archives
@@ -195,5 +198,6 @@ def render_board(
         "address_of": address_of,
         "page_address": lambda page: address(board.wanted, page),
         "link_of_zip": link_of_zip,
+        "decision_sentence": partial(decision_sentence, catalogue=catalogue),
     }
     return render("reports/board.html", values, own=settings.templates_directory)

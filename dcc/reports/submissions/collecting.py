@@ -125,6 +125,7 @@ def collect_submission(
         pictures=draw_pictures(qc, key, settings, catalogue, most_pictures),
         changed=changed,
         waits_for=story.waits_for if outcome is Outcome.IN_ORDER else None,
+        decisions=tuple(decision for decision in story.decisions if decision.revoked is None),
         **_first_causes(causes),
     )
 

@@ -29,7 +29,7 @@ from dcc.reports.submissions.model import (
     SubmissionReport,
     ZipLine,
 )
-from dcc.reports.submissions.sentences import next_sentences, session_outcome, who_acts_on
+from dcc.reports.submissions.sentences import decision_sentence, next_sentences, session_outcome, who_acts_on
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 FORMAT: Final = 1
@@ -66,6 +66,10 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
         "explanation": catalogue.say(words.explanation),
         "who_acts": who_acts_on(report, catalogue),
         "next": [catalogue.say(sentence) for sentence in next_sentences(report)],
+        "decisions": [
+            {**_fields(one, "kind", "decided_by", "reason", "created"), "said": decision_sentence(one, catalogue)}
+            for one in report.decisions
+        ],
         "hosts": [_fields(host) for host in report.hosts[:MOST_HOSTS]],
         "hosts_total": len(report.hosts),
         "attempts": [_attempt(attempt, catalogue) for attempt in report.attempts],

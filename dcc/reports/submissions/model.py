@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CrawlEntry, Finding
+from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
 from dcc.tracker.session_statistics import SourceStatistics
@@ -179,6 +180,7 @@ class SubmissionReport:
     `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
     archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
     archive has changed since its data were taken over. `waits_for`: an older archive that is taken over first.
+    `decisions` are those that hold about it: to leave it alone, or that nobody has to act.
     """
 
     key: ZipKey
@@ -211,6 +213,7 @@ class SubmissionReport:
     pictures: tuple[Picture, ...] = ()
     changed: datetime | None = None
     waits_for: ZipKey | None = None
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def documents_failed(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from dcc.messages import mark_plural
+from dcc.messages import mark, mark_plural
 from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
@@ -22,6 +22,7 @@ from dcc.reports.submissions.labels import (
 )
 from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
+from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 from dcc.tracker.session_statistics import SourceStatistics
 from dcc.vocabulary import Actor
@@ -109,11 +110,23 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     if report.waits_for is not None:
         waits = catalogue.say("The archive that it waits for is {archive}.", archive=report.waits_for)
         sentences.insert(0, waits)
+    sentences = [*(decision_sentence(decision, catalogue) for decision in report.decisions), *sentences]
     if report.removals:
         sentences.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
     return sentences
 
 
+def decision_sentence(decision: Decision, catalogue: Catalogue) -> str:
+    """What was decided, by whom, when and why, and until when it holds."""
+    known = {"by": decision.decided_by, "moment": catalogue.moment(decision.created), "reason": decision.reason}
+    return catalogue.say(_DECISIONS[decision.kind], **known)
+
+
+_DECISIONS: Final = {
+    DecisionKind.HOLD: mark("On hold since {moment} by {by}, until it is released: {reason}"),
+    DecisionKind.QUARANTINE: mark("In quarantine since {moment} by {by}, until it is released: {reason}"),
+    DecisionKind.ACKNOWLEDGE: mark("Nobody has to act, said {by} on {moment}, until it is tried again: {reason}"),
+}
 _HELD: Final = mark_plural(
     "One document waits to be confirmed by the Data Coordination Centre.",
     "{number} documents wait to be confirmed by the Data Coordination Centre.",

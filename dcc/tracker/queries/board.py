@@ -1,6 +1,6 @@
 """The tracking board: how many archives of each centre are in which state, and which they are, a page at a time.
 
-Each is one statement, for any number of archives. Nothing here writes.
+Each is one statement or two, for any number of archives. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.decisions import Decision, decisions_in_force
 from dcc.tracker.models import Centre, StatusRow, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, require_centre, select_zip_actions
 from dcc.tracker.submission_rows import object_of
@@ -37,13 +38,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class BoardArchive:
-    """An archive on the board; `since` is the time of its last change (UTC, naive)."""
+    """An archive on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold."""
 
     key: ZipKey
     centre: str
     phase: Phase
     status: Status
     since: datetime
+    decisions: tuple[Decision, ...] = ()
 
 
 def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
@@ -69,8 +71,18 @@ def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
 def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> list[BoardArchive]:
     """The archives that a filter selects, those that came last first: of page `page`, from 1."""
     query = select_zip_actions().where(*conditions_of(wanted)).order_by(ZipAction.id.desc())
-    rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE))
-    return [object_of(BoardArchive, row, centre=row.centre or "", since=row.last_update) for row in rows]
+    rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
+    decisions = decisions_in_force(connection, [row.id for row in rows])
+    return [
+        object_of(
+            BoardArchive,
+            row,
+            centre=row.centre or "",
+            since=row.last_update,
+            decisions=tuple(decisions.get(row.id, ())),
+        )
+        for row in rows
+    ]
 
 
 def status_colours(connection: Connection) -> dict[Status, str]:

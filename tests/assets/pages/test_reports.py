@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
+from dagster._core.event_api import AssetRecordsFilter
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
@@ -22,11 +23,15 @@ from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
+from dcc.tracker.database import writing
+from dcc.tracker.decisions import DecisionKind, decide, revoke
 from dcc.tracker.models import Centre
+from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
 from dcc_assets.pages.reports import Answer
 from dcc_assets.pages.server import HEADERS, report_routes
+from dcc_assets.sessions import run_session
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 HOSTILE = "add/<img src=x onerror=alert(1)>.zip"
@@ -145,6 +150,40 @@ def test_the_board_counts_archives_and_lists_those_of_a_cell(shown: Shown) -> No
     assert [ask("/dcc/board", query)[0] for query in refused] == [400] * len(refused)
     assert ask("/dcc/board", "centre=Nobody")[0] == 404
     assert b'href="/dcc/board"' in ask("/dcc/")[2]
+
+
+def test_a_decision_is_on_the_board_on_the_report_and_on_its_partition(shown: Shown) -> None:
+    tracker = shown.data.tracker
+    with writing(tracker) as connection:
+        (za_id,) = [one.id for one in select_zips(connection, ZipFilter(), [GOOD])]
+        decide(connection, DecisionKind.HOLD, [za_id], by="ann", reason="Harwell asks to wait")
+
+    pages = ("/dcc/board", f"/dcc/reports/{GOOD}")
+
+    def shown_by_dagster() -> object:
+        wanted = AssetRecordsFilter(AssetKey("zip_actions"), asset_partitions=[GOOD])
+        (record,) = shown.dagster.instance.fetch_materializations(wanted, limit=1).records
+        shown_there = record.asset_materialization
+        decision = shown_there and shown_there.metadata.get("decision")
+        return decision and decision.value
+
+    def told() -> list[object]:
+        run_session(shown.data.settings, tracker, shown.dagster.instance, until=Phase.ZIP_NAME)
+        (listed,) = [one for one in json.loads(ask("/dcc/board", "form=json")[2])["archives"] if one["archive"] == GOOD]
+        report = json.loads(ask(f"/dcc/reports/{GOOD}", "form=json")[2])
+        return [
+            *listed["decisions"],
+            *(one["decided_by"] for one in report["decisions"]),
+            *(b"by ann, until it is released: Harwell" in ask(page)[2] for page in pages),
+            shown_by_dagster(),
+        ]
+
+    said, *others = told()
+    assert str(said).endswith("by ann: Harwell asks to wait (until it is released)")
+    assert others == ["ann", True, True, said]
+    with writing(tracker) as connection:
+        revoke(connection, [za_id], DecisionKind.HOLD, by="ann")
+    assert told() == [False, False, None]
 
 
 def test_a_cell_of_the_board_leads_to_the_report_of_its_only_archive_and_else_to_its_archives(shown: Shown) -> None:
