@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.errors import DccError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
+from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import scratch_directory
 from dcc.session.sessions import Session
@@ -50,11 +51,15 @@ _BATCH: Final = 50
 
 @dataclass
 class CaughtUp:
-    """What was brought up to date: archives from staging, and copies; and why replicas lack copies still."""
+    """What was brought up to date: archives from staging, and copies; and why replicas lack copies still.
+
+    `failing` are the replicas to which a copy could not be written; others only lacked the time.
+    """
 
     archives: int = 0
     copies: int = 0
     lacking: dict[str, str] = field(default_factory=dict)
+    failing: set[str] = field(default_factory=set)
 
     @property
     def notices(self) -> list[str]:
@@ -63,14 +68,21 @@ class CaughtUp:
 
 
 def catch_up_after_session(tracker: Engine, settings: Settings, session: Session) -> list[str]:
-    """Bring the store up to date for some minutes; returns notices. Raises SessionLostError."""
+    """Bring the store up to date for some minutes; returns notices. Raises SessionLostError.
+
+    A required replica that cannot take its copies is a task of the session that failed.
+    """
 
     def write(work: Callable[[Connection], Any]) -> Any:
         session.check()
         return session.write(work)
 
     with ArchiveCopies(tracker, settings, write) as copies:
-        return copies.catch_up(_SESSION_SECONDS).notices
+        done = copies.catch_up(_SESSION_SECONDS)
+        for replica in copies.store.replicas:
+            if replica.required and replica.url in done.failing:
+                session.finish_task(session.start_task(Phase.DOWNLOAD, f"Archive store {replica.url}"), failed=True)
+        return done.notices
 
 
 class ArchiveCopies:
@@ -139,6 +151,7 @@ class ArchiveCopies:
                 done.copies += copy.state is CopyState.GOOD
                 if copy.reason is not None:
                     done.lacking.setdefault(replica.url, copy.reason)
+                    done.failing.add(replica.url)
                 if copy.state is CopyState.PENDING and not _takes_copies(replica, one.size_bytes):
                     break
             self.record(found)

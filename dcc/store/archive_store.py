@@ -50,6 +50,7 @@ _SLOWEST_DISK: Final = 1_000_000
 _ALL_DIRECTORIES: Final = 1_000_000_000
 """To go through all directories may take as long as these bytes."""
 _LEFTOVER: Final = timedelta(days=1)
+_CLEAN: Final = "remove what copies that broke off left"
 _REMEDY: Final = "Correct DCC_ARCHIVE_REPLICAS and its credentials, or have the rights there given."
 
 
@@ -101,7 +102,7 @@ class Replica:
                 raise ConnectionError("other bytes came back")
             return True
 
-        if self._do(f"put {sha256} there", upload, size_bytes=size_bytes):
+        if self._do(f"store the archive {sha256}", upload, size_bytes=size_bytes):
             return
         if (found := self.check(sha256)).state is not CopyState.GOOD:
             raise _lost(sha256, f"{found.reason} ({self.url})")
@@ -116,12 +117,12 @@ class Replica:
                     files.makedirs(f"{self._root}/bad", exist_ok=True)
                 files.mv(self._place(sha256), aside)
 
-        self._do(f"put {sha256} aside", put_aside)
+        self._do(f"put a bad copy of {sha256} aside", put_aside)
         self.put(sha256, path)
 
     def exists(self, sha256: str) -> bool:
         """Whether there is a copy, whatever its bytes."""
-        return self._do(f"look for {sha256}", partial(self._is_there, sha256=sha256))
+        return self._do(f"look for the archive {sha256}", partial(self._is_there, sha256=sha256))
 
     def check(self, sha256: str) -> Copy:
         """Read a copy, and compare its checksum. One that cannot be read twice, though the replica answers, is bad."""
@@ -129,7 +130,7 @@ class Replica:
         reason = ""
         for _ in range(2):
             try:
-                found = self._do(f"read {sha256}", partial(self._digest, sha256=sha256), reads=sha256)
+                found = self._do(f"read the archive {sha256}", partial(self._digest, sha256=sha256), reads=sha256)
             except FileNotFoundError:
                 return Copy(CopyState.MISSING, "is missing")
             except (StoreUnreachableError, StoreRefusedError) as error:
@@ -142,7 +143,11 @@ class Replica:
     def get(self, sha256: str, path: Path) -> None:
         """Write the bytes of a copy to a file. Raises StoredObjectLostError unless they are the right ones."""
         try:
-            self._do(f"get {sha256}", lambda files: files.get_file(self._place(sha256), str(path)), reads=sha256)
+            self._do(
+                f"fetch the archive {sha256}",
+                lambda files: files.get_file(self._place(sha256), str(path)),
+                reads=sha256,
+            )
         except FileNotFoundError as error:
             raise _lost(sha256, f"is missing ({self.url})") from error
         if sha256_of(path) != sha256:
@@ -151,7 +156,7 @@ class Replica:
     def remove(self, sha256: str) -> None:
         """Remove a copy, if it exists."""
         with suppress(FileNotFoundError):
-            self._do(f"remove {sha256}", lambda files: files.rm_file(self._place(sha256)))
+            self._do(f"remove the archive {sha256}", lambda files: files.rm_file(self._place(sha256)))
 
     def answer(self) -> None:
         """Ask for anything, to see whether it answers; a replica that was away is asked again."""
@@ -171,7 +176,7 @@ class Replica:
         """Remove what killed processes left of copies more than a day ago, if the replica answers."""
         with suppress(FileNotFoundError, DccError):
             before = datetime.now(UTC) - _LEFTOVER
-            self._do("remove parts", lambda files: remove_parts(files, self._root, before), size_bytes=_ALL_DIRECTORIES)
+            self._do(_CLEAN, lambda files: remove_parts(files, self._root, before), size_bytes=_ALL_DIRECTORIES)
 
     def close(self) -> None:
         """Close its connections."""

@@ -156,7 +156,7 @@ class ObjectStore:
         """Remove what killed processes left of uploads, older than that."""
         before = datetime.now(UTC) - older_than
         with suppress(FileNotFoundError):
-            self._do("remove parts of uploads", lambda files: remove_parts(files, self._root, before))
+            self._do("remove what uploads that broke off left", lambda files: remove_parts(files, self._root, before))
 
     def _place(self, key: str) -> str:
         """The path of an object. Raises BadFileNameError for an invalid key."""

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from dcc.cli.demo import submissions
+from dcc.outcomes import EndReason
 from dcc.tracker.database import writing
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from tests.support.installations import Folder, Installation, specimens
@@ -74,6 +75,25 @@ def test_a_replica_that_was_away_is_caught_up_with(installation: Installation, f
     assert in_store(two) == [content]
     with both.tracker.connect() as connection:
         assert all(connection.scalars(select(StoredArchive.stored)))
+
+
+def test_a_session_that_a_required_replica_kept_from_storing_archives_ends_by_faults(
+    installation: Installation, folder: Folder
+) -> None:
+    needed, spare = installation.root / "needed", installation.root / "spare"
+    needed.mkdir()
+    content = sha256(folder.put(KEY))
+    both = installation.with_settings(archive_replicas=f"{needed}, {spare} optional")
+    assert (both.run_session().ended, both.run_session().ended) == (EndReason.FINISHED, EndReason.FINISHED)
+    needed.rename(installation.root / "away")
+    later = sha256(folder.put(DAMAGED, submissions.archive(specimens(stem="2013-10-31.2"))))
+    result = both.run_session()
+    assert (result.zips[DAMAGED].succeeded, result.ended) == (True, EndReason.FAULTS)
+    (notice, _) = result.closing_notices
+    assert f"could not be reached to store the archive {later}" in notice
+    (installation.root / "away").rename(needed)
+    assert both.run_session().ended is EndReason.FINISHED
+    assert in_store(needed) == sorted([content, later])
 
 
 def test_a_session_keeps_what_earlier_versions_left_in_staging(installation: Installation, folder: Folder) -> None:

@@ -21,7 +21,7 @@ from dcc.cli.demo import submissions
 from dcc.errors import TransferFailedError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
-from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc.outcomes import EndReason, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
@@ -70,13 +70,14 @@ class Folder:
 
 @dataclass
 class SessionResult:
-    """What a session yielded: crawls by source id, outcomes by `<action>/<name>`, and its notices."""
+    """What a session yielded: crawls by source id, outcomes by `<action>/<name>`, its notices, and why it ended."""
 
     id: int
     crawls: dict[int, SourceCrawl] = field(default_factory=dict)
     zips: dict[str, ZipOutcome] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     closing_notices: tuple[str, ...] = ()
+    ended: EndReason | None = None
 
 
 @dataclass
@@ -119,6 +120,7 @@ class Installation:
             for outcome in process_zip_actions(session):
                 result.zips[str(outcome.key)] = outcome
         result.closing_notices = session.notices[len(result.notices) :]
+        result.ended = session.ended
         return result
 
     def process_again(self, *keys: str) -> SessionResult:

@@ -73,8 +73,8 @@ _session_options = options(
         1: "it finished; a submission failed, stays failed or waits for confirmation, a name was refused, an archive "
         "changed, or a set of reference data was refused",
         3: "",
-        4: "it ended by faults (a source, database or server of reference data is away), by a full disk or by its time "
-        "limit: the next session continues",
+        4: "it ended by faults (a source, a database, a required replica of the archive store or a server of reference "
+        "data is away), by a full disk or by its time limit: the next session continues",
     },
 )
 @click.option(
