@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
 from dcc.naming import Action
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
@@ -252,14 +254,43 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
     for number in range(1, 21):
         folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"x" * (1_000 + number))
     assert crawl(installation).crawls[folder.source_id].findings == ()
-    for number, size in ((21, 10_200), (22, 10_201), (23, 101), (24, 100)):
+    for number, size in ((21, 10_105), (22, 10_106), (23, 102), (24, 101)):
         folder.put(f"add/H.2013-11-01.{number}.impc.zip", b"x" * size)
     told = crawl(installation).crawls[folder.source_id].findings
     assert [finding.partition(" has ")[0] for finding in told] == [
         "add/H.2013-11-01.22.impc.zip",
         "add/H.2013-11-01.24.impc.zip",
     ]
-    assert "10,201 bytes; the last 20 archives of its centre had 1,001 to 1,020" in told[0]
+    assert "10,106 bytes; the median of the last 20 archives of its centre is 1,010" in told[0]
+    # One odd archive does not make others of its size usual.
+    folder.put("add/H.2013-11-02.25.impc.zip", b"x" * 10_500)
+    assert len(crawl(installation).crawls[folder.source_id].findings) == 1
+
+
+@pytest.mark.both_databases
+def test_an_archive_that_is_listed_without_a_size_is_judged_on_arrival(installation: Installation) -> None:
+    folder = installation.add_folder()
+    small, large = ("add/H.2013-11-01.21.impc.zip", "add/H.2013-11-01.22.impc.zip")
+    for number in range(1, 21):
+        folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"x" * (1_000 + number))
+    with open_session(installation.tracker, installation.settings) as session:
+        deque(crawl_file_sources(session), maxlen=0)
+    folder.put(small, b"x" * 1_500)
+    folder.put(large, b"x" * 15_000)
+    with open_session(installation.tracker, installation.settings) as session:
+        deque(crawl_file_sources(session), maxlen=0)
+        with writing(installation.tracker) as connection:
+            connection.execute(delete(CrawlFinding))
+            connection.execute(update(FileSourceHasZip).values(size_bytes=None))
+            names = [key.removeprefix("add/") for key in (small, large)]
+            connection.execute(update(ZipFile).where(ZipFile.file_name.in_(names)).values(size_bytes=None))
+        for _ in range(2):
+            deque(process_zip_actions(session), maxlen=0)
+    with installation.tracker.connect() as connection:
+        kind = CrawlFinding.kind == "unusual_size"
+        ((name, said),) = connection.execute(select(CrawlFinding.file_name, CrawlFinding.message).where(kind))
+    assert name == large
+    assert "15,000 bytes; the median of the last " in said
 
 
 @only_sqlite

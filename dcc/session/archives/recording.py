@@ -24,6 +24,7 @@ from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
 from dcc.tracker.hostings.retries import begin_from_staging
+from dcc.tracker.hostings.unusual_sizes import Arrived, note_arrived
 from dcc.tracker.models import (
     Centre,
     FileSourceHasZip,
@@ -65,7 +66,7 @@ class Batch:
 
     `changes` are the new values of columns, by row. `concluded`: the submissions without a further attempt whose last
     one had no bytes. `staged`: the jobs that use the copy in staging. `kept`: what the
-    archive store received from which attempt.
+    archive store received from which attempt. `arrived`: archives whose size is known by now.
     """
 
     proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class Batch:
     staged: list[Job] = field(default_factory=list)
     kept: list[tuple[int | None, Kept]] = field(default_factory=list)
     finished: list[Job] = field(default_factory=list)
+    arrived: list[Arrived] = field(default_factory=list)
 
     def propose(self, subject: Subject, number: int, state: State, *, promote: bool = True) -> None:
         """Propose a state; a later proposal for the same row replaces an earlier one in the batch."""
@@ -105,6 +107,8 @@ class Batch:
     def note_archive(self, job: Job) -> None:
         """Record the size and the MD5 of a job's archive, as far as they are known."""
         self.change(ZipFile, job.zip_id, size_bytes=job.size_bytes, content_md5=job.md5)
+        if job.size_bytes is not None and job.hosting is not None:
+            self.arrived.append(Arrived(job.zip_id, job.za_id, job.hosting.source_id, job.key, job.size_bytes))
         if job.md5 and job.download_id is not None:
             self.change(ZipDownload, job.download_id, content_md5=job.md5)
 
@@ -114,6 +118,7 @@ class Batch:
     def write(self, connection: Connection, session_id: int) -> Written:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
         progress.report(connection, list(self.proposals.values()))
+        note_arrived(connection, session_id, self.arrived)
         self._change_rows(connection)
         document_ids = self._write_documents(connection)
         insert_rows(

@@ -21,9 +21,6 @@ from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import WAITING, State
 
 REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
-LEAST_EARLIER: Final = 20
-"""The number of earlier archives of a centre from which on an unusual size is noticed."""
-_TIMES_LARGER: Final = 10
 NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
 """States of a submission whose archive no source has delivered; each session tries again."""
 
@@ -327,31 +324,6 @@ def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: 
         source=address.label,
         size=_size(file.size_bytes),
         new_size=_size(before),
-    )
-
-
-def unusual_size(size: int, earlier: Sequence[int]) -> bool:
-    """Whether an archive is ten times as large as all earlier ones of its centre, or ten times as small.
-
-    Not without `LEAST_EARLIER` of them.
-    """
-    if len(earlier) < LEAST_EARLIER:
-        return False
-    return size > _TIMES_LARGER * max(earlier) or _TIMES_LARGER * size < min(earlier)
-
-
-def unusual_message(key: ZipKey, size: int, earlier: Sequence[int]) -> Message:
-    """The message about a new archive of unusual size."""
-    return message(
-        mark(
-            "{archive} has {size} bytes; the last {count} archives of its centre had {least} to {most}. It is "
-            "processed anyway. Ask the centre whether it is what it meant to submit."
-        ),
-        archive=str(key),
-        size=size,
-        count=len(earlier),
-        least=min(earlier),
-        most=max(earlier),
     )
 
 

@@ -44,11 +44,10 @@ from dcc.tracker.hostings.listing_changes import (
     manifest_differs,
     size_message,
     stored_name,
-    unusual_message,
-    unusual_size,
     uploading_message,
 )
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
+from dcc.tracker.hostings.unusual_sizes import UNUSUAL_SIZE, earlier_sizes, unusual_size
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
@@ -58,7 +57,6 @@ from dcc.tracker.submission_rows import KEY, chunks, key_of
 
 CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"
-UNUSUAL_SIZE: Final = "unusual_size"
 TAKEN_ANEW: Final = "taken_anew"
 MANIFEST_CHANGED: Final = "manifest_changed"
 UPLOADING: Final = "uploading"
@@ -70,8 +68,6 @@ ONLY_NOTED: Final = frozenset({TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRME
 """Kinds of findings that a crawl tells as notes."""
 
 _LEAST_LOST = 3
-_EARLIER = 50
-"""The last archives of a centre that say what size is usual."""
 _NEW_AT_ONCE = 5_000
 """The most new archives recorded together: more rows would fill the memory at a source's first listing."""
 _MOST_FINDINGS = 200
@@ -468,19 +464,11 @@ class ListingRecorder:
         found = []
         for centre in sorted({name.centre for name in names.values()}):
             sizes = {key: new[key].size_bytes for key, name in names.items() if name.centre == centre}
-            query = (
-                select(ZipFile.file_name, ZipFile.size_bytes)
-                .where(ZipFile.centre_id == self.centres[centre], ZipFile.size_bytes.is_not(None))
-                .order_by(ZipFile.id.desc())
-                .limit(_EARLIER + len(sizes))
-            )
-            listed = {key.file_name for key in sizes}
-            earlier = [size or 0 for name, size in self.connection.execute(query) if name not in listed]
-            before = earlier[:_EARLIER]
+            before = earlier_sizes(self.connection, self.centres[centre], {key.file_name for key in sizes})
             found += [
-                Finding(UNUSUAL_SIZE, key, actions[key], unusual_message(key, size, before))
+                Finding(UNUSUAL_SIZE, key, actions[key], said)
                 for key, size in sizes.items()
-                if size is not None and unusual_size(size, before)
+                if (said := unusual_size(key, size, before)) is not None
             ]
         return found
 
