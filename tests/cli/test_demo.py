@@ -123,7 +123,9 @@ def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None
 def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstration) -> None:
     folder, ended = demonstration
     assert [path.name for path in folder.iterdir()] == [".demo"]
-    passwords = [path.read_text() for path in (folder / ".demo" / "accesskeys").iterdir()]
+    accesskeys = list((folder / ".demo" / "accesskeys").iterdir())
+    assert {path.stat().st_mode & 0o077 for path in accesskeys} == {0}
+    passwords = [path.read_text() for path in accesskeys]
     assert len(passwords) == 5
     tracker = (folder / ".demo" / "home" / "tracker.db").read_bytes()
     for password in passwords:

@@ -55,6 +55,7 @@ def test_after_a_phase_or_status_its_submissions_are_suggested(bare_dcc: Dcc) ->
 
 def test_what_crawls_notice_is_explained(bare_dcc: Dcc) -> None:
     result = bare_dcc("explain", "listing:changed")
+    assert bare_dcc("explain", "changed").stdout == result.stdout
     assert "Archives have changed under names that were taken before." in result.stdout
     assert "findings" not in result.stderr
 

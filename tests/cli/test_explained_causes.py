@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dcc.cli.shell import error_advice
-from dcc.cli.submissions.explain import cause_explained, rule_explained
+from dcc.cli.shell.explanations import cause_explained, rule_explained
 from dcc.messages import names_in
 from dcc.reports.causes.errors import ERROR_KINDS
 from dcc.rules.catalogue import CATALOGUE

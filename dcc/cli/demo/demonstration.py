@@ -24,6 +24,7 @@ from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.output import count_of
 from dcc.errors import ConfigurationError
 from dcc.outcomes import ZipKey
+from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 
@@ -100,7 +101,8 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
         files.mkdir(parents=True)
         source.write(files)
         account = Account(secrets.token_urlsafe(16), files.absolute())
-        (keys / source.username).write_text(account.password, "utf-8")
+        with os.fdopen(create_file(keys / source.username, PRIVATE_FILE), "w", encoding="utf-8") as file:
+            file.write(account.password)
         accounts[source.protocol][source.username] = account
     with ExitStack() as stack:
         ports = {

@@ -16,7 +16,7 @@ from dcc.declarations import ACTOR_NAMES, Declaration, acting, acts_in, declared
 from dcc.messages import filled, names_in
 from dcc.outcomes import SESSION_MEANINGS, TROUBLES, EndReason
 from dcc.phases import REFERENCE_ROWS, Phase, Status
-from dcc.reports.causes.errors import ERROR_KINDS
+from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.reports.checks import CHECKS
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, rule_entry
 from dcc.rules.groups import GROUPS
@@ -81,7 +81,8 @@ def rule_explained(name: str) -> Explanation | None:
 
 
 def cause_explained(name: str) -> Explanation | None:
-    """A cause of `dcc data causes` whose id is neither an error's nor a rule's, such as `listing:changed`."""
+    """A cause of `dcc data causes` that is no error or rule, such as `listing:changed`, also named `changed`."""
+    name = name if name in ERROR_KINDS else LISTING + name
     if name not in ERROR_KINDS:
         return None
     declarations = tuple(declared(name).values())

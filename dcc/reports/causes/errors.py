@@ -287,7 +287,7 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         cause=mark("Archives are much larger or smaller than usual"),
         remedy=mark("Ask the centre whether they are what it meant to submit. They are processed anyway."),
         acts=Actor.DCC,
-        for_centre=mark("Say whether they are what you meant to submit. They are processed anyway."),
+        for_centre=mark("It may ask whether they are what you meant to submit. They are processed anyway."),
     ),
     "size_differs": _one(
         mark("Archives of one name have different sizes on two file sources"),
