@@ -176,10 +176,13 @@ def render_report(facts: SessionFacts) -> Report:
     """The report of a session, in plain text."""
     lines = [*_heading(facts), *_source_lines(facts), *_count_lines(facts), *_failure_lines(facts)]
     lines += [
-        *_waiting_lines("What waits for room on a disk of the platform", facts.without_room),
-        *_waiting_lines("What waits for an older archive of its centre", facts.in_order),
+        *_waiting_lines("Archives that wait for room on a disk of the platform", facts.without_room),
+        *_waiting_lines("Archives that wait for an older one of their centre", facts.in_order),
     ]
-    lines += [*_entry_lines("What waits to be confirmed", facts.held), *_entry_lines("What came late", facts.late)]
+    lines += [
+        *_entry_lines("Documents to be confirmed", facts.held),
+        *_entry_lines("Documents that came late", facts.late),
+    ]
     if facts.proposals:
         lines += ["", f"{_count(facts.proposals, 'proposed withdrawal')} to decide on: dcc data proposals"]
     lines += [*_finding_lines(facts), "", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]

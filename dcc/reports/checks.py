@@ -40,7 +40,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     ),
     "fresh": Check(
         "A snapshot of the reference data exists, and its source confirmed it within DCC_REFERENCE_MAX_AGE_DAYS days.",
-        "`dcc reference refresh` retrieves them anew.",
+        "`dcc reference refresh` retrieves them again.",
     ),
 }
 """Each by its name."""

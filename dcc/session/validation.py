@@ -177,7 +177,7 @@ def _files_at(path: Path) -> list[Path]:
     below = (file for file in path.rglob("*") if file.is_file() and _is_checked(file.name))
     files = sorted(below, key=lambda file: file.parts)
     if not files:
-        raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name what is to be checked.")
+        raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name the files to check.")
     return files
 
 

@@ -190,5 +190,5 @@ class ObjectStore:
 
     def _lost(self, key: str, fault: str) -> StoredObjectLostError:
         return StoredObjectLostError(
-            f"The object {key} {fault} ({self.url}). It has to be made anew: the next session does so."
+            f"The object {key} {fault} ({self.url}). It must be made again: the next session does so."
         )

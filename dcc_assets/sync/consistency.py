@@ -31,7 +31,7 @@ from dcc_dagster.check_results import failing_partitions
 from dcc_dagster.partition_events import Report
 
 _CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
-_SHOW: Final = "Have Dagster shown everything anew: dcc instance rebuild"
+_SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 
 
 def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance) -> list[Inconsistency]:

@@ -248,9 +248,9 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         "failed": late.failed,
         "Who acts": ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(one)] for one in late.zips)),
         "What to do": (
-            "What waits: see `dcc doctor`, then `dcc crawl`; what is held waits for `dcc data confirm`. What failed: "
-            "send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its server when "
-            "it has submitted the documents anew, and the next crawl clears this."
+            "Waiting archives: see `dcc doctor`, then `dcc crawl`; held documents wait for `dcc data confirm`. Failed "
+            "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "
+            "server when it has submitted the documents again, and the next crawl clears this."
         ),
         "archives": table(("archive", "phase", "status", "days", "who acts"), rows),
         "Links": links(

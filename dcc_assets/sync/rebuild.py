@@ -118,7 +118,7 @@ def rebuild_instance(
             rebuilding.failure = error
             raise
 
-    @job(name=_REBUILD, description="A Dagster instance built anew from the tracker.")
+    @job(name=_REBUILD, description="A Dagster instance built again from the tracker.")
     def rebuild() -> None:
         record()
 

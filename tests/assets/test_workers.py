@@ -107,7 +107,7 @@ def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_i
     log = (installation.root / "log").read_text()
     assert "Workers have prepared" in log
     # It is the first session, before which there are no reference data to prepare by.
-    assert "prepared anew" not in log
+    assert "prepared again" not in log
     assert result(installation) == by_itself
 
 

@@ -53,7 +53,7 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
         assert f"{staging.path}" in said
         assert "Free some space; the next session takes the archive up again." in said
         report = max(reports.iterdir(), key=lambda path: path.stat().st_mtime_ns).read_text()
-        assert "What waits for room on a disk of the platform\n" in report
+        assert "Archives that wait for room on a disk of the platform\n" in report
         assert f"{left} submissions without room" in report
     staging.resize(1 << 31)
     dcc("crawl")

@@ -108,11 +108,11 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     text = one_line(report.text)
     assert report.subject == f"DCC session {session}: 1 failed submission, 1 submission to be confirmed"
     assert "H.2013-11-03.1.experiment.impc.xml: failed at data, 1 error line 4: E4: The specimen" in text
-    waits = text.partition("What waits to be confirmed")[2].partition("What came late")[0]
+    waits = text.partition("Documents to be confirmed")[2].partition("Documents that came late")[0]
     assert edit in waits
     assert "It would replace or remove 3 specimens" in waits
     assert f"dcc data confirm {edit}" in waits
-    came_late = text.partition("What came late")[2]
+    came_late = text.partition("Documents that came late")[2]
     assert late in came_late
     assert "arrived after one of 2013-11-01" in came_late
     assert edit not in came_late

@@ -109,7 +109,7 @@ def test_the_history_of_what_was_corrected_says_who_and_why(built: Engine) -> No
         newest = connection.execute(select(history).order_by(history.c.id.desc())).first()
     assert newest is not None
     assert (newest.event, newest.measurements) == ("dataremoved", 1)
-    assert newest.reason == "Counted anew by anna: restored in part"
+    assert newest.reason == "Counted again by anna: restored in part"
 
 
 def test_documents_that_wait_to_be_judged_are_left_to_the_session(built: Engine) -> None:

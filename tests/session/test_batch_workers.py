@@ -126,7 +126,7 @@ def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew
         first.take_up()
     assert workers.given == ["batch_1"]
     assert first.states() == {ZIP: "qc pending", wrong: "unzip failed"}
-    assert "prepared anew" not in caplog.text
+    assert "prepared again" not in caplog.text
     # The archive store has what the workers fetched.
     kept = {path.read_bytes() for path in (first.settings.home / "archive").glob("??/*")}
     assert kept == {(first.folder.path / key).read_bytes() for key in (ZIP, wrong)}
@@ -140,7 +140,7 @@ def test_what_was_prepared_by_other_reference_data_is_prepared_anew(
     fewer.write_text("".join((SHIPPED / "projects.csv").read_text("utf-8").splitlines(keepends=True)[:-1]), "utf-8")
     with caplog.at_level(logging.INFO):
         first.with_settings(reference_projects=str(fewer)).take_up()
-    assert "1 archives that were prepared already are prepared anew" in caplog.text
+    assert "1 archives that were prepared already are prepared again" in caplog.text
     assert first.states() == {ZIP: "qc pending"}
 
 

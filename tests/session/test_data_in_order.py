@@ -109,7 +109,7 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
         f"It waits for {ADD}, an older archive of centre H that is still on its way: what it changes may be in there. "
         "The session that takes that one takes this one too."
     ]
-    assert "What waits for an older archive of its centre" in summary
+    assert "Archives that wait for an older one of their centre" in summary
     assert f"{EDIT}: It waits for {ADD}" in " ".join(summary.split())
 
 

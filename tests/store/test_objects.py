@@ -96,7 +96,7 @@ def test_an_object_larger_than_a_part_of_an_upload(store: ObjectStore, archive: 
 
 def test_an_object_that_is_not_there_is_named(store: ObjectStore, tmp_path: Path) -> None:
     key = key_of(NAME, "0" * 32)
-    with pytest.raises(StoredObjectLostError, match=f"{re.escape(key)} is not in the store .*has to be made anew"):
+    with pytest.raises(StoredObjectLostError, match=f"{re.escape(key)} is not in the store .*must be made again"):
         store.get(key, tmp_path / "back")
     assert list(tmp_path.glob("*back*")) == []
 

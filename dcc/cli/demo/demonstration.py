@@ -71,7 +71,7 @@ def _begin_anew(folder: Path) -> None:
         (folder / _MARK).touch()
     except OSError as error:
         raise ConfigurationError(
-            f"{folder} cannot be made anew: {error.strerror}. Run `dcc demo` in a directory that may be written."
+            f"{folder} cannot be made again: {error.strerror}. Run `dcc demo` in a directory that may be written."
         ) from error
 
 

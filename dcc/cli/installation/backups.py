@@ -259,7 +259,7 @@ def migrate_storage(as_json: bool) -> None:
 def _target_urls(settings: Settings) -> tuple[str, str]:
     if settings.target_tracker_url is None or settings.target_qc_url is None:
         raise ConfigurationError(
-            "It is not said where the databases are to be copied to. Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL: "
+            "The target of the copy is not set. Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL: "
             "mysql://user:password@host/database or sqlite:////path/of/file.db."
         )
     return settings.target_tracker_url.get_secret_value(), settings.target_qc_url.get_secret_value()

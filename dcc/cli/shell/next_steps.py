@@ -36,7 +36,7 @@ _SHOW_CODES = (0, 1)
 _ANY = (0, 1, 4)
 _STATUS = Step("dcc status", "how far everything is")
 _CRAWL = Step("dcc crawl", "a session goes on from here")
-_CONTEXTS = Step("dcc qc contexts --waiting", "what waits for quality control")
+_CONTEXTS = Step("dcc qc contexts --waiting", "data that wait for quality control")
 _WAIVERS = Step("dcc rules waivers", "all waivers, with who gave them and why")
 _CENTRES = Step("dcc centre list", "all centres")
 _SOURCES = Step("dcc source list", "all file sources")
@@ -56,7 +56,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "archive decline": (Step("dcc archive declined", "what was turned down, by whom and why"),),
     "archive list": (Step("dcc archive get {archive}", "writes it to a file"),),
     "archive get": (Step("dcc show {archive}", "what became of it"),),
-    "archive declined": (Step("dcc status", "what is held"),),
+    "archive declined": (Step("dcc status", "held documents"),),
     "source add": (
         Step("dcc source test {unusable}", "when it should be usable"),
         Step("dcc crawl --source {added}", "collects what is there"),
@@ -86,7 +86,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc source test {down}", "why its last crawl failed"),
         Step("dcc source add", "registers a file source: it asks", needs="without_sources"),
         _CONTEXTS._replace(needs="waits_for_qc"),
-        Step("dcc crawl", "collects what is new"),
+        Step("dcc crawl", "collects new archives"),
     ),
     "zips": (
         Step("dcc show {first}", "what happened to the first of them"),
@@ -163,7 +163,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "rules waive": (Step("dcc crawl", "judges what it concerns again"),),
     "rules revoke": (Step("dcc crawl", "judges what it concerns again"),),
     "rules waivers": (Step("dcc data findings", "what rules found"),),
-    "reference list": (Step("dcc reference refresh", "retrieves them anew"),),
+    "reference list": (Step("dcc reference refresh", "retrieves them again"),),
     "reference refresh": (Step("dcc crawl", "judges again what has findings by them"),),
     "validate": (
         Step("dcc explain {kind}", "what this means", codes=(1,)),

@@ -220,7 +220,7 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     elif reason is None:
         click.echo(f"{key} is held again. Ask centre {made.owner}, whose name it bears.")
     else:
-        click.echo(f"{key} is turned down. Both centres are told with the next notifications.")
+        click.echo(f"{key} is turned down. Both centres get a message with the next notifications.")
 
 
 @archive.command()
@@ -246,7 +246,7 @@ def declined(everything: bool, as_json: bool) -> None:
         flexible=["reason", "revoked by", "taken back", "by", "when"],
     )
     if not entries:
-        click.echo("No archive is turned down. What is held says: dcc status")
+        click.echo("No archive is turned down. Held ones are listed by: dcc status")
 
 
 def _as_json(entry: Decline) -> dict[str, object]:

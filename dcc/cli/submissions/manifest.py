@@ -77,7 +77,7 @@ def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
             with suppress(EmptyArchiveError):
                 rows += _rows_inside(path, f"{place}/", schemas)
     if not rows:
-        raise ConfigurationError(f"{folder} holds no .xml document and no table. Name the folder that is to be packed.")
+        raise ConfigurationError(f"{folder} holds no .xml document and no table. Name the folder to pack.")
     return rows
 
 

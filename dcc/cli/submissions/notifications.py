@@ -176,11 +176,8 @@ def _nothing(settings: Settings) -> str:
     from dcc.notify.channels.base import notifies
 
     if notifies(settings):
-        return "Nothing is due: everybody knows what there is to know."
-    return (
-        "Nobody is to be notified of anything. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or "
-        "DCC_NOTIFY_LOG=true."
-    )
+        return "Nothing is due: all messages were sent."
+    return "Nobody is notified. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or DCC_NOTIFY_LOG=true."
 
 
 def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:

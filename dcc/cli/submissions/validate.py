@@ -28,7 +28,7 @@ _INVALID = 1
 _ERRORS_SHOWN = 20
 _OF_DOCUMENTS = DocumentError.short_name()
 _UPLOAD = (
-    "Now upload: new data to add/, corrected data to edit/, what is to be withdrawn to delete/. Put the .md5 and the "
+    "Now upload: new data to add/, corrected data to edit/, data to withdraw to delete/. Put the .md5 and the "
     "manifest of an archive beside it, if it has them."
 )
 

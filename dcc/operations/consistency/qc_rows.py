@@ -18,7 +18,7 @@ from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, IS
 from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.vocabulary import DocumentState, EntityKind
 
-_RESTORE: Final = "Restore the QC database from a backup, or have it filled anew from staging; report this as a fault."
+_RESTORE: Final = "Restore the QC database from a backup, or have it filled again from staging; report this as a fault."
 _COUNTED: Final = {
     EntityKind.SPECIMEN: "specimens",
     EntityKind.EXPERIMENT: "experiments",
@@ -109,7 +109,7 @@ def document_counts(qc: Connection) -> Iterator[Inconsistency]:
             )
 
 
-_RECOUNT: Final = "Have contexts counted anew: dcc qc recount --reason ..."
+_RECOUNT: Final = "Have contexts counted again: dcc qc recount --reason ..."
 _RUNS_AT_ONCE: Final = 2_000
 
 

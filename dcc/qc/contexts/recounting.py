@@ -52,7 +52,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
     document is applied, and overviews another. Raises as `decide`.
     """
     started = time.monotonic()
-    said = f"Counted anew by {author}: {reason}"
+    said = f"Counted again by {author}: {reason}"
     check_reason(said)
     recounted = run_writing(qc, partial(_recount, reason=said), patience_seconds=patience_seconds)
     build_contexts(qc, patience_seconds=patience_seconds)

@@ -397,7 +397,7 @@ class Coordinator:
     def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
         """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
         with _logging_about(job):
-            progress.warning("%s was left in staging by a session that died, and is fetched anew: %s", job.key, error)
+            progress.warning("%s was left in staging by a session that died, and is fetched again: %s", job.key, error)
         del self._unfinished[job.za_id]
         self._unchecked -= 1
         self._staging.archive(job.key).unlink(missing_ok=True)

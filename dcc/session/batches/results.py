@@ -144,7 +144,7 @@ class FromWorkers(Exchange):
             taken = folder, open_bundle(folder / "bundle", folder)
             (folder / "bundle").unlink()
         except (DccError, OSError, ValueError) as error:
-            log.warning("What a worker left of %s cannot be had, and is made anew: %s", key, error)
+            log.warning("What a worker left of %s cannot be read, and is made again: %s", key, error)
         with self._lock:
             self._taken[key] = taken
         return taken

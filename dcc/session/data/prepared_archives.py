@@ -113,7 +113,7 @@ class PreparedArchives:
         to_make = [archive for archive in self._archives.values() if not files.has(archive)]
         if anew := sum(files.file(archive.key) is None and archive.target.exists() for archive in to_make):
             why = "that was by other reference data, on another day, or is damaged"
-            progress.info("%d archives that were prepared already are prepared anew: %s", anew, why)
+            progress.info("%d archives that were prepared already are prepared again: %s", anew, why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
             self._processes = WorkerProcesses(number, worker.begin, self._basis)

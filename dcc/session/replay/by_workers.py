@@ -87,7 +87,7 @@ class FromWorkers(Exchange):
             opened = take_result(result, self._replayer.root)
             result.unlink()
         except (DccError, OSError, ValueError) as error:
-            log.warning("What a worker left for the replay cannot be had, and is made anew: %s", error)
+            log.warning("What a worker left for the replay cannot be read, and is made again: %s", error)
             return None
         return opened if len(opened) == len(self._parts[number]) else None
 

@@ -141,7 +141,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     if twin is not None:
         raise ConfigurationError(
             f"The same server, user and base path are registered as file source {twin} already. "
-            f"Correct it with `dcc source change {twin}`, or register it anew after `dcc source remove {twin}`."
+            f"Correct it with `dcc source change {twin}`, or register it again after `dcc source remove {twin}`."
         )
     return centre_id
 
