@@ -33,6 +33,7 @@ _NAMED_IN: Final[Mapping[str, list[Column[Any]]]] = {
     "procedure": _columns("procedure_id", models.PROCEDURE, models.RUN),
     "parameter": _columns("parameter_id", models.PARAMETER, models.CONTEXT, models.MEASUREMENT),
     "status": [*_columns("code", models.KNOWN_STATUS_CODE), *_columns("status", models.MEASUREMENT)],
+    "strain": _columns("strain_id", models.CONTEXT, models.SPECIMEN),
 }
 """The columns that have the values of a filter's field, the smallest table first."""
 
@@ -41,11 +42,17 @@ def require_known(connection: Connection, wanted: MeasurementFilter) -> None:
     """Raise NotFoundError, with the nearest names, for a text of a filter that the QC database has nowhere."""
     for field in TEXT_FILTERS:
         for text in wanted.texts(field) or ():
-            if not _is_known(connection, field, text):
-                raise NotFoundError(
-                    f"The QC database has no {field} {text!r}.{_alternatives(connection, field, text)} "
-                    "Correct the name, or leave it out."
-                )
+            require_known_value(connection, field, text)
+
+
+def require_known_value(connection: Connection, field: str, text: str) -> None:
+    """Raise NotFoundError, with the nearest names, for a text that the QC database has nowhere as that field."""
+    if not _is_known(connection, field, text):
+        listing = " `dcc data parameters` lists all, by words of their names too." if field == "parameter" else ""
+        raise NotFoundError(
+            f"The QC database has no {field} {text!r}.{_alternatives(connection, field, text)}{listing} "
+            "Correct the name, or leave it out."
+        )
 
 
 def _is_known(connection: Connection, field: str, text: str) -> bool:

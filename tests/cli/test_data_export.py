@@ -109,6 +109,9 @@ def test_parameters_are_listed(qc_with_reference: None, filled: Dcc) -> None:
     assert cells == ["IMPC_BWT_001_001", "Body weight", "Body Weight", "g", "simpleParameter", "0"]
     assert shown.stderr == "1 parameter.\n"
     (listed,) = filled.json("data", "parameters", "IMPC_BWT_001_001")
+    assert (
+        "No parameter has all of these words. The nearest: weight" in filled("data", "parameters", "body wieght").stderr
+    )
     assert listed == {
         "key": "IMPC_BWT_001_001",
         "name": "Body weight",

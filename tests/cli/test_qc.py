@@ -39,6 +39,21 @@ def test_contexts_are_listed_by_what_is_chosen(dcc: Dcc) -> None:
 
 
 @pytest.mark.usefixtures("submitted")
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("qc contexts --parameter IMPC_CBC_001_01", "no parameter 'IMPC_CBC_001_01'. The nearest: IMPC_CBC_001_001"),
+        ("qc history --genotype C2", "no genotype 'C2'"),
+        ("qc done --strain MGI:8 --reason fine", "no strain 'MGI:8'"),
+        ("data findings --rule E44", "no rule 'E44'. The nearest: E4"),
+        ("zips --centre HH", "no centre 'HH' (codes are case-sensitive). The nearest: H"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_with_the_nearest(dcc: Dcc, asked: str, answer: str) -> None:
+    assert answer in dcc.error(*asked.split(" "), exit_code=2)
+
+
+@pytest.mark.usefixtures("submitted")
 def test_contexts_are_done_have_issues_and_are_reopened_with_a_reason(dcc: Dcc) -> None:
     assert "1 data context done" in dcc("qc", "done", "--centre", "J", "--reason", "fine").stdout
     assert (

@@ -42,7 +42,9 @@ def test_a_parameter_a_series_and_weeks_are_drawn_into_files(filled: Dcc, tmp_pa
 def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
     plot = ("qc", "plot", "--output", tmp_path / "p.svg", "--centre")
     assert "There is no centre 'X'" in filled.error(*plot, "X", exit_code=2)
-    assert "no current, valid number" in filled.error(*plot, "H", "--parameter", "NONE", exit_code=2)
+    assert "no current, valid number" in filled.error(*plot, "J", "--parameter", WEIGHT, exit_code=2)
+    unknown = filled.error(*plot, "H", "--parameter", WEIGHT[:-1], exit_code=2)
+    assert f"no parameter '{WEIGHT[:-1]}'. `dcc data parameters` lists all" in unknown
     assert "Nothing of add/none.zip" in filled.error(*plot, "H", "--zip", "add/none.zip", exit_code=2)
     assert "xx" in filled.error(*plot, "H", "--language", "xx", exit_code=2)
     assert "SVG nor PNG" in filled.error("qc", "plot", "--centre", "H", "--output", "p.pdf", exit_code=2)

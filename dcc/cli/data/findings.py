@@ -13,7 +13,8 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, echo_wrapped, printable
 from dcc.cli.shell.parameter_types import COUNT
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.nearest_names import nearest_sentence
 from dcc.vocabulary import Severity
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def findings(
         count_findings,
         find_findings,
     )
+    from dcc.rules.catalogue import CATALOGUE
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     settings = settings_from_environment()
@@ -104,6 +106,9 @@ def findings(
         most = limit if limit is not None or as_json else _SHOWN
         records = list(find_findings(connection, wanted, limit=most)) if each else []
         uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
+    if rule is not None and not counts and rule not in CATALOGUE:
+        nearest = nearest_sentence(rule, CATALOGUE)
+        raise NotFoundError(f"There is no rule {rule!r}.{nearest} See which there are: dcc rules list")
     note_facts(counted=bool(counts) and not each)
     if as_json:
         echo_json(records if each else counts)

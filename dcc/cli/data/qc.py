@@ -22,6 +22,8 @@ from dcc.errors import ConfigurationError
 from dcc.vocabulary import ContextEvent, ContextState
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import Decided
 
@@ -87,7 +89,7 @@ def contexts(as_json: bool, **given: Any) -> None:
     from dcc.qc.contexts.listings import list_contexts
 
     with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
-        entries = list_contexts(connection, _filter_of(given))
+        entries = list_contexts(connection, _filter_of(connection, given))
     if as_json:
         echo_json(entries)
         return
@@ -180,7 +182,7 @@ def history(as_json: bool, **given: Any) -> None:
     from dcc.qc.contexts.listings import list_history
 
     with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
-        entries = list_history(connection, _filter_of(given))
+        entries = list_history(connection, _filter_of(connection, given))
     if as_json:
         echo_json(entries)
         return
@@ -263,11 +265,13 @@ def recount(reason: str, as_json: bool) -> None:
     click.echo(f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected.")
 
 
-def _filter_of(given: dict[str, Any]) -> ContextFilter:
-    """The contexts of the options. Raises NotFoundError for a centre that is not registered.
+def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
+    """The contexts of the options.
 
-    Raises ConfigurationError if both states and waiting contexts are selected.
+    Raises NotFoundError for an unregistered centre and for a name that the QC database lacks, ConfigurationError if
+    both states and waiting contexts are selected.
     """
+    from dcc.analysis.known_values import require_known_value
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import WAITING
     from dcc.tracker.queries.zip_action_lists import require_centre
@@ -276,6 +280,9 @@ def _filter_of(given: dict[str, Any]) -> ContextFilter:
     if centre is not None:
         with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
             require_centre(connection, centre)
+    for name in ("pipeline", "procedure", "parameter", "genotype", "strain"):
+        if given[name] is not None:
+            require_known_value(qc, name, given[name])
     states = tuple(map(ContextState, given.pop("states")))
     if given.pop("waiting"):
         if states:
@@ -289,13 +296,14 @@ def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: 
     from dcc.qc.contexts.states import decide
     from dcc.session.data.quality_control import settle_qc
 
-    wanted = _filter_of(given)
-    if wanted.means_all and not every:
-        raise ConfigurationError(
-            "No data context was chosen. Choose some with --centre, --procedure and so on, or all of them with --all."
-        )
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
+        with engine.connect() as connection:
+            wanted = _filter_of(connection, given)
+        if wanted.means_all and not every:
+            raise ConfigurationError(
+                "No data context was chosen. Choose some with --centre, --procedure and so on, or all with --all."
+            )
         decided = decide(engine, decision, wanted, author=author, reason=reason)
         settle_qc(tracker, engine, settings, author=author, reason=reason)
     return decided

@@ -15,9 +15,11 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.nearest_names import nearest_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Table
+
+    from dcc.analysis.parameters import ParameterEntry
 
 _TITLES: Final = {"tracker": "The tracker", "qc": "The QC database"}
 
@@ -125,13 +127,24 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
 
     with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
         found = list_parameters(connection, " ".join(words))
+        every = [] if found or as_json else list_parameters(connection)
     if as_json:
         names = ("key", "name", "procedure", "procedure_name", "unit", "type", "measurements")
         echo_json([dict(zip(names, one, strict=True)) for one in found])
+        return
+    if not found:
+        click.echo(f"No parameter has all of these words.{_nearest_words(words, every)}", err=True)
         return
     headers = ("key", "name", "procedure", "unit", "type", "measurements")
     rows = [(one.parameter_id, one.name, one.procedure or one.procedure_id, *one[4:]) for one in found]
     echo_table(headers, rows, flexible=["name", "procedure"])
     click.echo(f"{count_of(len(found), 'parameter')}.", err=True)
-    if found:
-        note_facts(parameter=max(found, key=lambda one: one.measurements).parameter_id)
+    note_facts(parameter=max(found, key=lambda one: one.measurements).parameter_id)
+
+
+def _nearest_words(words: Sequence[str], every: Sequence[ParameterEntry]) -> str:
+    """A sentence with the words of keys and names that are most similar to words that none has."""
+    texts = [" ".join(part for part in one[:4] if part).casefold() for one in every]
+    known = sorted({word for text in texts for word in text.split()})
+    strange = [word for part in words for word in part.split() if not any(word.casefold() in text for text in texts)]
+    return "".join(nearest_sentence(word, known) for word in strange)

@@ -33,7 +33,7 @@ from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import utc_now
-from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
 from dcc.tracker.queries.zip_stories import Reason, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
@@ -209,10 +209,8 @@ def _names(tracker: Connection) -> dict[str, str]:
 
 
 def _centre(tracker: Connection, centre: str) -> CentreEntry:
-    for entry in list_centres(tracker):
-        if entry.short_name == centre:
-            return entry
-    raise NotFoundError(f"There is no centre {centre!r} (codes are case-sensitive). See `dcc centre list`.")
+    require_centre(tracker, centre)
+    return next(entry for entry in list_centres(tracker) if entry.short_name == centre)
 
 
 def _missing(qc: Connection | None, reason: str | None) -> str | None:

@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, fun
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
 from dcc.naming import Action
+from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished
@@ -183,9 +184,13 @@ def select_entries(kinds: Sequence[str]) -> _AnySelect:
 
 
 def require_centre(connection: Connection, short_name: str) -> None:
-    """Check that a centre is registered. Raises NotFoundError."""
-    if connection.scalar(select(Centre.id).where(Centre.short_name == short_name)) is None:
-        raise NotFoundError(f"There is no centre {short_name!r} (codes are case-sensitive). See `dcc centre list`.")
+    """Check that a centre is registered. Raises NotFoundError, with the nearest codes."""
+    registered = connection.scalars(select(Centre.short_name)).all()
+    if short_name not in registered:
+        nearest = nearest_sentence(short_name, registered)
+        raise NotFoundError(
+            f"There is no centre {short_name!r} (codes are case-sensitive).{nearest} See `dcc centre list`."
+        )
 
 
 def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_reasons: bool = False) -> list[ZipEntry]:
