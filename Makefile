@@ -1,7 +1,7 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test languages chaos fuzz histories soak bench clean
+.PHONY: help install demo ui test languages pages chaos fuzz histories soak bench clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -27,6 +27,10 @@ languages: install ## Bring the catalogues in step with the texts in code and te
 	@$(BIN)/pybabel -q update -i $(CATALOGUES)/dcc.pot -d $(CATALOGUES) -D dcc --no-fuzzy-matching --ignore-obsolete \
 		--ignore-pot-creation-date --no-wrap
 	@$(BIN)/pybabel compile -d $(CATALOGUES) -D dcc --statistics
+
+pages: install ## The pages of docs that are made from the code: errors, rules, settings
+	@for page in errors=dcc.cli.shell.error_advice rules=dcc.rules.rules_page settings=dcc.settings.settings_page; do \
+		made=$$($(BIN)/python -m $${page#*=}) && printf '%s\n' "$$made" > docs/$${page%%=*}.md || exit 1; done
 
 chaos: install ## Real servers, processes, workers, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"
 	@.ci/install-servers

@@ -119,7 +119,7 @@ def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path:
     assert examples["greeting"](french, "Ics", 12_345) == "12\u202f345 archives of Ics came through."
     document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
     found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
-    (said,) = [message_of(finding.code, finding.details) for finding in found if finding.rule == "D1"]
-    assert french.tell(said) == "L’expérience 'E1' est datée d’un dimanche."
+    (said,) = [message_of(one.code, {**one.details, "value": one.value}) for one in found if one.rule == "D1"]
+    assert french.tell(said) == "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date."
     told = french.tell(message_of("S4", {"value": "C", "specimen": "M1"}))
     assert told.startswith("La colonie 'C' de 'M1' n’est pas enregistrée.")

@@ -38,7 +38,7 @@ def test_every_error_is_explained_and_the_page_is_in_step() -> None:
     assert {entry.id for entry in explanations()} == {kind.error_id() for kind in OURS if kind is not DccError}
     assert all(entry.advice.endswith(".") for entry in explanations())
     page = DOCUMENT.read_text("utf-8")
-    assert page == errors_page(), "Run: python -m dcc.cli.shell.error_advice > docs/errors.md"
+    assert page == errors_page(), "Run: make pages"
 
 
 def test_who_acts_on_an_error_is_who_its_causes_name() -> None:

@@ -110,7 +110,9 @@ def require_current(engine: Engine, database: Database, *, patience_seconds: flo
     """
     label = database_label(engine.url)
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
-        raise database.outdated(f"There is no {database.name} at {label}. Create it with: dcc init.")
+        raise database.outdated(
+            f"There is no {database.name} at {label}. Name the installation by DCC_HOME, or create one with: dcc init."
+        )
 
     def look(connection: Connection) -> str | None:
         require_fit_server(connection, database)

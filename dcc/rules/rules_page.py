@@ -1,4 +1,4 @@
-"""The page of docs/ that lists all rules, made from the registry: `python -m dcc.rules.rules_page`."""
+"""The page of docs/ that lists all rules, made from the registry; `make pages` writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of docs/ that lists all settings: `python -m dcc.settings.settings_page > docs/settings.md`."""
+"""The page of docs/ that lists all settings; `make pages` writes it."""
 
 from __future__ import annotations
 

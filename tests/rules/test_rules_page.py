@@ -27,4 +27,4 @@ def test_every_rule_is_in_exactly_one_group() -> None:
 
 
 def test_the_page_is_that_of_the_rules() -> None:
-    assert PAGE.read_text("utf-8") == rules_page(), "Run: python -m dcc.rules.rules_page > docs/rules.md"
+    assert PAGE.read_text("utf-8") == rules_page(), "Run: make pages"

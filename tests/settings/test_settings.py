@@ -85,7 +85,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
 
 def test_the_page_of_settings_is_in_step() -> None:
     page = Path(__file__).parents[2] / "docs" / "settings.md"
-    assert page.read_text("utf-8") == settings_page(), "Run: python -m dcc.settings.settings_page > docs/settings.md"
+    assert page.read_text("utf-8") == settings_page(), "Run: make pages"
     for name in Settings.model_fields:
         assert f"- `DCC_{name.upper()}`" in settings_page()
 

@@ -1,7 +1,7 @@
 """What to do about each error: what `dcc explain` prints and docs/errors.md lists.
 
 An entry for each id of `dcc.errors`, in Markdown. Who acts is what is declared of the error, as in causes and reports.
-`python -m dcc.cli.shell.error_advice > docs/errors.md` writes the page.
+`make pages` writes the page.
 """
 
 from __future__ import annotations
