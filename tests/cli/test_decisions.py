@@ -141,3 +141,29 @@ def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed:
     nothing = listed("retry", "--centre", "H").stdout.splitlines()
     assert nothing[0] == "0 submissions processed again."
     assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor set aside."]
+
+
+def test_in_production_a_person_is_asked_before_many_are_changed_or_data_are_withdrawn(
+    listed: Dcc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed.environment["DCC_ENVIRONMENT"] = "production"
+    hold = ("hold", "--centre", "H", "--reason", "wait")
+    assert "[production] 3 submissions put on hold." in listed(*hold).stdout, "a script is not asked"
+    monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
+    listed("release", "--centre", "H")
+    monkeypatch.setattr("dcc.cli.submissions.selection.MANY", 2)
+    asked = listed(*hold, input="n\n", exit_code=2).output
+    assert f"[production] 3 submissions, such as {NAMES[0]}, to be put on hold? [y/N]" in asked
+    assert "Nothing was changed." in asked
+    assert states(listed, "--on-hold") == {}
+    assert "3 submissions would be" in listed(*hold, "--dry-run").stdout
+    assert "?" not in listed("hold", NAMES[0], "--reason", "wait").output, "one submission"
+    assert "2 submissions put on hold." in listed(*hold, "--yes").stdout
+    assert "3 submissions released." in listed("release", "--centre", "H", input="y\n").stdout
+    listed.environment["DCC_UNTIL"] = "qc"
+    listed("crawl")
+    undo = ("data", "undo", NAMES[0], "--reason", "wrong")
+    assert f"[production] Withdraw all data of {NAMES[0]}? [y/N]" in listed(*undo, input="n\n", exit_code=2).output
+    assert "[production] Withdrew 1 document" in listed(*undo, "--yes").stdout
+    listed.environment["DCC_ENVIRONMENT"] = "test"
+    assert "[test] File source 1 is removed" in listed("source", "remove", 1).stdout

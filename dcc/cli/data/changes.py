@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import (
+    ask_in_production,
     json_option,
     open_qc,
     open_tracker,
@@ -14,6 +15,7 @@ from dcc.cli.shell.context import (
     reason_option,
     settings_from_environment,
     user_name,
+    yes_option,
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
@@ -164,8 +166,9 @@ def _print_confirmed(documents: Iterable[DocumentData]) -> None:
 )
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @reason_option
+@yes_option
 @json_option
-def undo(zip_action: str, reason: str, as_json: bool) -> None:
+def undo(zip_action: str, reason: str, yes: bool, as_json: bool) -> None:
     """Withdraw all data of the submission ACTION/ZIP.
 
     Added data are removed, replaced or deleted data come back: all of them, or none if a later document builds on them.
@@ -182,15 +185,17 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     from dcc.session.data.corrections import withdraw_submission
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
+    ask_in_production(f"Withdraw all data of {key}?", yes=yes)
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         undone = withdraw_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
     if as_json:
         echo_json(undone)
     elif not undone.builders:
-        click.echo(
+        told = (
             f"Withdrew {count_of(len(undone.withdrawn), 'document')} of {key}. The next session brings data contexts "
             "and overviews up to date: dcc crawl."
         )
+        click.echo(settings.labelled(told))
     if not undone.builders:
         return
     if as_json:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import any_databases, json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.context import (
+    any_databases,
+    confirmed,
+    json_option,
+    open_qc,
+    open_tracker,
+    settings_from_environment,
+)
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, picked, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import COUNT
@@ -176,7 +183,8 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     settings = settings_from_environment()
     if replace and not yes:
         question = "All that the databases of this installation hold will be lost. Replace it?"
-        click.confirm(settings.labelled(question), abort=True, err=True)
+        if not confirmed(question):
+            raise click.Abort
     with any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = restore_backup(
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress

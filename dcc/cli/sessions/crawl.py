@@ -28,7 +28,7 @@ from dcc.cli.shell.output import echo_json, expected_text, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.decisions import left_out_lines, print_chosen
 from dcc.cli.submissions.notifications import notifying_tracker_outage
-from dcc.cli.submissions.selection import Selection, bulk_options
+from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
 from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
 from dcc.outcomes import EndReason
 from dcc.runtime.processes import interrupted_by_sigterm
@@ -200,6 +200,7 @@ def retry(
     /,
     zip_actions: tuple[str, ...],
     dry_run: bool,
+    yes: bool,
     as_json: bool,
     downloaders: int | None,
     workers: int | None,
@@ -220,7 +221,7 @@ def retry(
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
-        keys = _keys_to_retry(tracker, zip_actions, given, dry_run=dry_run, as_json=as_json)
+        keys = _keys_to_retry(tracker, zip_actions, given, dry_run=dry_run, yes=yes, as_json=as_json)
         if not keys:
             return
         shown = session_display(0, len(keys), as_json=as_json)
@@ -229,7 +230,7 @@ def retry(
 
 
 def _keys_to_retry(
-    tracker: Engine, zip_actions: Sequence[str], given: dict[str, Any], *, dry_run: bool, as_json: bool
+    tracker: Engine, zip_actions: Sequence[str], given: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
@@ -249,6 +250,7 @@ def _keys_to_retry(
     if dry_run or not taken:
         print_chosen("processed again", taken, left_out, dry_run=dry_run, as_json=as_json)
         return []
+    ask_before_many(taken, "processed again", yes=yes)
     for line in left_out_lines(left_out):
         warn(line)
     return [one.key for one in taken]

@@ -180,6 +180,26 @@ def at_terminal() -> bool:
     return sys.stdin.isatty()
 
 
+def confirmed(question: str, *, default: bool = False) -> bool:
+    """Ask the person at the terminal, and name the environment. Raises click.Abort at the end of input."""
+    return click.confirm(settings_from_environment().labelled(question), default=default, err=True)
+
+
+yes_option = click.option("--yes", is_flag=True, help="Under DCC_ENVIRONMENT=production, do not ask at a terminal.")
+"""The option of every command that `ask_in_production` guards."""
+
+
+def ask_in_production(question: str, *, yes: bool) -> None:
+    """Ask before a command changes much in production; scripts are not asked.
+
+    Raises ConfigurationError if the person says no.
+    """
+    if yes or settings_from_environment().environment != "production" or not at_terminal():
+        return
+    if not confirmed(question):
+        raise ConfigurationError("Nothing was changed.")
+
+
 def user_name() -> str:
     """The user who runs this command, for the tracker's records."""
     try:

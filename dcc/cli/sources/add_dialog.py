@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dcc.cli.shell.context import absolute_folder
+from dcc.cli.shell.context import absolute_folder, confirmed
 from dcc.cli.shell.output import printable
 from dcc.cli.sources.trial import Trial, try_source
 from dcc.errors import ConfigurationError
@@ -173,7 +173,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
     )
     if similar is not None:
         click.echo(f"  Codes are told apart by capitals: {similar} is another centre than {printable(code)}.", err=True)
-    if not click.confirm(f"Centre {shown} is not registered. Register it too?", default=similar is None, err=True):
+    if not confirmed(f"Centre {shown} is not registered. Register it too?", default=similar is None):
         return None
     while True:
         called = name or ask("Its full name", str)
@@ -335,7 +335,7 @@ def register_by_asking(
             chosen = "save"
         if chosen == "change":
             continue
-        if chosen == "stop" or not click.confirm("Register it?", default=True, err=True):
+        if chosen == "stop" or not confirmed("Register it?", default=True):
             raise ConfigurationError(_NOTHING)
         return _register(tracker, place, trial, tls)
 

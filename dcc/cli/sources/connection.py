@@ -10,6 +10,7 @@ import click
 from dcc.cli.shell.context import (
     PLAIN_HELP,
     at_terminal,
+    confirmed,
     json_option,
     open_tracker,
     read_accesskey,
@@ -196,7 +197,7 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
             "Nobody is at a terminal to accept the host key. Compare its fingerprint with the one that the centre's "
             "administrator gives, then run the command again with --accept-host-key. Nothing was registered."
         )
-    if not click.confirm("Is it the fingerprint that the centre's administrator gives?", err=True):
+    if not confirmed("Is it the fingerprint that the centre's administrator gives?"):
         raise ConfigurationError("The host key was not accepted, so nothing was registered.")
 
 

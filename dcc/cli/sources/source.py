@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ import click
 from dcc.cli.shell.context import (
     PLAIN_HELP,
     absolute_folder,
+    at_terminal,
+    confirmed,
     json_option,
     open_tracker,
     read_accesskey,
@@ -246,24 +247,24 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
         if not purge:
             with writing(tracker) as connection:
                 file_sources.set_source_state(connection, source_id, SourceState.REMOVED)
-            click.echo(f"File source {source_id} is removed; its history stays.")
+            click.echo(settings.labelled(f"File source {source_id} is removed; its history stays."))
             return
         with tracker.connect() as connection:
             file_sources.list_sources(connection, [source_id])
         _confirm_purge(settings, source_id, yes=yes)
         with writing(tracker) as connection:
             deleted = file_sources.purge_source(connection, source_id)
-        click.echo(f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}.")
+        told = f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}."
+        click.echo(settings.labelled(told))
 
 
 def _confirm_purge(settings: Settings, source_id: int, *, yes: bool) -> None:
     if yes:
         return
     asked = f"Delete file source {source_id} with every download attempt and document that came from it?"
-    question = settings.labelled(asked)
-    if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} Run the command again with --yes to confirm.")
-    if not click.confirm(question, err=True):
+    if not at_terminal():
+        raise ConfigurationError(f"{settings.labelled(asked)} Run the command again with --yes to confirm.")
+    if not confirmed(asked):
         raise ConfigurationError("Nothing was deleted.")
 
 

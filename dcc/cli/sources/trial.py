@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dcc.cli.shell.context import confirmed
 from dcc.cli.shell.output import count_of, printable
 from dcc.errors import BadFileNameError, CertificateRefusedError, SourceError, SourceTimeoutError
 
@@ -48,7 +49,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
         tell(f"That failed: {error}")
         if error.fingerprint is None or address.tls_fingerprints:
             return trial
-        if not click.confirm("Is it the fingerprint that the centre's administrator gives? Trust it?", err=True):
+        if not confirmed("Is it the fingerprint that the centre's administrator gives? Trust it?"):
             return trial
         pinned = replace(address, tls_fingerprints=(error.fingerprint,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
@@ -74,7 +75,7 @@ def _host_key(
         host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
     except HostKeyUnknownError:
         asked = "Is it the fingerprint that the centre's administrator gives?"
-        if not accept and not click.confirm(asked, err=True):
+        if not accept and not confirmed(asked):
             return None
         return replace(address, host_keys=(shown.line,)), shown
     except ConfigurationError as error:

@@ -12,7 +12,7 @@ from dcc.cli.shell.context import json_option, open_tracker, settings_from_envir
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table
-from dcc.cli.submissions.selection import Selection, bulk_options
+from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it
 @bulk_options
 @_REASON
 @json_option
-def hold(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
     """Have sessions leave submissions alone until you release them.
 
     They are neither fetched, nor validated, nor uploaded. Uploaded data stay. A session that is active now may still
@@ -54,13 +54,13 @@ def hold(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
         decide(connection, DecisionKind.HOLD, za_ids, by=user_name(), reason=reason)
 
-    _do(("put on hold", "release"), given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
+    _do(("put on hold", "release"), given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(examples=["dcc release add/H.2013-10-31.1.impc.zip", "dcc release --centre H"])
 @bulk_options
 @json_option
-def release(dry_run: bool, as_json: bool, **given: Any) -> None:
+def release(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
     """Release submissions on hold or in quarantine.
 
     The next session processes them.
@@ -74,7 +74,7 @@ def release(dry_run: bool, as_json: bool, **given: Any) -> None:
         revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=user_name())
 
     refusal: Refusal = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
-    _do(("released", "crawl"), given, refusal, work, dry_run=dry_run, as_json=as_json)
+    _do(("released", "crawl"), given, refusal, work, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(
@@ -87,7 +87,7 @@ def release(dry_run: bool, as_json: bool, **given: Any) -> None:
 @bulk_options
 @_REASON
 @json_option
-def cancel(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
     """Set submissions aside that are not uploaded.
 
     No session processes them. `dcc retry` takes that back. `dcc data undo` withdraws uploaded data.
@@ -109,7 +109,7 @@ def cancel(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
         refuse_beside_session(connection, settings_from_environment())
         progress.cancel(connection, za_ids, user_name(), f"Cancelled: {reason}")
 
-    _do(("cancelled", "retry"), given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
+    _do(("cancelled", "retry"), given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(
@@ -122,7 +122,7 @@ def cancel(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
 @click.option("--reason", help="Why nobody has to act; `dcc show` tells it.")
 @click.option("--revoke", "revoked", is_flag=True, help="Take that back.")
 @json_option
-def acknowledge(reason: str | None, revoked: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
+def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
     """Say that nobody has to act on failed submissions.
 
     `dcc zips`, `dcc data causes`, reports and checks list them no more, sessions do not try them again, and `dcc
@@ -148,7 +148,7 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, as_json: bool,
             decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
 
     done = ("not acknowledged any more" if revoked else "acknowledged", "acknowledge")
-    _do(done, given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
+    _do(done, given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _do(
@@ -158,6 +158,7 @@ def _do(
     work: Callable[[Connection, list[int], str], None],
     *,
     dry_run: bool,
+    yes: bool,
     as_json: bool,
     reason: str | None = None,
 ) -> None:
@@ -169,13 +170,29 @@ def _do(
     zip_actions: Sequence[str] = given.pop("zip_actions")
     listed: TextIO | None = given.pop("listed")
     selection = Selection.of(zip_actions, listed, **given)
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
-        chosen = [(one, refusal(one)) for one in selection.zips(connection)]
-        taken = [one for one, why in chosen if not why]
-        if taken and not dry_run:
-            work(connection, [one.id for one in taken], text)
+    with open_tracker(settings_from_environment()) as tracker:
+        if not dry_run:
+            with tracker.connect() as connection:
+                ask_before_many([one for one in selection.zips(connection) if not refusal(one)], done[0], yes=yes)
+        with writing(tracker) as connection:
+            taken, left_out = _change(connection, selection, refusal, work if not dry_run else None, text)
     note_facts(done=str(taken[0].key) if taken and not dry_run else None)
-    print_chosen(done[0], taken, [(one, why) for one, why in chosen if why], dry_run=dry_run, as_json=as_json)
+    print_chosen(done[0], taken, left_out, dry_run=dry_run, as_json=as_json)
+
+
+def _change(
+    connection: Connection,
+    selection: Selection,
+    refusal: Refusal,
+    work: Callable[[Connection, list[int], str], None] | None,
+    reason: str,
+) -> tuple[list[SelectedZip], list[tuple[SelectedZip, str]]]:
+    """Do `work`, if any, for what is selected now; returns what it was done for, and what was left out, and why."""
+    chosen = [(one, refusal(one)) for one in selection.zips(connection)]
+    taken = [one for one, why in chosen if not why]
+    if taken and work is not None:
+        work(connection, [one.id for one in taken], reason)
+    return taken, [(one, why) for one, why in chosen if why]
 
 
 def print_chosen(
@@ -193,7 +210,8 @@ def print_chosen(
         return
     if dry_run:
         echo_table(("submission", "phase", "status"), [(one.key, one.phase, one.status) for one in taken])
-    click.echo(f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}.")
+    told = f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}."
+    click.echo(settings_from_environment().labelled(told))
     for line in left_out_lines(left_out):
         click.echo(line)
 

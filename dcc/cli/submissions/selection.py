@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dcc.cli.shell.context import options
+from dcc.cli.shell.context import ask_in_production, options, yes_option
+from dcc.cli.shell.output import count_of
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.phases import Phase, Status
@@ -47,8 +48,18 @@ bulk_options = options(
         help="Those named in this file, one a line; - reads standard input.",
     ),
     click.option("--dry-run", is_flag=True, help="Only print what would be done."),
+    yes_option,
 )
-"""Names of submissions as arguments, the options that filter them, --file and --dry-run."""
+"""Names of submissions as arguments, the options that filter them, --file, --dry-run and --yes."""
+
+MANY = 10
+"""From more submissions than these on, a person is asked in production."""
+
+
+def ask_before_many(chosen: Sequence[SelectedZip], what: str, *, yes: bool) -> None:
+    """Ask in production before many submissions are changed. Raises ConfigurationError if the person says no."""
+    if len(chosen) > MANY:
+        ask_in_production(f"{count_of(len(chosen), 'submission')}, such as {chosen[0].key}, to be {what}?", yes=yes)
 
 
 @dataclass(frozen=True, slots=True)
