@@ -1,29 +1,69 @@
-"""The job that audits the archive store: it reads copies, and repairs bad ones."""
+"""The archive store as an asset, and the job that audits it: it reads copies, and repairs bad ones."""
 
+from collections.abc import Iterator
 from typing import Final
 
-from dagster import Definitions, Failure, OpExecutionContext, in_process_executor, job, op
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetKey,
+    AssetSelection,
+    AssetSpec,
+    Definitions,
+    Failure,
+    MaterializeResult,
+    define_asset_job,
+    in_process_executor,
+    multi_asset,
+)
 
-from dcc.operations.archive_audits import audit_archives
+from dcc.operations.archive_audits import Audited, audit_archives
+from dcc.operations.archive_overview import StoreOverview, store_overview
+from dcc.reports.checks import CHECKS
+from dcc.store.copies import CopyState
+from dcc.tracker.database import run_reading
+from dcc_assets.specs import OWNERS
+from dcc_dagster.metadata import Metadata, table
 from dcc_resources.databases import TrackerResource
 from dcc_resources.store import StoreResource
 
 AUDIT_JOB: Final = "audit_archives"
+ARCHIVE_STORE: Final = AssetKey("archive_store")
+COPIES: Final = "archive_copies"
+
+_LOST_SHOWN: Final = 50
 
 
-@op(
+@multi_asset(
     name="audit",
+    specs=[
+        AssetSpec(
+            ARCHIVE_STORE,
+            description="Every archive that arrived, in each replica of DCC_ARCHIVE_REPLICAS. Materialise it to read "
+            "the copies whose turn it is, and to repair bad and missing ones.",
+            group_name="collection",
+            kinds={"zip", "file"},
+            owners=OWNERS,
+        )
+    ],
+    check_specs=[AssetCheckSpec(COPIES, asset=ARCHIVE_STORE, description=CHECKS[COPIES].demand)],
     description="Reads the copies of the archive store whose turn it is, and repairs bad and missing ones.",
 )
-def _audit(context: OpExecutionContext, tracker: TrackerResource, store: StoreResource) -> None:
-    done = audit_archives(tracker.ready(), tracker.settings_with(store), "the nightly audit")
-    for one in done.audits:
-        context.log.info(
-            f"{one.replica}: read {one.copies:,}; {one.bad:,} bad, {one.missing:,} missing, {one.repaired:,} repaired. "
-            f"{one.message or ''}"
-        )
+def archive_store(
+    context: AssetExecutionContext, tracker: TrackerResource, store: StoreResource
+) -> Iterator[MaterializeResult[None]]:
+    """Audit the archive store, and show what it holds. Raises Failure for a lost archive or a copy that stays bad."""
+    settings, engine = tracker.settings_with(store), tracker.ready()
+    done = audit_archives(engine, settings, "the nightly audit")
     for notice in done.caught_up.notices:
         context.log.warning(notice)
+    found = run_reading(
+        engine, lambda connection: store_overview(connection, settings), patience_seconds=settings.database_retry
+    )
+    shown = _figures(found) | _audits(done)
+    checked = AssetCheckResult(asset_key=ARCHIVE_STORE, check_name=COPIES, passed=not found.lost, metadata=shown)
+    yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[checked])
     if not done.is_whole:
         lost = "; ".join(map(str, done.lost))
         raise Failure(
@@ -34,16 +74,44 @@ def _audit(context: OpExecutionContext, tracker: TrackerResource, store: StoreRe
         )
 
 
-@job(
-    name=AUDIT_JOB,
-    executor_def=in_process_executor,
-    description="Reads a share of the copies in the archive store, so that all are read within DCC_ARCHIVE_AUDIT_DAYS.",
-)
-def audit_job() -> None:
-    """Audit the archive store."""
-    _audit()
+def _figures(found: StoreOverview) -> Metadata:
+    """What `dcc archive status` shows."""
+    rows = [
+        (
+            one.replica,
+            "yes" if one.required else "no",
+            *(one.copies[state].archives for state in CopyState),
+            one.copies[CopyState.GOOD].size_bytes,
+            "" if one.oldest_check is None else f"{one.oldest_check:%Y-%m-%d %H:%M} UTC",
+        )
+        for one in found.replicas
+    ]
+    figures: Metadata = {
+        "archives": found.archives.archives,
+        "bytes": found.archives.size_bytes,
+        "archives of the last 7 days": found.week.archives,
+        "lost archives": len(found.lost),
+        "copies": table(
+            ("replica", "required", *(state.value for state in CopyState), "good bytes", "oldest check"), rows
+        ),
+    }
+    if found.lost:
+        figures["archives without a good copy"] = table(("archive",), [(str(one),) for one in found.lost[:_LOST_SHOWN]])
+    return figures
+
+
+def _audits(done: Audited) -> Metadata:
+    rows = [(one.replica, one.copies, one.bad, one.missing, one.repaired, one.message or "") for one in done.audits]
+    return {"this audit": table(("replica", "read", "bad", "missing", "repaired", "ended early"), rows)}
 
 
 def archive_audit_definitions() -> Definitions:
-    """The job."""
-    return Definitions(jobs=[audit_job])
+    """The asset, its check, and the job that audits the store."""
+    job = define_asset_job(
+        AUDIT_JOB,
+        AssetSelection.assets(ARCHIVE_STORE),
+        executor_def=in_process_executor,
+        description="Reads a share of the copies in the archive store, so that all are read within "
+        "DCC_ARCHIVE_AUDIT_DAYS.",
+    )
+    return Definitions(assets=[archive_store], jobs=[job])

@@ -38,6 +38,10 @@ CHECKS: Final[Mapping[str, Check]] = {
         "centre, until it is corrected, or removed from the centre's server.",
         "`dcc zips --centre CODE` lists its submissions, and `dcc show` tells what one waits for.",
     ),
+    "archive_copies": Check(
+        "Every archive in the store has a good copy in a replica, as of the last audit.",
+        "`dcc archive status` names the archives without one. Ask the centre for them, then run `dcc archive repair`.",
+    ),
     "fresh": Check(
         "A snapshot of the reference data exists, and its source confirmed it within DCC_REFERENCE_MAX_AGE_DAYS days.",
         "`dcc reference refresh` retrieves them again.",
