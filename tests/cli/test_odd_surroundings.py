@@ -101,12 +101,14 @@ def run_in_closed_directory(directory: Path, *command: object, **options: Any) -
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ("settings --write x.toml", "x.toml"),
-        ("data export weights.csv", "weights.csv"),
-        ("backup backups --verify", "backups/manifest.json"),
-        ("restore backups", "backups/manifest.json"),
-        ("replay --xsd proposed", "proposed"),
-        ("replay --reference colonies=n.csv", "n.csv"),
+        ("settings --write x.toml", "{closed}/x.toml"),
+        ("data export weights.csv", "{closed}/weights.csv"),
+        ("backup backups --verify", "{closed}/backups/manifest.json"),
+        ("restore backups", "{closed}/backups/manifest.json"),
+        ("replay --xsd proposed", "{closed}/proposed"),
+        ("replay --reference colonies=n.csv", "{closed}/n.csv"),
+        ("qc expected --csv e.csv", "e.csv"),
+        ("data causes --spreadsheet x.xlsx", "x.xlsx"),
     ],
 )
 def test_a_current_directory_that_one_may_not_use_is_no_fault_of_the_platform(
@@ -115,8 +117,9 @@ def test_a_current_directory_that_one_may_not_use_is_no_fault_of_the_platform(
     closed = tmp_path / "closed"
     ended = run_in_closed_directory(closed, PROGRAM, *arguments.split(), env=dcc.process_environment())
     assert ended.returncode == 2, ended.stderr
-    assert f"{closed / named} cannot be " in ended.stderr
+    assert f"{named.format(closed=closed)} cannot be " in ended.stderr
     assert "Permission denied" in ended.stderr
+    assert "Errno" not in ended.stderr
 
 
 def test_processes_work_in_a_current_directory_that_one_may_not_use(tmp_path: Path) -> None:

@@ -140,4 +140,4 @@ def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:
                 texts = (centre, pipeline, due.procedure, due.level, due.due, specimen, colony)
                 writer.writerow([*map(guarded, texts), born, guarded(stage), state.name.lower(), guarded(code)])
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error}. Name another file.") from error
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}. Name another file.") from error

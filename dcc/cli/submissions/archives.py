@@ -129,7 +129,9 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
             with place.open("xb") as file, path.open("rb") as content:
                 shutil.copyfileobj(content, file, _CHUNK)
         except OSError as error:
-            raise ConfigurationError(f"{place} cannot be written: {error}. Name another file.") from error
+            raise ConfigurationError(
+                f"{place} cannot be written: {error.strerror or error}. Name another file."
+            ) from error
     click.echo(f"{place} written.")
 
 

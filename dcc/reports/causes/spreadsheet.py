@@ -105,8 +105,8 @@ def write_findings_spreadsheet(
             return _write(part, folder, _facts(tracker, qc, scope, causes), causes, catalogue, most_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
-            f"The spreadsheet {path} cannot be written: {error}. Name a file in a folder that may be written to, with "
-            "space on its disk."
+            f"The spreadsheet {path} cannot be written: {getattr(error, 'strerror', None) or error}. Name a file in a "
+            "folder that may be written to, with space on its disk."
         ) from error
 
 

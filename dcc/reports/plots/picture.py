@@ -293,7 +293,9 @@ class Picture:
             with replacement_file(path, SHARED_FILE) as part:
                 part.write_bytes(drawn)
         except OSError as error:
-            raise ConfigurationError(f"{path} cannot be written: {error}. Name another file.") from error
+            raise ConfigurationError(
+                f"{path} cannot be written: {error.strerror or error}. Name another file."
+            ) from error
 
     def _drawn(self, form: str) -> bytes:
         with _ONE_AT_A_TIME, _matplotlib(self.fonts):
