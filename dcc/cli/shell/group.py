@@ -28,6 +28,7 @@ from dcc.errors import (
     DiskFullError,
     ExportError,
     InternalFaultError,
+    NotFoundError,
 )
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import is_full, no_space_left
@@ -268,6 +269,8 @@ class RootGroup(CommandGroup):
             raise click.exceptions.Exit(PIPE_CLOSED) from error
         except DccError as error:
             _show_traceback(ctx)
+            if isinstance(error, NotFoundError) and ctx.meta[_NO_TEXT]:
+                raise _no_text(ctx.meta[_NO_TEXT][0]) from error
             code = INTERNAL_FAULT if isinstance(error, InternalFaultError) else error.exit_code
             raise CommandFailedError(str(error), code, type(error)) from error
         except UnicodeEncodeError as error:
