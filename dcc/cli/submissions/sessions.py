@@ -49,8 +49,8 @@ def list_command(limit: int, as_json: bool) -> None:
 
     \b
     JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome",
-      "failed_phase" (zip_name: the crawl), "problems": {"failed" (submissions), "findings" (of crawls)},
-      "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
+      "failed_phase" (zip_name: the crawl), "problems": {"failed" (submissions), "findings" (of
+      crawls)}, "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
     """
     _print_list(limit, as_json)
