@@ -201,4 +201,6 @@ def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(
         began = time.monotonic()
         told = submitted("crawl", exit_code=1 if port != receiver.server_port else 0).output
         assert told.count("was not sent to DCC_OPENLINEAGE_URL") == 1
+        assert f"the server 127.0.0.1:{port} cannot be reached" in told
+        assert "Max retries" not in told
         assert time.monotonic() - began < 15

@@ -65,14 +65,28 @@ def send_end(tracker: Engine, settings: Settings, session_id: int, failure: str 
         worked_on = load_session_datasets(tracker, settings, session_id)
         _send(settings, SessionEvents(settings, session_id).end(worked_on, failure))
     except Exception as error:
-        reason = redacted(str(error)) if isinstance(error, (DccError, OSError, ImportError)) else type(error).__name__
-        said = f"The lineage of session {session_id} was not sent to DCC_OPENLINEAGE_URL: {reason}"
+        said = f"The lineage of session {session_id} was not sent to DCC_OPENLINEAGE_URL: {_reason_of(error, settings)}"
         if not isinstance(error, (DccError, OSError, ImportError, SQLAlchemyError)):
             log.warning("%s", said, exc_info=error)
         else:
             log.warning("%s", said)
         return (said,)
     return ()
+
+
+def _reason_of(error: Exception, settings: Settings) -> str:
+    """What was wrong, and where; errors of connections name what the system said, not all that lies above it."""
+    if not isinstance(error, (DccError, OSError, ImportError)):
+        return type(error).__name__
+    if not type(error).__module__.startswith("requests") or getattr(error, "response", None) is not None:
+        return redacted(str(error))
+    cause: BaseException = error
+    while (deeper := cause.__cause__ or cause.__context__) is not None:
+        cause = deeper
+    why = (isinstance(cause, OSError) and cause.strerror) or "it does not answer"
+    target = "" if settings.openlineage_url is None else settings.openlineage_url.get_secret_value()
+    where = urlsplit(target).netloc.rpartition("@")[2]
+    return f"the server {where} cannot be reached ({why}). See to it; the next session sends its own events."
 
 
 def _send(settings: Settings, events: Iterable[RunEvent]) -> None:
