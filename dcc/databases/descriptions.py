@@ -38,13 +38,14 @@ def describe_tables(metadata: MetaData) -> None:
 def _sentences(model: type) -> list[str]:
     documented = model.__module__.startswith("dcc.") and model is not TypedTable
     words = inspect.cleandoc(model.__dict__.get("__doc__") or "") if documented else ""
-    return _SENTENCES.split(" ".join(words.split())) if words else []
+    # Who reads the schema need not know which columns came later.
+    return _SENTENCES.split(" ".join(words.split()).replace("Additive: ", "")) if words else []
 
 
 def _meaning(column: Any, said: list[str]) -> str:
     own = [sentence for sentence in said if f"`{column.name}`" in sentence]
     if own:
-        return " ".join(own)
+        return " ".join(f"{part.rstrip('.')}." for part in own)
     targets = [key.target_fullname.partition(".")[0] for key in column.foreign_keys]
     return f"A row of {targets[0]}." if targets else MEANINGS.get(column.name, "")
 

@@ -228,12 +228,12 @@ class ProcedureRun(QcBase):
 class Measurement(QcBase):
     """A value of a simple or series parameter, or a term of an ontology parameter (`type`: `MeasurementType`).
 
-    `value` is the exact text, null without one; `number` is its value if all of it is a finite number in ASCII digits.
-    `status` is the parameter's. From `centre` on, the columns repeat its experiment, line or housing; `specimen_id` is
-    null if an experiment names several specimens. `fingerprint` is computed from the measured data
-    (`qc.rows.measurements`): equal measurements have equal ones, and the sum of many shows whether any of them changed,
-    or two were swapped. Never changed once written: the owner of its procedure determines whether it is current (see
-    the view `current_measurement`).
+    `value` is the exact text, null if it has none; `number` is its value if all of it is a finite number in ASCII
+    digits. `status` is the parameter's. `centre` and the columns after it repeat those of its experiment, line or
+    housing; `specimen_id` is null if an experiment names several specimens. `fingerprint` is computed from the
+    measured data (`qc.rows.measurements`): equal measurements have equal ones, and the sum of many shows whether any
+    of them changed, or two were swapped. Never changed once written: the owner of its procedure determines whether it
+    is current (see the view `current_measurement`).
     """
 
     __table_args__ = table_options(

@@ -26,7 +26,7 @@ from dcc.tracker.models.phenodcc import Base
 
 
 class ZipActionLog(LastUpdated, Base):
-    """Additive: why a submission failed without a download, and when its archive was removed from staging."""
+    """Why a submission failed without a download, and when its archive was removed from staging."""
 
     __tablename__ = "zip_action_log"
     __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))
@@ -40,7 +40,7 @@ class ZipActionLog(LastUpdated, Base):
 
 
 class Reopening(Base):
-    """Additive: a submission set back to be processed again, by whom, why and from which state.
+    """A submission set back to be processed again, by whom, why and from which state.
 
     `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones no
     longer counts for the submission. No foreign key, because it stays true when that download is deleted. `fell_back`
@@ -65,7 +65,7 @@ class Reopening(Base):
 
 
 class BadCopy(Base):
-    """Additive: a bad copy of an archive that a source delivered.
+    """A bad copy of an archive that a source delivered.
 
     `size_bytes` and `modified` are as listed when it was fetched: while the listing is the same, it is not fetched
     again. `md5` is that of the copy; `reason` is one of `dcc.session.fetching.archive_transfer.Fault`.
@@ -84,7 +84,7 @@ class BadCopy(Base):
 
 
 class PublishedChecksum(Base):
-    """Additive: the MD5 that a centre published beside an archive on its own source, as last read.
+    """The MD5 that a centre published beside an archive on its own source, as last read.
 
     `size_bytes` and `modified` are those of the archive as listed then.
     """
@@ -101,7 +101,7 @@ class PublishedChecksum(Base):
 
 
 class DocumentReopening(Base):
-    """Additive: a document set back to an earlier state, or away from a failure, by whom, why, from where to where."""
+    """A document set back to an earlier state, or away from a failure, by whom, why, from where to where."""
 
     __tablename__ = "document_reopening"
     __table_args__ = table_options(
@@ -124,7 +124,7 @@ class DocumentReopening(Base):
 
 
 class SourceCrawlRow(LastUpdated, Base):
-    """Additive: one crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
+    """One crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
 
     __tablename__ = "source_crawl"
     __table_args__ = table_options(
@@ -151,7 +151,7 @@ class SourceCrawlRow(LastUpdated, Base):
 
 
 class CrawlFinding(Base):
-    """Additive: something that a crawl noticed and a wrangler should know, such as a known archive changed."""
+    """Something that a crawl noticed and a wrangler should know, such as a known archive changed."""
 
     __tablename__ = "crawl_finding"
     __table_args__ = table_options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "za_id"))
@@ -168,7 +168,7 @@ class CrawlFinding(Base):
 
 
 class SessionStatistics(Base):
-    """Additive: what a session did with a file source, written when the session ends.
+    """What a session did with a file source, written when the session ends.
 
     `listed` archives by its crawl, `fetched` ones with their `bytes`, and of all archives that the session had to do
     with: their `documents`, the errors of these and the findings of the crawl (`findings`), and how many `failed`.
@@ -191,7 +191,7 @@ class SessionStatistics(Base):
 
 
 class SessionLock(Base):
-    """Additive: active sessions, and the last sign of life of each; row 1 is for all centres."""
+    """Active sessions, and the last sign of life of each; row 1 is for all centres."""
 
     __tablename__ = "session_lock"
     __table_args__ = table_options(Index(None, "session_id"), counted=False)
@@ -207,7 +207,7 @@ class SessionLock(Base):
 
 
 class ConnectionPlace(Base):
-    """Additive: connections to sources, existing or waiting, in order, with the last sign of life.
+    """Connections to sources, existing or waiting, in order, with the last sign of life.
 
     At most `most` connections may go to the source. Other sources may be on the same `server`.
     """
@@ -226,7 +226,7 @@ class ConnectionPlace(Base):
 
 
 class ServerTurn(Base):
-    """Additive: until when the requests that a server may be sent are taken, in seconds since 1970."""
+    """Until when the requests that a server may be sent are taken, in seconds since 1970."""
 
     __tablename__ = "server_turn"
     __table_args__ = table_options(counted=False)
@@ -236,7 +236,7 @@ class ServerTurn(Base):
 
 
 class UrgentArchive(Base):
-    """Additive: a submission that a person wants before all others, by its action and the archive's name.
+    """A submission that a person wants before all others, by its action and the archive's name.
 
     It may not be listed yet. The request goes when the archive was fetched.
     """
@@ -252,7 +252,7 @@ class UrgentArchive(Base):
 
 
 class HostKey(Base):
-    """Additive: an SSH host key that was accepted for a file source."""
+    """An SSH host key that was accepted for a file source."""
 
     __tablename__ = "host_key"
     __table_args__ = table_options(Index(None, "file_source_id"))
@@ -266,7 +266,7 @@ class HostKey(Base):
 
 
 class TlsCertificate(Base):
-    """Additive: a TLS certificate that is trusted for a source.
+    """A TLS certificate that is trusted for a source.
 
     With `authority_pem` it is that of an authority which signs the server's; without, the server's own, of which only
     the fingerprint is kept.
@@ -283,7 +283,7 @@ class TlsCertificate(Base):
 
 
 class FileSourceStatistics(Base):
-    """Additive: a source's performance so far, which orders sources; times in seconds."""
+    """A source's performance so far, which orders sources; times in seconds."""
 
     __tablename__ = "file_source_statistics"
     __table_args__ = table_options(counted=False)
@@ -295,7 +295,7 @@ class FileSourceStatistics(Base):
 
 
 class NotificationRow(Base):
-    """Additive: one item of news for one recipient by one channel.
+    """One item of news for one recipient by one channel.
 
     `told` is the SHA-256 of the item, channel and recipient, so that nothing is sent twice. Rows of one message share
     `message_id`. `state` is one of `dcc.notify.ledger.Sending`, `changed` the time since when; `reason` says why the
@@ -331,7 +331,7 @@ class NotificationRow(Base):
 
 
 class Delegation(Base):
-    """Additive: a centre, the owner, permits another one, the delegate, to submit its data.
+    """A centre, the owner, permits another one, the delegate, to submit its data.
 
     It is in force until it is revoked, or the day `until` is over. `recorded_by` and `revoked_by` are who did so here.
     """
@@ -350,7 +350,7 @@ class Delegation(Base):
 
 
 class OwnerNotice(Base):
-    """Additive: what another centre's archive did, or tried to do, with data of a centre, its owner, who gets a notice.
+    """What another centre's archive did, or tried to do, with data of a centre, its owner, who gets a notice.
 
     `outcome` is one of `dcc.tracker.hostings.owner_notices.Outcome`. `file_name` is the document's, empty for the
     archive itself; `counts` are the numbers of entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
@@ -374,7 +374,7 @@ class OwnerNotice(Base):
 
 
 class ZipDecision(Base):
-    """Additive: a person's decision about a submission; in force until it is revoked.
+    """A person's decision about a submission; in force until it is revoked.
 
     `kind` is one of `dcc.tracker.decisions.DecisionKind`.
     """
@@ -393,7 +393,7 @@ class ZipDecision(Base):
 
 
 class ArchiveDecline(Base):
-    """Additive: an archive on another centre's source that a person declined; in force until it is revoked."""
+    """An archive on another centre's source that a person declined; in force until it is revoked."""
 
     __tablename__ = "archive_decline"
     __table_args__ = table_options(Index(None, "za_id"))
@@ -408,7 +408,7 @@ class ArchiveDecline(Base):
 
 
 class ProposedWithdrawal(Base):
-    """Additive: a proposal to withdraw the data of an archive that a source no longer lists.
+    """A proposal to withdraw the data of an archive that a source no longer lists.
 
     `since` is when its listing first missed the archive, `documents` the names of the documents applied then, as JSON.
     `state` is one of `dcc.tracker.hostings.missing_archives.ProposalState`; `decided_by` is null if the archive
@@ -431,7 +431,7 @@ class ProposedWithdrawal(Base):
 
 
 class DocumentPlace(Base):
-    """Additive: the place in its archive of a document that was not at the top level.
+    """The place in its archive of a document that was not at the top level.
 
     `place` is its path from the archive on, also through archives inside it; `archives` has these, outermost first, as
     JSON: `[[path, MD5], ...]`, null without any.
@@ -447,7 +447,7 @@ class DocumentPlace(Base):
 
 
 class StoredArchive(Base):
-    """Additive: an archive in the archive store, by the SHA-256 of its bytes.
+    """An archive in the archive store, by the SHA-256 of its bytes.
 
     `stored` is when every required replica first had it, null until then.
     """
@@ -463,7 +463,7 @@ class StoredArchive(Base):
 
 
 class ArchiveCopy(Base):
-    """Additive: a copy of a stored archive in a replica (a URL or directory).
+    """A copy of a stored archive in a replica (a URL or directory).
 
     `state` is one of `dcc.store.copies.CopyState`, `checked` when the copy was last read, null until then, and
     `reason` why it is not good.
@@ -483,7 +483,7 @@ class ArchiveCopy(Base):
 
 
 class ArchiveAudit(Base):
-    """Additive: one audit of a replica of the archive store: how many copies it read, and what it found.
+    """One audit of a replica of the archive store: how many copies it read, and what it found.
 
     `repaired` of the `bad` and `missing` ones are good again. `message` is why it ended early, null if it did not.
     """
@@ -504,7 +504,7 @@ class ArchiveAudit(Base):
 
 
 class WriteReceipt(ReceiptColumns, Base):
-    """Additive: the last write transaction of each writer, which shows whether a commit whose answer was lost took
+    """The last write transaction of each writer, which shows whether a commit whose answer was lost took
     place.
 
     Used on MySQL and MariaDB only (see `dcc.databases.transactions.run_writing`).
