@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from tests.support.prose import PAGES, ROOT, faults, words
 
 MAX_WORDS = 20_000
+MAX_WORDS_OF_OPERATIONS = 4_000
 MADE_BY_OPERATORS = "deploy/secrets"
 TEXTS = {path: path.read_text("utf-8") for path in PAGES}
 
@@ -24,6 +25,11 @@ def test_a_page_is_easy_to_read(path: Path) -> None:
 
 def test_all_pages_together_are_short() -> None:
     assert sum(words(text) for path, text in TEXTS.items() if path.name != "CONTRIBUTING.md") <= MAX_WORDS
+
+
+def test_the_pages_for_operators_together_are_short() -> None:
+    pages = [text for path, text in TEXTS.items() if path.parent.name == "operations"]
+    assert sum(map(words, pages)) <= MAX_WORDS_OF_OPERATIONS
 
 
 @pytest.mark.parametrize(
