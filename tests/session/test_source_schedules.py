@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
 
 from dcc.session.connection_places import InLine, having_places
+from dcc.sources import request_turns
 from dcc.sources.due import Pace, PastCrawls, Pause, Schedule, Why, Windows, due
+from dcc.sources.request_turns import Turns
+from dcc_sensors.sessions import DUE_SECONDS
 
 BEGIN = datetime(2026, 3, 1)  # with the change of clocks in Europe at its end
 END = BEGIN + timedelta(days=31)
-TICK = timedelta(minutes=1)
+REQUESTS = 4  # the login, and the three directories
+HOSTS = 120
 LIMIT = 3
 WINDOWS = (
     "20:00-06:00 Europe/London",
@@ -48,75 +55,140 @@ def sites(chance: random.Random) -> list[Site]:
         away = (since, since + timedelta(days=2)) if number % 20 == 1 else (END, END)
         schedule = Schedule.parse(chance.choice(SCHEDULES)) if number % 10 == 4 else None
         pace = Pace(every, windows, pause) if schedule is None else Pace(pause=pause, schedule=schedule)
-        found.append(Site(number, pace, f"server{number % 120}", away))
+        found.append(Site(number, pace, f"server{number % HOSTS}", away))
     return found
 
 
-def crawl(due_now: list[Site], now: datetime, chance: random.Random, most: Counter[str]) -> datetime:
-    """Crawl sources as a session does, each in its place in the line; returns when it ends."""
-    line = {site.number: (site, InLine(site.number, site.number, site.server, 4)) for site in due_now}
-    running: list[tuple[datetime, int]] = []
-    started: set[int] = set()
-    while line:
-        having = having_places([one for _, one in line.values()], lambda server: 1 + int(server[6:]) % LIMIT)
-        assert started <= having
-        busy = Counter(line[number][0].server for number in having)
-        for server, count in busy.items():
-            most[server] = max(most[server], count)
-        for number in having - started:
-            line[number][0].tried.append(now)
-            heapq.heappush(running, (now + timedelta(seconds=chance.uniform(5, 60)), number))
-        started |= having
-        ended, number = heapq.heappop(running)
-        site, _ = line.pop(number)
-        started.discard(number)
-        begin, now = site.tried[-1], max(now, ended)
+@dataclass
+class Clock:
+    """The time that requests wait by, in seconds since the beginning; to sleep is to remember for how long."""
+
+    now: float = 0.0
+    slept: float = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept = seconds
+
+
+@dataclass
+class Host:
+    """A server with limits; `open` are its connections now, `most` the most so far, `sent` the times of requests."""
+
+    connections: int
+    per_second: float
+    turns: Turns
+    open: int = 0
+    most: int = 0
+    sent: list[float] = field(default_factory=list)
+
+
+class Crawler:
+    """Crawls sources as sessions do: each in its place in the line, each request in its turn."""
+
+    def __init__(self, chance: random.Random, clock: Clock, hosts: dict[str, Host]) -> None:
+        self.chance, self.clock, self.hosts = chance, clock, hosts
+
+    def crawl(self, due_now: list[Site], now: float) -> float:
+        """A session from a time on; returns when it ends."""
+        line = {site.number: (site, InLine(site.number, site.number, site.server, 4)) for site in due_now}
+        steps: list[tuple[float, int, int]] = []
+        started: set[int] = set()
+        while line:
+            having = having_places((one for _, one in line.values()), lambda name: self.hosts[name].connections)
+            assert started <= having
+            for number in sorted(having - started):
+                self._connect(line[number][0], now)
+                heapq.heappush(steps, (now, number, REQUESTS))
+            started |= having
+            now, number, left = heapq.heappop(steps)
+            while left:
+                heapq.heappush(steps, (self._request(line[number][0].server, now), number, left - 1))
+                now, number, left = heapq.heappop(steps)
+            started.discard(number)
+            self._end(line.pop(number)[0], now)
+        return now
+
+    def _connect(self, site: Site, now: float) -> None:
+        host = self.hosts[site.server]
+        host.open += 1
+        host.most = max(host.most, host.open)
+        site.tried.append(BEGIN + timedelta(seconds=now))
+
+    def _request(self, server: str, now: float) -> float:
+        """Send a request when it is its turn; returns when it is answered."""
+        host, self.clock.now = self.hosts[server], now
+        host.turns.await_turn()
+        sent = now + self.clock.slept
+        host.sent.append(sent)
+        return sent + self.chance.uniform(0.1, 12)
+
+    def _end(self, site: Site, now: float) -> None:
+        self.hosts[site.server].open -= 1
+        begin = site.tried[-1]
         if site.away[0] <= begin < site.away[1]:
-            site.past = PastCrawls(site.past.listed, site.past.failures + 1, ended)
+            site.past = PastCrawls(site.past.listed, site.past.failures + 1, BEGIN + timedelta(seconds=now))
         else:
             site.past = PastCrawls(listed=begin)
             site.begun.append(begin)
-    return now
 
 
-def test_a_month_of_a_thousand_sources_keeps_their_ages_and_windows_and_the_limits_of_servers() -> None:
-    chance = random.Random(29)
+@pytest.mark.parametrize("between", [DUE_SECONDS, 3600], ids=["the sensor", "an hourly schedule"])
+def test_a_month_of_a_thousand_sources_keeps_their_ages_and_windows_and_the_limits_of_servers(
+    between: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, clock = random.Random(29), Clock()
+    monkeypatch.setattr(request_turns, "time", clock)
     all_sites = sites(chance)
-    most: Counter[str] = Counter()
-    looks = [(BEGIN, site.number) for site in all_sites]
-    now = BEGIN
-    waits: dict[Why, int] = defaultdict(int)
-    while looks and now < END:
-        now = max(now, looks[0][0])
+    rates = [(1 + number % LIMIT, (0.5, 1.0, 3.0)[number % 3]) for number in range(HOSTS)]
+    hosts = {f"server{number}": Host(*rate, Turns(f"server{number}", rate[1])) for number, rate in enumerate(rates)}
+    crawler = Crawler(chance, clock, hosts)
+    not_before = dict.fromkeys(range(len(all_sites)), BEGIN)
+    waits: set[Why] = set()
+    at = 0.0
+    while (now := BEGIN + timedelta(seconds=at)) < END:
+        # A source is not due before the time that `due` says, which a few are asked for at each look.
+        asked = [site for site in all_sites if not_before[site.number] <= now]
+        assert not any(
+            due(site.pace, site.past, now, LIMIT).is_due for site in chance.sample(all_sites, 2) if site not in asked
+        )
         ready = []
-        while looks and looks[0][0] <= now:
-            site = all_sites[heapq.heappop(looks)[1]]
+        for site in asked:
             found = due(site.pace, site.past, now, LIMIT)
-            waits[found.why] += 1
+            waits.add(found.why)
             if found.is_due:
                 ready.append(site)
             else:
                 assert found.until is not None
-                assert found.until > now
-                heapq.heappush(looks, (found.until, site.number))
-        now = crawl(ready, now, chance, most) + TICK
-        for site in ready:
-            heapq.heappush(looks, (now, site.number))
-    assert set(waits) == set(Why)
-    assert all(count <= 1 + int(server[6:]) % LIMIT for server, count in most.items())
+                not_before[site.number] = found.until
+        ended = crawler.crawl(ready, at)
+        # The next look after the session.
+        at = max(at + between, math.ceil(ended / between) * between)
+    assert waits == set(Why)
+    for host in hosts.values():
+        assert 0 < host.most <= host.connections
+        assert all(b - a >= 1 / host.per_second - 1e-3 for a, b in pairwise(sorted(host.sent)))
     for site in all_sites:
         assert site.begun, site
-        check(site)
+        check(site, timedelta(seconds=between))
 
 
-def check(site: Site) -> None:
-    """It was listed as its age, schedule and windows say; seldom while it was away, never in a pause."""
-    slack = timedelta(minutes=15)  # one session, and the tick before the next
+def check(site: Site, between: timedelta) -> None:
+    """It was listed as its age, schedule and windows say; seldom while it was away, never in a pause.
+
+    Between two looks nothing is listed, so that it may be late by that, or miss its window; the sensor looks often
+    enough for all ages.
+    """
+    slack = timedelta(minutes=15) + between  # one session, and the look after it
+    late = timedelta() if between <= timedelta(minutes=1) else slack
     every = site.pace.every or timedelta()
     for begin, following in zip(site.begun, [*site.begun[1:], END], strict=True):
-        latest = begin + every if site.pace.schedule is None else site.pace.schedule.after(begin) + slack
+        latest = begin + every + late if site.pace.schedule is None else site.pace.schedule.after(begin) + slack
         if site.pace.windows is not None:
-            latest = max(latest, site.pace.windows.opens(begin + 0.95 * every)) + slack
+            ready = begin + 0.95 * every
+            latest = max(latest, *map(site.pace.windows.opens, (ready, ready + late))) + slack
         if not (begin <= site.away[1] and following >= site.away[0]):
             assert following <= latest or following == END, (site, begin, following)
         if site.pace.windows is not None:
