@@ -31,6 +31,7 @@ from dcc_assets.keys import (
 from dcc_assets.metadata.links import (
     Link,
     board_of_centre,
+    linked_documents,
     links,
     page_of_partition,
     report_of_zip,
@@ -124,7 +125,8 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
             "bytes": sum(document.size_bytes for document in outcome.documents),
             "folder": MetadataValue.path(str(staging.contents(outcome.key))),
         }
-        known = about(outcome) | counts | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
+        documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
+        known = about(outcome) | counts | documents | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
         yield Materialised(XML_DOCUMENTS, known)
     if outcome.succeeded:
         valid: Metadata = {"valid": len(outcome.documents), "errors": 0}

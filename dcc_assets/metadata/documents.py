@@ -22,7 +22,7 @@ from dcc.rules.groups import GROUPS, RuleGroup
 from dcc.vocabulary import Actor, Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
-from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
+from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report, Verdict
 
@@ -114,7 +114,9 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
         return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
     if not _whole(outcome, Phase.UPLOAD):
         return (), []
-    there = Materialised(UPLOADED_DATA, about(outcome) | _uploaded(outcome.documents) | _links(outcome, UPLOADED_DATA))
+    documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
+    shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
+    there = Materialised(UPLOADED_DATA, shown)
     return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)]
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from dagster import AssetKey, MarkdownMetadataValue, MetadataValue
 
 from dcc.outcomes import ZipKey
+from dcc_dagster.metadata import Metadata, table
 
 HOME: Final = "/dcc/"
 """The path of the list of all pages."""
@@ -107,6 +108,13 @@ def xml_of_documents(key: ZipKey, file_names: Sequence[str]) -> dict[str, Markdo
     shown = file_names[:_DOCUMENTS_LINKED]
     found = [(f"Document {row}", xml_of_document(key, name)) for row, name in enumerate(shown, start=1)]
     return {"XML": links(found)} if found else {}
+
+
+def linked_documents(key: ZipKey, file_names: Sequence[str]) -> Metadata:
+    """The names of the first documents of a submission, as text, and links to their XML."""
+    rows = [(name,) for name in file_names[:_DOCUMENTS_LINKED]]
+    # Not the names as the texts of links: a centre gives them.
+    return {"first documents": table(("document",), rows), **xml_of_documents(key, file_names)} if rows else {}
 
 
 def pictures(wanted: Sequence[Link]) -> MarkdownMetadataValue:

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import TableMetadataValue
+from dagster import MarkdownMetadataValue, TableMetadataValue
 
 from dcc.naming import Action
 from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
+from dcc_assets.keys import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
 from dcc_dagster.partition_events import Report, Verdict
 
@@ -91,6 +92,23 @@ def test_a_valid_zip_action_materialises_all_and_tells_of_no_check() -> None:
     metadata = report.materialised[0].metadata
     assert (metadata["bytes"], metadata["MD5"], metadata["attempts"]) == (1234, "a" * 32, 2)
     assert metadata["archive"].value == "/staging/add/H.2013-10-31.1.impc.zip"  # type: ignore[union-attr]
+
+
+def test_the_first_documents_are_linked_where_they_were_unpacked() -> None:
+    names = [f"H.2013-10-31.1.{number}<b>.xml" for number in range(12)]
+    documents = tuple(document(name, Phase.XSD, Status.DONE) for name in names)
+    (unpacked,) = [
+        one.metadata
+        for one in zip_report(outcome(Phase.XSD, Status.DONE, documents=documents), STAGING).materialised
+        if one.asset == XML_DOCUMENTS
+    ]
+    listed = unpacked["first documents"]
+    assert isinstance(listed, TableMetadataValue)
+    assert [record.data["document"] for record in listed.records] == names[:10]
+    linked = unpacked["XML"]
+    assert isinstance(linked, MarkdownMetadataValue)
+    assert (linked.value or "").count("/dcc/documents/add/H.2013-10-31.1.impc.zip/") == 10
+    assert "<b>" not in (linked.value or "")
 
 
 def test_a_download_that_failed_gives_the_last_reason_and_lists_all() -> None:
