@@ -89,7 +89,10 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
     unknown = filled.error("data", "export", tmp_path / "1", "--procedure", "IMPC_BTW_001", exit_code=2)
     assert "no procedure 'IMPC_BTW_001'. The nearest: IMPC_BWT_001" in unknown
     assert not (tmp_path / "1").exists()
+    (tmp_path / "weights.csv").write_text("an older one")
     for arguments, said in (
+        ((tmp_path / "weights.csv", "--partitioned"), "weights.csv is a file, and --partitioned writes a directory"),
+        ((tmp_path / "weights.txt",), "Give a file .csv or .parquet, name - for standard output"),
         (("-", "--json"), "Leave out --json"),
         (("-", "--partitioned"), "Name one instead of -"),
         (("-", "--format", "parquet"), "is written as csv"),
@@ -97,6 +100,7 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
         ((tmp_path / "missing" / "x.csv",), "could not be written: No such file"),
     ):
         assert said in filled.error("data", "export", *arguments, exit_code=2)
+    assert not (tmp_path / "weights.txt").exists()
     assert "no document 99" in filled.error("data", "export", tmp_path / "1", "--as-of", "99", exit_code=2)
     filled("data", "export", tmp_path / "2")
     assert "another directory" in filled.error("data", "export", tmp_path / "2", "--centre", "H", exit_code=2)

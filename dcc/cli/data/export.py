@@ -125,8 +125,18 @@ def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | No
     if partitioned:
         if place == _STDOUT:
             raise ConfigurationError("--partitioned writes a directory. Name one instead of -.")
+        if place.expanduser().is_file():
+            raise ConfigurationError(
+                f"{printable(place)} is a file, and --partitioned writes a directory. "
+                "Name a directory, or leave out --partitioned."
+            )
         return None
     suffix = "csv" if place == _STDOUT else place.suffix.removeprefix(".").lower()
+    if suffix and suffix not in _FORMATS and not place.expanduser().is_dir():
+        raise ConfigurationError(
+            f"{printable(place)} has an unknown suffix. Give a file .csv or .parquet, name - for standard output, "
+            "or add --partitioned for a directory."
+        )
     if suffix not in _FORMATS or place.is_dir():
         warn(
             f"{printable(place)} is written as a directory. Add --partitioned, which the next release needs for that; "
