@@ -141,7 +141,7 @@ DataOutcome = ZipData | ContextsBuilt | OverviewsBuilt
 
 
 def left_out_message(phase: Phase) -> Message:
-    """What is said of a document of which the settings leave a step out."""
+    """What is said of a document if the settings leave one of its steps out."""
     return message(
         mark("The step {step} is left out for this file source or group of centres (DCC_LEFT_OUT_STEPS)."),
         step=phase.short_name,

@@ -38,8 +38,8 @@ class Declaration:
     """One thing that can be wrong. All texts are marked for translation, with names of details in braces.
 
     `message` describes one finding; it is empty where errors bring their own. `cause` is the title of all findings with
-    the same details `cause_by`. `remedy` is what to do, `for_centre` what centres read in its place if it names
-    commands of wranglers. Both, and the cause, name only details that all findings of a cause share.
+    the same details `cause_by`. `remedy` is what to do, `for_centre` what centres read instead if it names commands of
+    wranglers. Both, and the cause, name only details that all findings of a cause share.
     """
 
     cause: str

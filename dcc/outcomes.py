@@ -248,12 +248,13 @@ class SourceCrawl:
     """The result of one crawl of one source: a row of `source_crawl` with its new submissions.
 
     `outcome` is `ok`, `partial` (some directory could not be listed) or `failed`; `error` says why. The counts are
-    numbers of archives: `listed` in all; of these `new`, `known`, `changed` (another size or time than in the last
-    listing), and `refused` (newly seen with a bad name); `ignored` counts other entries, `gone` archives that are no
-    longer listed. `findings` are sentences for a wrangler; `notes` are sentences that need no action. `new_zips` are
-    the submissions first seen here, `refused_zips` those of them with bad names and the reason, `accepted_zips`
-    formerly refused ones whose names conform by now because their centre was registered. `pace` says when it is to be
-    crawled, `then` why and until when it is left alone from now on, if the next session does not crawl it.
+    numbers of archives: `listed` in all. Of these, `new`, `known`, `changed` (another size or time than in the last
+    listing), and `refused` (newly seen with a bad name), have their own. `ignored` counts other entries, `gone`
+    archives that are no longer listed. `findings` are sentences for a wrangler; `notes` are sentences that need no
+    action. `new_zips` are the submissions first seen here, `refused_zips` those of them with bad names and the reason.
+    `accepted_zips` are formerly refused ones whose names conform by now because their centre was registered. `pace`
+    says when it must be crawled, `then` why and until when it is left alone from now on, if the next session does not
+    crawl it.
     """
 
     source_id: int

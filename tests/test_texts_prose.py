@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import subprocess
@@ -16,9 +18,14 @@ from dagster import AssetsDefinition, Definitions
 
 from dcc.cli.main import dcc as command
 from dcc.reports.languages.loading import SHIPPED
-from tests.support.prose import faults_of_text, wordings
+from tests.support.prose import faults_of_text, long_sentences, wordings
 
 ROOT = Path(__file__).parent.parent
+DOCSTRINGS_STILL_TO_DO = (
+    *("dcc/cli", "dcc/notify", "dcc/operations", "dcc/reports", "dcc/session"),
+    *("dcc_assets", "dcc_dagster", "dcc_resources", "dcc_sensors"),
+)
+"""Packages whose docstrings are not all plainly written yet."""
 
 
 def test_what_reports_mails_and_errors_say_is_easy_to_read() -> None:
@@ -43,6 +50,39 @@ def test_what_dagster_describes_is_easy_to_read(tmp_path: Path) -> None:
     assert len(described) > 30
     assert [name for name, text in described.items() if not text] == []
     assert [f"{name}: {fault}" for name, text in described.items() for fault in faults_of_text(text)] == []
+
+
+def test_docstrings_are_easy_to_read() -> None:
+    modules = [path for path in sorted(ROOT.glob("dcc*/**/*.py")) if not _is_below(path, DOCSTRINGS_STILL_TO_DO)]
+    docstrings = [(path, line, text) for path in modules for line, text in _docstrings(path)]
+    assert len(docstrings) > 2_000
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {fault}"
+        for path, line, text in docstrings
+        for fault in _faults_of_docstring(text)
+    ] == []
+
+
+def _is_below(path: Path, packages: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(ROOT / package) for package in packages)
+
+
+def _docstrings(module: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module and of all in it, fields too, with the lines at which they begin."""
+    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, inspect.cleandoc(node.value.value)
+
+
+def _faults_of_docstring(text: str) -> Iterator[str]:
+    """The unwanted words and long sentences of a docstring, code aside; each entry of a list is a text of its own."""
+    for part in re.split(r"\n\n|\n(?=\s*[-*] )", text):
+        # Indented paragraphs are code.
+        if not re.match(r" +(?![-*] )", part):
+            prose = re.sub(r"`[^`]*`", "`CODE`", " ".join(part.split()))
+            # "None if there is none" says of a function's answer what has no better subject.
+            yield from wordings(re.sub(r"\bthere (is|are|was|were|will be|may be)\b", "", prose, flags=re.IGNORECASE))
+            yield from long_sentences(prose)
 
 
 def _helps(found: click.Command, name: str) -> Iterator[tuple[str, str]]:

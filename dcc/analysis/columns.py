@@ -90,8 +90,8 @@ PANDAS_TYPES: Final[Mapping[str, pd.api.extensions.ExtensionDtype | np.dtype[np.
 }
 """The dtypes of DataFrames.
 
-Texts are pandas' own `str` (on Arrow; missing: NaN), whole numbers `int64`, or `Int64` where one may be missing, truth
-values `boolean`, days `datetime64[us]` (missing: NaT), `number` is `float64` (missing: NaN).
+Texts are pandas' own `str` (on Arrow; missing: NaN), whole numbers `int64`, or `Int64` where one may be missing. Truth
+values are `boolean`, days `datetime64[us]` (missing: NaT), `number` is `float64` (missing: NaN).
 """
 
 

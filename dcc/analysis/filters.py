@@ -40,7 +40,7 @@ class MeasurementFilter:
     `only_valid` leaves out data with errors, and data that the integrity rules have not judged yet.
 
     By default current measurements are selected. `as_of_document` selects those that were current after that document,
-    `as_of_date` those at that time (naive, in UTC), or at the end of that day; the animals are as they were known then,
+    `as_of_date` those at that time (naive, in UTC), or at the end of that day. The animals are as they were known then,
     and their validity is the present one.
 
     Raises ConfigurationError for a contradiction, or for more than 10,000 texts in one field.

@@ -1,7 +1,7 @@
 """Makes CSV safe to open in a spreadsheet: centres' texts stay texts, and can be restored exactly.
 
 A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, which can start programs and send the
-sheet's contents elsewhere; centres choose what is in these cells. Such texts get an apostrophe before them, which
+sheet's contents elsewhere. Centres choose what is in these cells. Such texts get an apostrophe before them, which
 spreadsheets read as a sign of text, and so do texts that begin with an apostrophe themselves. To restore the submitted
 text, remove one apostrophe from the beginning of each text that has one. Numbers are not changed, nor is Parquet.
 """

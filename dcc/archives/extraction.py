@@ -72,9 +72,9 @@ class ExtractedFile:
 class ExtractedArchive:
     """What an archive holds; every file is in one of the four, in the archive's order.
 
-    `documents` are on disk, in the order in which they are to be processed. `refused` are the `.xml` files whose names
-    do not conform, and archives that are not opened, as (path, size in bytes, reason). `ignored` is everything else,
-    as (path, reason); beyond 100 a last pair says how many more there are. All paths are printable text. `manifest` is
+    `documents` are on disk, in the order in which they must be processed. `refused` are the `.xml` files whose names do
+    not conform, and archives that are not opened, as (path, size in bytes, reason). `ignored` is everything else, as
+    (path, reason); beyond 100 a last pair says how many more there are. All paths are printable text. `manifest` is
     what the archive says itself that it holds, None where it says nothing. `files` are those that were asked for;
     `sizes` those of all files, by their paths.
     """

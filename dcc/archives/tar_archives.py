@@ -1,6 +1,6 @@
 """Reads `.tar` archives, including those compressed by gzip.
 
-Links, devices and sparse files are refused, as are headers that ask for much memory, and archives without their end:
+Links, devices and sparse files are refused, as are headers that ask for much memory, and archives without their end.
 Python's tarfile takes a broken header for the end, and would miss the entries after it.
 """
 

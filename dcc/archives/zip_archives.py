@@ -1,7 +1,7 @@
 """Reads `.zip` archives: names that lead elsewhere, links, bombs and false sizes are refused.
 
 Python's zipfile reads the whole central directory into memory, whatever its size and number of entries, and inflates
-bzip2 and LZMA without bound: 4 kB of an archive then become gigabytes of memory at once. Layout: PKWARE's APPNOTE,
+bzip2 and LZMA without bound. 4 kB of an archive then become gigabytes of memory at once. Layout: PKWARE's APPNOTE,
 sections 4.3.12 to 4.3.16.
 """
 

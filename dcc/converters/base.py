@@ -66,8 +66,8 @@ def form_of(kind: DocumentKind, path: str) -> Form:
 def element(kind: DocumentKind, path: str, row: int, values: Mapping[str, str | None], **fields: Any) -> Any:
     """An object of `dcc.documents.contents` for an element below the `centre` of a document of a kind.
 
-    `path` names it, such as `mouse` or `experiment/procedure/simpleParameter`, and is empty for the `centre`; `values`
-    has its attributes by their names, and its text, if it has any, by the empty name; `fields` its children by the
+    `path` names it, such as `mouse` or `experiment/procedure/simpleParameter`, and is empty for the `centre`. `values`
+    has its attributes by their names, and its text, if it has any, by the empty name. `fields` has its children by the
     fields of the class. Missing values are absent.
     """
     form = form_of(kind, path)

@@ -4,7 +4,7 @@ The statement is the same whatever their number. The parameter is a JSON array: 
 MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`. With a parameter for each number, SQLAlchemy would take longer than the
 database. Use it only for reading: MariaDB 10 scans the whole table to change or delete the rows of such a list.
 
-An answer that is the same for many numbers is grouped, with the numbers as one text: the driver of MySQL and MariaDB is
+An answer that is the same for many numbers is grouped, with the numbers as one text. The driver of MySQL and MariaDB is
 written in Python, and takes longer for a row than the server.
 """
 

@@ -1,6 +1,6 @@
 """Reads rows of numbers and texts from a server as texts of hundreds of rows.
 
-The driver of MySQL and MariaDB is written in Python, and takes 10 to 20 µs for each row; the server makes a text of all
+The driver of MySQL and MariaDB is written in Python, and takes 10 to 20 µs for each row. The server makes a text of all
 rows in a tenth of that. SQLite yields its rows directly.
 """
 
@@ -23,7 +23,7 @@ _NEIGHBOURS: Final = 500
 def rows_of(connection: Connection, query: Select[*tuple[Any, ...]], given: Mapping[str, object]) -> Iterable[Any]:
     """The rows of a query as lists, in any order; its columns are all whole numbers or texts.
 
-    The query is a constant of its module and should yield a few hundred rows: the server cuts off the text of many
+    The query is a constant of its module and should yield a few hundred rows. The server cuts off the text of many
     more, and they are read a second time.
     """
     return _rows(connection, query, given, many=False)

@@ -46,8 +46,8 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
 
     A SQLite file and its folder are made private to the user; a missing MySQL or MariaDB database is created if the
     user may. Missing rows are added (`Database.fill`). Raises the database's `outdated` error for a schema newer than
-    this version, ConfigurationError for a database with such tables of another system, its subclass
-    DatabaseServerUnfitError for a server that is too old or wrongly set up, and the database's `unreachable` error.
+    this version, and its `unreachable` error. Raises ConfigurationError for a database with such tables of another
+    system, and its subclass DatabaseServerUnfitError for a server that is too old or wrongly set up.
     """
     if engine.dialect.name == "sqlite":
         _create_file(Path(str(engine.url.database)), database)

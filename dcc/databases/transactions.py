@@ -117,11 +117,11 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
     """Run `work` in a write transaction, and again after failures for `patience_seconds`; returns its result.
 
     The whole transaction runs again, after pauses that double, when the connection is lost, another writer is in the
-    way (busy, deadlock, lock wait) or the disk is full; for a full disk or an unreachable database no longer than the
-    engine's `OUTAGE_SECONDS`. So `work` may change nothing but its database, and must not depend on an earlier try. On
-    MySQL and MariaDB a receipt in the same transaction shows whether a commit whose answer was lost took place: work is
-    never done twice. Raises the database's `unreachable` error when patience runs out, and at once for a permanent
-    failure.
+    way (busy, deadlock, lock wait) or the disk is full. For a full disk or an unreachable database it does so no longer
+    than the engine's `OUTAGE_SECONDS`. So `work` may change nothing but its database, and must not depend on an earlier
+    try. On MySQL and MariaDB a receipt in the same transaction shows whether a commit whose answer was lost took place:
+    work is never done twice. Raises the database's `unreachable` error when patience runs out, and at once for a
+    permanent failure.
     """
     patience = _Patience(engine, patience_seconds)
     receipt = _Receipt(engine) if engine.dialect.name in MYSQL_FAMILY else None

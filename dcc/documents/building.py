@@ -1,7 +1,7 @@
 """Makes objects of the elements of a document.
 
 The forms are turned into steps once, when this module is imported. An element's attributes and children are collected
-in a dictionary that has all names from the beginning, in the order of the object's fields: so its values are the
+in a dictionary that has all names from the beginning, in the order of the object's fields. So its values are the
 object's, and no field has to be looked up.
 """
 

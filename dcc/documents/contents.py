@@ -12,7 +12,7 @@ identifiers (xs:string) are kept exactly. Values of other types in the schemas (
 without the white space around them, which these types ignore; dcc.documents.lexical has their typed values.
 
 These are tuples with named fields, because frozen dataclasses take four times as long to make, and a document has tens
-of thousands of them. Note that tuples of two classes are equal if their fields are.
+of thousands of them. Tuples of two classes are equal if their fields are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How each element of the exchange format corresponds to an object.
 
 One description for reading and for writing. The fields of a class are those of its header (line, position and kind, as
-far as it has them), then the element's attributes, its text, and its children in the order of the schema.
+far as it has them). Then come the element's attributes, its text, and its children in the order of the schema.
 """
 
 from __future__ import annotations

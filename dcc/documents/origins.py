@@ -29,7 +29,7 @@ class Origin:
     """The file that a document was converted from, by its path in the archive, and how its columns are called.
 
     `columns` are by attribute (`DOB`) or parameter: `IMPC_BWT_001_001`, with `metadata.` before that of a
-    procedureMetadata, and `.2` after one with that sequenceID. Those that are called just so are left out.
+    procedureMetadata, and `.2` after one with that sequenceID. Those that are called exactly so are left out.
     """
 
     file: str
@@ -62,7 +62,7 @@ class Origin:
         return message(mark("{file}, row {row}, column {column}"), file=self.file, row=str(row), column=column)
 
     def place_of(self, element: Any, row: int, value: str | None) -> Message:
-        """The place of a value in what a document says, or that of the element where that is all that is known."""
+        """The place of a value in what a document says, or that of the element where no more is known."""
         return self._place_of_name(row, _name_of(element, value))
 
     def placed(self, problem: Problem) -> Problem:

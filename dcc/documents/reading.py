@@ -36,9 +36,9 @@ class _Names(dict[str, str]):
 def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
     """The content of the document at `path`, in its order: each block, followed by its entities.
 
-    The document must be valid (dcc.documents.validation). Raises OSError if the file cannot be read, and a
+    The document must be valid (dcc.documents.validation). Raises OSError if the file cannot be read. Raises a
     DocumentError with the line if the document is not well-formed, has a document type declaration, is of another kind,
-    or has content that no object can represent, which a site's own schemas may permit.
+    or has content that no object can represent. A site's own schemas may permit such content.
     """
     reader = _Reader(kind)
     try:

@@ -28,9 +28,9 @@ _LONGEST_RUN: Final = 1_000
 class Refusal:
     """Why a type does not permit a value.
 
-    `kind` is the facet that the value breaks, with the `limit` that it sets, such as `maxLength`; else the type of XML
-    Schema that the value's own is made of, such as `date`; empty for a list or a union. `permitted` are the values of
-    an enumeration.
+    `kind` is the facet that the value breaks, with the `limit` that it sets, such as `maxLength`. Else it is the type
+    of XML Schema that the value's own is made of, such as `date`; empty for a list or a union. `permitted` are the
+    values of an enumeration.
     """
 
     value: str

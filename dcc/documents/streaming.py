@@ -1,8 +1,8 @@
 """Validates a document as a stream, in memory that does not grow with the document.
 
 libxml2 validates while it parses; the tree that lxml builds is pruned after each chunk. The behaviour of lxml 6.1 was
-found by experiment and is held by tests: schema errors do not stop the parser, they gather in its log without line
-numbers; an error of well-formedness stops it, and is in the exception only.
+found by experiment and is held by tests. Schema errors do not stop the parser, they gather in its log without line
+numbers. An error of well-formedness stops it, and is in the exception only.
 """
 
 from __future__ import annotations

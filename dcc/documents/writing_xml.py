@@ -45,7 +45,7 @@ def document_pieces(kind: DocumentKind, contents: Iterable[Content]) -> Iterator
 def pieces_on_their_lines(beginning: str, kind: DocumentKind, contents: Iterable[Content]) -> Iterator[tuple[int, str]]:
     """Piece by piece, a document in which each element stands on the line that its object says.
 
-    Each piece comes with the line feeds that go before it. `beginning` is all that is before the root element. Raises
+    Each piece comes with the line feeds that go before it. `beginning` is everything before the root element. Raises
     ValueError as `document_pieces`, and for a line that is before another's.
     """
     yield 0, beginning

@@ -1,7 +1,7 @@
-"""Accepted elements: one that is like an element to which no rule objected need not be checked again.
+"""Accepted elements: one that is like an element to which no rule objected needs no second check.
 
 Documents repeat themselves, above all in metadata; and if IMPReSS wants any number, all numbers are alike. `SHAPES` are
-the parts of an element that rules registered as `local` may use, besides the definitions of IMPReSS; `ENTITY_SHAPES`
+the parts of an element that rules registered as `local` may use, besides the definitions of IMPReSS. `ENTITY_SHAPES`
 are the parts of an entity, besides the reference data, its centre and the day. Elements of one shape are alike to these
 rules.
 """

@@ -49,7 +49,7 @@ def fault_of_status(text: str, family: str, codes: StatusCodes, line: int) -> Fa
     """The fault of a status for a place that takes codes of one family; None without one.
 
     Its case is `misplaced` for the code of another family. A procedure's code on a specimen is a warning, because
-    centres were told that it is permitted.
+    centres got the message that it is permitted.
     """
     code = code_of(text)
     first = f"{family}001"

@@ -1,7 +1,7 @@
 """The rules, each registered under its id for the kinds of element that it looks at.
 
 A rule is a function of an element and its Context that yields a Fault, with its details by name, for everything it
-objects to. It is registered where it is written, with all that is said of it in words:
+objects to. It is registered where it is written, with every text about it:
 
     @rule(
         "S2",

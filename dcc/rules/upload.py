@@ -4,7 +4,7 @@ S13 and E9 are the field's rules; the others are this platform's own:
 
 * Q1 a text is longer than its column: what holds it is refused, never cut;
 * Q2 a line or housing to be added is there already, or is named twice in the document;
-* Q3 what is to be edited or deleted is not there, or is named twice in the document;
+* Q3 what should be edited or deleted is not there, or is named twice in the document;
 * Q4 a specimen to be deleted still has experiments;
 * Q5 the document is older than what is uploaded already of its centre (a warning: it is applied);
 * Q6 the document has data of a centre that its archive does not speak for: an edit or delete is refused, an addition

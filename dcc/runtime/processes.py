@@ -37,7 +37,7 @@ def keep_freed_memory_together() -> None:
 
     By default glibc gives each thread a pool (arena), up to eight for each core, and passes the pools on to later
     threads. Each session has new threads, so that one pool after the other grows to the most that any thread ever
-    needed: 11 MB for 1,000 archives, with two pools 1.3 MB. Python mostly runs one thread at a time.
+    needed. That was 11 MB for 1,000 archives, with two pools 1.3 MB. Python mostly runs one thread at a time.
 
     Call before threads begin. Does nothing if MALLOC_ARENA_MAX or GLIBC_TUNABLES sets the number already, or with
     another C library than glibc.

@@ -21,7 +21,7 @@ _LINGER_SECONDS = 5.0
 _LONGEST_WAIT = 3600.0
 
 Judge: TypeAlias = Callable[[float], str | float]
-"""Why a block has to end at a time of `time.monotonic`; or when that is to be asked again."""
+"""Why a block has to end at a time of `time.monotonic`; or when to ask again."""
 
 
 def in_time(ask: Callable[[], T], seconds: float, who: str) -> T:

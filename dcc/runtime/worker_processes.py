@@ -167,7 +167,7 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
 
 
 def portable(error: E) -> E | InternalFaultError:
-    """An exception that can be sent to another process: itself, or an InternalFaultError in its place."""
+    """An exception that can be sent to another process: itself, or an InternalFaultError instead."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
     except Exception:

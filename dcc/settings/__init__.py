@@ -1,7 +1,7 @@
 """Every setting of the platform, its default and its meaning.
 
 Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`), or by its name
-from the configuration file (`downloaders = 8`); the environment counts first, and an empty variable as not set. A name
+from the configuration file (`downloaders = 8`). The environment counts first, and an empty variable as not set. A name
 that is no setting is refused in both. They are in groups by subject, a module and a section of the file each
 (`groups`). One that was renamed (`renamed`) is read by its old name for one release.
 """

@@ -38,8 +38,8 @@ class CentreGroup:
 def parse_centre_groups(text: str) -> Mapping[str, CentreGroup]:
     """The groups of centres by their names, from a text such as `europe=H,Wtsi;asia=Rbrc`.
 
-    Raises ValueError for a text of another form, a group without centres or named twice, names that are the same but
-    for hyphens and underscores, and a centre in two groups.
+    Raises ValueError for a text of another form, a group without centres or named twice, names that differ only in
+    hyphens and underscores, and a centre in two groups.
     """
     groups: dict[str, CentreGroup] = {}
     name_of: dict[str, str] = {}

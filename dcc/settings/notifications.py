@@ -1,4 +1,4 @@
-"""Settings: who is told what, when and in which language; what counts as overdue; the log and the metrics."""
+"""Settings: who gets which messages, when and in which language; what counts as overdue; the log and the metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
 
 
 class NotificationSettings(SettingsGroup):
-    """What people and programs are told, and how."""
+    """What DCC tells people and programs, and how."""
 
     crawl_overdue_hours: float = Field(
         default=24.0,
@@ -148,7 +148,7 @@ class NotificationSettings(SettingsGroup):
 
     @property
     def asks_for_reports(self) -> bool:
-        """Whether sessions are to be reported to anybody."""
+        """Whether anybody should get reports of sessions."""
         return bool(self.report_addresses) or self.report_directory is not None
 
     @property
@@ -158,7 +158,7 @@ class NotificationSettings(SettingsGroup):
 
     @property
     def notifies(self) -> bool:
-        """Whether anybody is to be notified of anything by the platform's own channels."""
+        """Whether anybody should be notified of anything by the platform's own channels."""
         return bool(self.notify_centres or self.notify_addresses or self.notify_webhook or self.notify_log)
 
     @property

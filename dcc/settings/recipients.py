@@ -37,7 +37,7 @@ class MailServer:
 def parse_addresses(text: str) -> tuple[str, ...]:
     """The addresses in a list between commas, each once.
 
-    Raises ValueError, which names the one at fault, unless it may be a URL with a password.
+    Raises ValueError, which names the wrong one, unless it may be a URL with a password.
     """
     addresses = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
     for address in addresses:
@@ -103,7 +103,7 @@ _WEBHOOK_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A webhook's address; `target` is what is asked of the server: path and query."""
+    """A webhook's address; `target` is what a request asks for: path and query."""
 
     host: str
     port: int

@@ -102,7 +102,7 @@ class SourceAddress:
 
     `protocol` is a SourceProtocol or one of an installed package. `hostname` may be `host`, `host:port` or
     `[ipv6]:port`. `accesskey` is a password, the path of a private key, `env:NAME` or `file:PATH`; its value never
-    shows in a repr. `host_keys` are the pinned SSH host keys, each as `<type> <base64>`; `tls_authorities` the
+    shows in a repr. `host_keys` are the pinned SSH host keys, each as `<type> <base64>`. `tls_authorities` are the
     certificates, in PEM, of authorities that replace the system's; `tls_fingerprints` those of the server's own
     certificate, one of which it must show. `delta`: which differences of its listings are recorded; `extent`: which
     archives are listed; `windows`: when downloads may begin, None for always.

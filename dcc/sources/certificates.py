@@ -1,8 +1,8 @@
 """TLS certificates of sources: which are trusted, in which form, and what happens with another one.
 
 By default, a certificate must be signed by an authority of the system (or of DCC_TLS_CA_FILE) and be valid for the host
-name. A source can name authorities of its own, which replace those; and fingerprints of the server's own certificate:
-then it must be one of these, whatever its host name, dates and signer, unless the source names authorities too. Nothing
+name. A source can name authorities of its own, which replace those, and fingerprints of the server's own certificate.
+Then it must be one of these, whatever its host name, dates and signer, unless the source names authorities too. Nothing
 is ever trusted because it is the first.
 """
 

@@ -127,7 +127,7 @@ def _span(text: str) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The times of the week at which a source is to be listed: the beginnings of windows. `text` is what was parsed."""
+    """The times of the week at which a source must be listed: the beginnings of windows. `text` is what was parsed."""
 
     windows: Windows
     text: str
@@ -214,7 +214,7 @@ class Due:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be crawled now."""
+        """Whether it must be crawled now."""
         return self.why is Why.DUE
 
     @property
@@ -289,7 +289,7 @@ def ready_at(pace: Pace, past: PastCrawls) -> datetime | None:
 
 
 def _aged(listed: datetime, every: timedelta, windows: Windows | None) -> datetime:
-    """From when on a listing is to be made anew: in time for its age, if windows allow it, else when they next open."""
+    """From when on a listing must be made again: in time for its age, if windows allow it, else when they next open."""
     ready, oldest = listed + _READY * every, listed + every
     if windows is None:
         return ready

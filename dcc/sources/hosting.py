@@ -34,7 +34,7 @@ class EarlierCopy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """A zip action at one file source: a row of `file_source_has_zip` with what was listed there.
+    """A submission at one file source: a row of `file_source_has_zip` with what was listed there.
 
     `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
     arrived and was bad does not. `own`: the source is one of the centre that the archive is named for. `bad`: the copy

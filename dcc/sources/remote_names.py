@@ -37,7 +37,7 @@ def join_base(base_path: str | None, *parts: str) -> str:
     """The path, on a server, of something below a source's base path.
 
     `base_path` may be None or empty, which is the directory after login, may begin with `/` or not, and end with any
-    number of slashes; `~` is the login directory too. Repeated slashes count as one. Raises ConfigurationError for a
+    number of slashes. `~` is the login directory too. Repeated slashes count as one. Raises ConfigurationError for a
     base path with control characters.
     """
     base = base_path or ""

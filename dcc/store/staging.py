@@ -146,7 +146,7 @@ class Staging:
     def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
         """Reserve `needed` bytes of the disk for one transfer. Raises DiskFullError if they are not free.
 
-        Yields a function to be called with the number of bytes written, which need not be reserved any longer.
+        Yields a function to be called with the number of bytes written, whose reservation can end.
         """
         with self._lock:
             free = shutil.disk_usage(self.root).free - self._held

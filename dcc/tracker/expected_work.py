@@ -52,7 +52,8 @@ def expected_by_source(
     """What to expect of each source with waiting archives, by its last sessions; without any, by those of all sources.
 
     An archive without a listed size is expected to have the median of the bytes that archives had in these, and each
-    byte to take the median of its seconds; each archive, if no bytes are known.
+    byte to take the median of its seconds. If no bytes are known, each archive is expected to take the median of its
+    seconds.
     """
     usual = [run for runs in past.values() for run in runs]
     return {source: _expected(own, past.get(source) or usual) for source, own in waiting.items()}
@@ -83,7 +84,7 @@ def _median(values: Iterable[float]) -> float:
 
 
 def expected_work(connection: Connection) -> dict[int, ExpectedWork]:
-    """What waits for its download now, by source; an archive of several sources counts for the first one."""
+    """Archives that wait for their download now, by source; an archive of several sources counts for the first one."""
     first = at_sources_in_use(select(func.min(FileSourceHasZip.id)))
     waiting = first.where(is_at(ZipAction, WAITING))
     size = FileSourceHasZip.size_bytes

@@ -16,9 +16,9 @@ this as follows:
 - A retry without bytes changes nothing: the submission gets back the state of its last download with bytes, which
   `reopening.fell_back` records, and that re-opening does not count any more.
 
-Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`: when their
-problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened again.
-Their parents' states are then computed again.
+Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`. They do when
+their problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened
+again. Their parents' states are then computed again.
 
 Every function takes the connection of a write transaction (`dcc.tracker.database.run_writing`). Concurrent writers are
 separated by the rows of the submissions, which are locked in the order of their ids before anything below them is read.
@@ -187,7 +187,7 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
 
     Returns the states of the given rows, and of the parents of each, afterwards; missing rows (their source was
     removed) are left out. If a row is named more than once, the last proposal for it decides whether it is promoted. A
-    row whose state stays is promoted all the same. The number of statements does not depend on the number of proposals,
+    row whose state stays is promoted anyway. The number of statements does not depend on the number of proposals,
     except for one more in every 500 rows of a table and for each newly taken state.
     """
     if not proposals:
@@ -227,7 +227,7 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
 def conclude(connection: Connection, za_ids: Collection[int]) -> None:
     """No attempt follows for these submissions: each takes the state of its latest download with bytes.
 
-    One that was opened again since then falls back to it. One without any bytes stays as it is.
+    One that was opened again since then returns to it. One without any bytes stays as it is.
     """
     actions = _lock_actions(connection, za_ids)
     latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
@@ -280,7 +280,7 @@ def reopen_documents(
     """Set documents, by the ids of their `xml_file`, to any states, with a row in `document_reopening` for each.
 
     Their downloads, and the submissions of the latest downloads, get the resulting states, unless they have not come so
-    far or failed before; this may be further back or further on. Returns the former states of the documents; missing
+    far or failed before. This may be further back or further on. Returns the former states of the documents; missing
     ones, and those that have their new state already, are left out and unchanged. `requested_by` and `reason` are cut
     to 64 and 256 characters.
     """
@@ -388,7 +388,7 @@ def _columns(state: State) -> dict[str, object]:
 
 
 def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
-    """The states of zip actions, which no other transaction can change until this one ends, nor those below them."""
+    """The states of submissions, which no other transaction can change until this one ends, nor those below them."""
     # Not by `rows_by_id`, which leaves the order to the server: those who lock the same would wait for each other.
     return _states_of(row for ids in chunks(za_ids) for row in connection.execute(_LOCK, {"ids": ids}))
 
@@ -412,7 +412,7 @@ def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int,
 def _from_latest(
     connection: Connection, parents: Mapping[int, int], downloads: Mapping[int, State]
 ) -> dict[int, State]:
-    """The state that each zip action takes from its latest download, where that is among `downloads`."""
+    """The state that each submission takes from its latest download, where that is among `downloads`."""
     za_ids = {parents[download_id] for download_id in downloads}
     return {
         za_id: downloads[latest]

@@ -19,7 +19,7 @@ def _tell_severities(connection: Connection) -> None:
 
 
 def _give_reasons(connection: Connection) -> None:
-    """Say why earlier sessions ended: by a person, or in the only two ways that were told apart."""
+    """Say why earlier sessions ended: by a person, or in the only two ways that DCC distinguished."""
     session = table("crawling_session", column("status"), column("finish_time"), column("end_reason"))
     reason = case((session.c.status == 0, "finished"), (session.c.status == -2, "stopped"), else_="faults")
     ended = session.c.finish_time.is_not(None) & session.c.end_reason.is_(None)

@@ -10,7 +10,7 @@ parts and the targets of a delete; the lifetimes of versions show what took effe
 - delete ends the current version; a missing entity is refused, and so is a specimen with current experiments.
 
 Refused parts of a document do not keep the rest from taking effect. An applied document is not applied again, unless it
-is an edit whose data have changed since; nor is one with the same content under another name, while all of its entities
+is an edit whose data have changed since. Nor is one with the same content under another name, while all of its entities
 still have that content. One that would end too many entities is held: only its own row stays, until it is confirmed
 (`holding`).
 

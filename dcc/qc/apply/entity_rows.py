@@ -76,7 +76,7 @@ def copy_rows(
 ) -> None:
     """Copy the rows of documents, or have `loader` take their lines where the database does not read files.
 
-    The documents follow one another in one file. `given` is what is to be added to the numbers of documents, as
+    The documents follow one another in one file. `given` is what must be added to the numbers of documents, as
     `document`, and to the ids of each numbered table by its name, and whether entities `are_current`.
     """
     file = documents[0].file

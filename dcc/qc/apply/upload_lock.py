@@ -2,12 +2,12 @@
 
 On MySQL and MariaDB there is a lock for each centre, so that one centre's work does not wait for another's, and a
 common one. Work on centres holds the common lock shared and its centres' locks exclusively; work on everything holds
-the common one exclusively. They are rows that stay locked until the transaction ends, however it does, and are taken in
-one order: the common one, centres by name, and then documents and what belongs to the centres. SQLite has one writer at
-a time.
+the common one exclusively. They are rows that stay locked until the transaction ends, however it does. They are taken
+in one order: the common one, centres by name, and then documents and what belongs to the centres. SQLite has one writer
+at a time.
 
 Changes that others must see at once are written in a transaction of their own, which is over before they could wait for
-it (`aside`): so ids are reserved in the order in which transactions ask for them.
+it (`aside`). So ids are reserved in the order in which transactions ask for them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Withdraws documents from the QC database, completely, if no later document builds on them.
 
-A later applied document builds on one if it changed an entity that that one changed; if it brought an experiment on a
-specimen that that one added; or if it deleted a specimen of an experiment that would come back. The withdrawal of a
-document is a document itself, with the action undo: it ends what the other opened and reopens what the other ended, so
-that queries about the time before and in between still work.
+A later applied document builds on one if it changed an entity that that one changed, or if it brought an experiment on
+a specimen that that one added. It also does if it deleted a specimen of an experiment that would come back. The
+withdrawal of a document is a document itself, with the action undo. It ends what the other opened and reopens what the
+other ended, so that queries about the time before and in between still work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """A document that builds on one that was to be withdrawn, and how."""
+    """A document that builds on one that should be withdrawn, and how."""
 
     document_id: int
     zip_action: str
@@ -88,9 +88,9 @@ def undo_submission(
     """Withdraw all applied and held documents of an archive, in one transaction, or none of them.
 
     Held ones cannot be confirmed any more then. `rights` are the centres whose data may be changed; None: all. Raises
-    NotFoundError if none is applied or held, NotDelegatedError for data of another centre, ConfigurationError for an
-    unsuitable author or reason, and the database's `unreachable` error if others were in the way, or the database away,
-    for `patience_seconds`.
+    NotFoundError if none is applied or held, NotDelegatedError for data of another centre, and ConfigurationError for
+    an unsuitable author or reason. Raises the database's `unreachable` error if others were in the way, or the database
+    away, for `patience_seconds`.
     """
     check_signature(author, reason)
     table = DOCUMENT.c

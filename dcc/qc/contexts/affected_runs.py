@@ -1,8 +1,8 @@
 """The procedure runs that documents affect, for data contexts and overviews.
 
 A document affects the experiments, lines and housings of which it opened or ended a version, its own ones (which may
-have been judged again), and the current experiments on specimens of which it opened or ended a version: these may have
-another genotype or strain now.
+have been judged again). It also affects the current experiments on specimens of which it opened or ended a version:
+these may have another genotype or strain now.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They show current, valid data: genotypes and strains of specimens, procedure runs with their animals, metadata groups.
 Three views belong to them: `overview_strain`, which adds up the genotypes of all centres; `overview_measurement`; and
-`overview_comparison`, which lists with each run on a mutant the runs on baseline animals with the same centre,
+`overview_comparison`. The last lists with each run on a mutant the runs on baseline animals with the same centre,
 pipeline, strain, procedure and metadata group.
 """
 

@@ -1,6 +1,6 @@
 """States of data contexts: their changes by data, and the decisions of wranglers.
 
-The state of the data is the worst since a wrangler last marked them as done, in the order of `ContextState`: data that
+The state of the data is the worst since a wrangler last marked them as done, in the order of `ContextState`. Data that
 changed and were then added to are still changed. An open issue overrides it, and the state of the data shows again once
 no issue is open.
 

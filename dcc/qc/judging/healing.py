@@ -42,8 +42,8 @@ _WITHDRAWALS: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(bindparam("d
 def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
     """The other documents that must be judged again after documents were applied or withdrawn, ascending.
 
-    They have an open finding about a specimen that came, changed or went; a current experiment on, or relative of, a
-    specimen that changed or went; or entities that were replaced or deleted, or came back.
+    They have an open finding about a specimen that came, changed or went, or a current experiment on, or relative of, a
+    specimen that changed or went. Or they have entities that were replaced or deleted, or came back.
     """
     found: set[int] = set()
     # Reading all specimens of many documents is expensive, and useless without a finding on any.

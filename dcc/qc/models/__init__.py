@@ -4,8 +4,8 @@ A row of `document` is one applied XML document. Below it, every row is a part o
 changes, except for `is_current`, which marks the present version of an entity (see `documents.Lifetime`). Nothing is
 deleted.
 
-As in the tracker, times are naive and in UTC, and tables are InnoDB in `utf8mb4_bin`. Note that MySQL and MariaDB
-ignore trailing blanks when they compare texts, and SQLite does not.
+As in the tracker, times are naive and in UTC, and tables are InnoDB in `utf8mb4_bin`. MySQL and MariaDB ignore trailing
+blanks when they compare texts, and SQLite does not.
 
 The modules beside this one declare them.
 """

@@ -1,8 +1,8 @@
 """Tables of the QC database: specimens, experiments, lines, housings, and results of procedures.
 
-Of results, `position` is a parameter's position among all parameters of its procedure, from 1; `item` that of a value,
-term or file within its parameter, null in the one row of a parameter without any. `sequence_id` is the text of an
-xs:integer.
+Of results, `position` is a parameter's position among all parameters of its procedure, from 1. `item` is that of a
+value, term or file within its parameter, null in the one row of a parameter without any. `sequence_id` is the text of
+an xs:integer.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class Media(QcBase):
     """A media file of a parameter (`type`: `MediaType`).
 
     Of a mediaSampleParameter: `sample_id`, `section_id` and `local_id` are the localId of the sample, the section and
-    the file; `sample_position` is the sample's position in the parameter, `section_position` the section's in the
+    the file. `sample_position` is the sample's position in the parameter, `section_position` the section's in the
     sample. Of a seriesMediaParameter: `increment`.
     """
 
@@ -329,7 +329,7 @@ class Metadata(QcBase):
     """A procedureMetadata element: the circumstances of a procedure or a media file.
 
     Its owner (`owner_kind`: `MetadataOwner`), with `owner_id`: `procedure`, the procedure run itself; `media`, a media
-    file, by its `media.id`; `series_media`, a seriesMediaParameter as a whole, by the `media.id` of its first row.
+    file, by its `media.id`; `series_media`, a whole seriesMediaParameter, by the `media.id` of its first row.
     `position` is its position among those of the same owner.
     """
 

@@ -31,8 +31,8 @@ class DataContext(QcBase):
     """The current, valid measurements of one parameter of a procedure on one genotype at a centre.
 
     `checksum` is the sum of their fingerprints in hexadecimal. `data_state` is the change of the data since somebody
-    marked them as done (`ContextState`), `issues` the number of open issues, and `state` combines both: hasissues if
-    there is an open issue, else the other. `document_id` is the document that last changed it.
+    marked them as done (`ContextState`), `issues` the number of open issues. `state` combines both: hasissues if there
+    is an open issue, else the other. `document_id` is the document that last changed it.
     """
 
     __table_args__ = table_options(

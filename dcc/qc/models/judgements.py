@@ -203,7 +203,7 @@ class Finding(QcBase):
 
     It concerns the row `entity_id` of the table `entity_kind` (an entity's, or `centre_block`), if it was written.
     `code` and `details` (JSON by name, null if only the message is known) are the facts, of which `message` is the
-    English rendering; findings of one cause share the number `cause`. `snapshot_id` is what judged it, `waiver_id` the
+    English rendering. Findings of one cause share the number `cause`. `snapshot_id` is what judged it, `waiver_id` the
     waiver that lowered or waived it; `severity` is the one after that. It is active while it counts or warns, so that a
     waived one is not. It is kept after its cause is gone: inactive then, since `closed`, by the document `closed_by` if
     one did it.

@@ -1,7 +1,7 @@
 """Snapshots of reference data in the QC database: saved, and loaded for the rules.
 
 Of each set one snapshot is active, the newest. Those that findings name stay with their rows, so that anybody can look
-up what judged them; of the others the last few are kept, because running work may still use them. A refused answer of a
+up what judged them. Of the others the last few are kept, because running work may still use them. A refused answer of a
 server is recorded too, until one is accepted.
 """
 

@@ -1,7 +1,7 @@
 """Inserts millions of rows in one transaction: the fastest way of each database, in constant memory.
 
 The caller gives the rows their ids. SQLite takes rows fastest from its driver, MySQL and MariaDB from a file (LOAD DATA
-LOCAL INFILE); for few rows, and if the server permits no such file, from multi-row INSERT statements.
+LOCAL INFILE). For few rows, and if the server permits no such file, these two take them from multi-row INSERTs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FEW_ROWS: Final = 100
 class LoadedLines(NamedTuple):
     """How lines become rows of a table, by the names of their `fields`.
 
-    `computed` has, by column, what is to be made of fields, such as `{id} + {base}`, and the column that is part of
+    `computed` has, by column, what must be made of fields, such as `{id} + {base}`, and the column that is part of
     every key first. Other fields go into the columns of their names; those that are no columns are left out.
     """
 
@@ -62,14 +62,14 @@ class LineLoader:
         self._held = 0
 
     def take(self, table: Table, lines: bytes) -> None:
-        """Take lines of a table; what is held is loaded when it is much."""
+        """Take lines of a table; those held are loaded when they are many."""
         self._lines[table.name].append(lines)
         self._held += len(lines)
         if self._held >= _BYTES_HELD:
             self.flush()
 
     def flush(self) -> None:
-        """Load all that is held."""
+        """Load all lines held."""
         for one in self._tables:
             lines = self._lines[one.table.name]
             if lines:

@@ -1,7 +1,7 @@
 """The key that identifies an entity among all of its kind.
 
 A specimen's key is its centre and specimenID; an experiment's its centre, procedure, experimentID and sequenceID (rule
-E9); a line's its centre, procedure, colony and sequenceID; a housing's its centre, pipeline, procedure, fromLIMS and
+E9). A line's is its centre, procedure, colony and sequenceID; a housing's its centre, pipeline, procedure, fromLIMS and
 lastUpdated. Keys are tuples, never joined texts; texts are compared exactly.
 
 Uses no database, like `dcc.qc.rows.building`.

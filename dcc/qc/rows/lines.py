@@ -12,7 +12,7 @@ from typing import Final
 from dcc.qc.rows.types import Row, Value
 
 FORMAT: Final = "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'"
-"""What LOAD DATA is told of lines."""
+"""What LOAD DATA needs to know of lines."""
 
 _NULL: Final = "\\N"
 """What a line has for null."""

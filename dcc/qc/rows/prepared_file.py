@@ -1,13 +1,13 @@
 """Documents of an archive as rows in a file, made before anybody knows the ids that the rows will have.
 
 The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1, so
-that rows of documents that follow one another can be copied together, and what has to be known of a document to decide
-whether its entities take effect. For a QC database on SQLite, which copies rows from file to file, the tables have
-rows; what the measurements of a procedure have in common is in the row of that, since to write a value takes longer
-than to read it. For one on a server they have the lines that it loads, those of many rows in one text.
+that rows of documents that follow one another can be copied together. It also has what must be known of a document to
+decide whether its entities take effect. For a QC database on SQLite, which copies rows from file to file, the tables
+have rows. What the measurements of a procedure have in common is in the row of that, since to write a value takes
+longer than to read it. For one on a server they have the lines that it loads, those of many rows in one text.
 
-Beside it lies a file with what is told of it and of its documents, after its checksum: whoever need not know their
-entities opens no database. A file of another version or basis, or one that is damaged, is made anew.
+Beside it lies a file with the facts about it and its documents, after its checksum: whoever need not know their
+entities opens no database. A file of another version or basis, or one that is damaged, is made again.
 
 Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
 """
@@ -111,7 +111,7 @@ class PreparedWriter:
         return DocumentWriter(self, number, kind, builder, tables)
 
     def close(self) -> None:
-        """End the file, and put it in its place with what is told of it."""
+        """End the file, and put it where it belongs with the facts about it."""
         self._connection.execute("COMMIT")
         self._connection.close()
         beside = _told_beside(self._path)

@@ -111,7 +111,7 @@ class FtpSession(ftplib.FTP_TLS):
     def ntransfercmd(self, cmd: str, rest: int | str | None = None) -> tuple[socket.socket, None]:
         """As ftplib's, but the data connection resumes the TLS session of the control connection; never returns a size.
 
-        Servers require that so that nobody else can take the data (vsftpd's `require_ssl_reuse`); and the server must
+        Servers require that so that nobody else can take the data (vsftpd's `require_ssl_reuse`). The server must also
         show the certificate of the control connection, so that nobody else can send them.
         """
         self.data = connection = self._connected_data()

@@ -1,8 +1,8 @@
 """Limits for what a hostile SSH server can make paramiko wait for or store, by overriding its public methods.
 
-paramiko accepts packets and greetings of any length, pads short messages with zeros, so that few bytes stand for four
-thousand million entries, stores everything that arrives on a channel, whatever its window, and waits for ever for the
-permission to log in.
+paramiko accepts packets and greetings of any length, and pads short messages with zeros, so that few bytes stand for
+four thousand million entries. It stores everything that arrives on a channel, whatever its window, and waits for ever
+for the permission to log in.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SFTP (version 3) on a channel of paramiko's: requests that are sent together, and answers with limits.
 
-Only what reading needs: list, stat, open, read, close. paramiko's own client waits for each answer before it opens the
+Only what reading needs: list, stat, open, read, close. The client of paramiko waits for each answer before it opens the
 next file, fails on names that are not UTF-8, and stores whatever a server sends.
 """
 

@@ -53,7 +53,7 @@ _PUBLISHED: Final = (
 
 
 class FoundBad(NamedTuple):
-    """A copy that just proved bad: its hosting, MD5, and fault."""
+    """A copy that has now proved bad: its hosting, MD5, and fault."""
 
     hosting: Hosting
     md5: str

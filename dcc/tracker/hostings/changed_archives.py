@@ -42,7 +42,7 @@ def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
 
 
 def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
-    """Those of the zip actions of whose latest download a document was withdrawn.
+    """Those of the submissions of whose latest download a document was withdrawn.
 
     A document whose upload a setting leaves out is in the same state, and has that in its log.
     """

@@ -212,7 +212,7 @@ def load_waiting_and_held(
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest; ties go to
     the older source. Known bad copies are left out while their listing is unchanged, and with them submissions without
-    another source; `by_name` (a person asks for them) includes copies on sources without times, which may have changed.
+    another source. `by_name` (a person asks for them) includes copies on sources without times, which may have changed.
     `sources`, `za_ids` and `centres` restrict the result.
     """
     query = _of_centres(_plan_query(sources), centres).where(is_at(ZipAction, WAITING), ~is_on_hold())

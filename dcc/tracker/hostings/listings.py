@@ -524,8 +524,8 @@ class ListingRecorder:
         known: Mapping[int, str],
         parsed: Mapping[str, ParsedName],
     ) -> tuple[dict[ZipKey, int], dict[ZipKey, Problem | None], dict[ZipKey, int], dict[ZipKey, int]]:
-        """Ids of the submissions in `new`; those first seen here, each with the reason if it is refused; ids of refused
-        ones whose names conform now; and of those that failed after they had arrived.
+        """Ids of the submissions in `new`; those first seen here, each with the reason if it is refused. Then ids of
+        refused ones whose names conform now; and of those that failed after they had arrived.
         """
         ids: dict[ZipKey, int] = {}
         failed: dict[ZipKey, int] = {}

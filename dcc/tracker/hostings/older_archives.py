@@ -1,9 +1,9 @@
 """Archives that change data, and older unfinished ones of the same centre.
 
 Data must be added before they are edited or deleted. If an older archive waits for a reason that is not its centre's
-(disk space, a server, its upload, an interrupted session), the younger one waits too and is processed by the same
-session. Nothing waits for an archive that is refused, held, damaged, different from its MD5, or gone, nor for one whose
-server answered and did not deliver it `MOST_RETRIES` times.
+(disk space, a server, its upload, an interrupted session), the younger one waits too. The same session processes both.
+Nothing waits for an archive that is refused, held, damaged, different from its MD5, or gone, nor for one whose server
+answered and did not deliver it `MOST_RETRIES` times.
 """
 
 from __future__ import annotations

@@ -135,9 +135,9 @@ _Named = aliased(Centre)
 def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     """Check that submissions can be processed again now; changes nothing.
 
-    Raises NotFoundError for one that is unknown or that no available source hosts, BadFileNameError for a
-    refused name, ConfigurationError for one on hold, with only known bad copies, or whose content changed after its
-    data were uploaded.
+    Raises NotFoundError for one that is unknown or that no available source hosts, and BadFileNameError for a refused
+    name. Raises ConfigurationError for one on hold, with only known bad copies, or whose content changed after its data
+    were uploaded.
     """
     ids = _ids_of(connection, keys)
     _require_unchanged(connection, ids)

@@ -66,7 +66,7 @@ def earlier_sizes(connection: Connection, centre_id: int, but_not: Collection[st
 
 
 def note_arrived(connection: Connection, session_id: int, arrived: Collection[Arrived]) -> None:
-    """Add findings about archives of unusual size that had no size before, which is to be recorded afterwards."""
+    """Add findings about archives of unusual size that had no size before, which must be recorded afterwards."""
     by_zip = {one.zip_id: one for one in arrived}
     rows = []
     for ids in chunks(by_zip):

@@ -170,8 +170,8 @@ class CrawlFinding(Base):
 class SessionStatistics(Base):
     """What a session did with a file source, written when the session ends.
 
-    `listed` archives by its crawl, `fetched` ones with their `bytes`, and of all archives that the session had to do
-    with: their `documents`, the errors of these and the findings of the crawl (`findings`), and how many `failed`.
+    `listed` archives by its crawl, `fetched` ones with their `bytes`. Of all archives that the session had to do with,
+    it counts their `documents`, the errors of these and the findings of the crawl (`findings`), and how many `failed`.
     `seconds` are those from its first request for an archive to the last arrival.
     """
 

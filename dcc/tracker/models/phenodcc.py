@@ -84,7 +84,7 @@ class FileSource(LastUpdated, Base):
 
     Additive: `delta`, one of `dcc.sources.base.DeltaStrategy`; `listed_depth`, `listed_include` and `listed_exclude`,
     the parts of its `dcc.sources.base.Extent`, the latter two as JSON, null for none. `crawl_every`, in minutes,
-    `crawl_windows` and `crawl_schedule` are those of its `dcc.sources.due.Pace`; `paused` is since when it is paused,
+    `crawl_windows` and `crawl_schedule` are those of its `dcc.sources.due.Pace`. `paused` is since when it is paused,
     null if it is not, `paused_until` null without an end, `paused_by` by whom.
     """
 
@@ -154,7 +154,7 @@ class ZipFile(LastUpdated, Base):
 
 
 class ProcessingTypeRow(LastUpdated, Base):
-    """What is to be done with an archive (add, edit, delete): a reference row."""
+    """What DCC must do with an archive (add, edit, delete): a reference row."""
 
     __tablename__ = "processing_type"
     __table_args__ = table_options(Index(None, "short_name"))
@@ -183,7 +183,7 @@ class ZipAction(LastUpdated, Base):
 
 
 class FileSourceHasZip(LastUpdated, Base):
-    """A zip action that a file source hosts.
+    """A submission that a file source hosts.
 
     Additive: `size_bytes` and `modified` (seconds since 1970, UTC) as last listed, `has_md5` whether a checksum lies
     beside it, `gone_since` when a crawl first missed it (null while it is there). `missed_since`: since when a listing

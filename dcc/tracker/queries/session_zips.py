@@ -1,4 +1,4 @@
-"""The zip actions of a session: those that it saw first, downloaded or took further."""
+"""The submissions of a session: those that it saw first, downloaded or took further."""
 
 from __future__ import annotations
 

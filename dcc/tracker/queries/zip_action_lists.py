@@ -89,9 +89,9 @@ class StateCount:
 class ZipFilter:
     """Selects submissions; None does not restrict. `centre` is the producing centre's code, or empty for none known.
 
-    `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present; `since`
-    the time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`; `first_day`
-    and `last_day` the earliest and the latest date in it. `on_hold` and `acknowledged` are as in
+    `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present. `since` is
+    the time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`. `first_day` and
+    `last_day` are the earliest and the latest date in it. `on_hold` and `acknowledged` are as in
     `dcc.tracker.decisions`; `faulty`: in quarantine, or a fault of the platform stopped them.
     """
 
@@ -113,8 +113,8 @@ class ZipFilter:
 class ZipEntry:
     """A submission: `centre` None without one in its name, `sources` the ids of those that host it now.
 
-    `since` is the time of its last change (UTC, naive), `contact` the e-mail addresses of its centre or, where its name
-    has none, of the one whose source it is on, and `reason` why it failed; the latter two may be None. `on_hold`:
+    `since` is the time of its last change (UTC, naive). `contact` is the e-mail addresses of its centre or, where its
+    name has none, of the one whose source it is on, and `reason` why it failed. The latter two may be None. `on_hold`:
     sessions leave it alone.
     """
 
@@ -406,7 +406,7 @@ def waiting_zip_actions(
 ) -> list[ZipKey]:
     """The submissions that a session would process, oldest first; of archives of some `centres` alone, if given.
 
-    Those at (zip_name, done) that an available source of an active centre hosts now wait for their download; those
+    Those at (zip_name, done) that an available source of an active centre hosts now wait for their download. Those
     between (zip_md5, pending) and (xsd, running) were left unfinished by a dead session.
     """
     waiting = and_(is_at(ZipAction, WAITING), _obtainable())
