@@ -1,8 +1,8 @@
 """The jobs of sessions, and all assets and jobs of the Dagster code location.
 
 A job does all work that is due and reports on the partitions that it meets: sources, submissions and centres in one
-run. So it is made of an op: a run of assets takes only partitions of one kind, chosen beforehand. `materialises` names
-its assets: the page of each shows the job and what starts it.
+run. So it is made of an op: a run of assets takes only partitions of one kind, chosen before it starts. `materialises`
+names its assets: the page of each shows the job and what starts it.
 """
 
 from typing import Final

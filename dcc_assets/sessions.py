@@ -1,7 +1,7 @@
 """A complete crawling session in this process, through the same jobs and instance as Dagster's own processes.
 
-The tracker is the truth and Dagster shows it: if Dagster's storage fails, the work is done all the same, and the
-failure is raised at the end.
+The tracker is the truth and Dagster shows it: if Dagster's storage fails, the work is done anyway, and the failure is
+raised at the end.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run_session(
     on_data: Callable[[DataOutcome], None] = ignore,
     on_begin: Callable[[Session], None] = ignore,
 ) -> SessionReport:
-    """Crawl all available sources, or those of `source_ids`, then process what waits up to the phase `until`.
+    """Crawl all available sources, or those of `source_ids`, then process waiting submissions up to the phase `until`.
 
     With `group`, the session crawls the sources of these centres and processes their archives; with `urgent` ones, it
     processes only these submissions. Before `xsd` there is

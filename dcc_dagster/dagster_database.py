@@ -1,7 +1,7 @@
 """The tables of Dagster's storage on MySQL and MariaDB: made, upgraded, and checked before use.
 
-Only `dcc init` makes and changes them, by Dagster's own migrations. It corrects two things in Dagster's schema: texts
-end after 65,535 bytes, less than a check with many findings needs; and partitions with the same first 64 characters
+Only `dcc init` makes and changes them, by Dagster's own migrations. It corrects two things in Dagster's schema. Texts
+end after 65,535 bytes, less than a check with many findings needs. And partitions with the same first 64 characters
 count as one.
 """
 
@@ -48,8 +48,8 @@ def init_dagster_database(url: str) -> InitReport:
     """Make Dagster's database with its tables, or upgrade older ones; no effect on current ones.
 
     Raises DagsterStorageOutdatedError for tables newer than the installed Dagster, ConfigurationError for a database
-    with other tables or that the user may not create, its subclass DatabaseServerUnfitError for an unfit server or
-    database, and DagsterStorageError.
+    with other tables or that the user may not create. Raises its subclass DatabaseServerUnfitError for an unfit server
+    or database, and DagsterStorageError.
     """
     engine = open_dagster_database(url)
     try:

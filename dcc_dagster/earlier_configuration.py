@@ -61,7 +61,7 @@ def moved_names(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> tuple[str, str]:
-    """The text of a file, and as it is to be; Dagster reports a file that cannot be read."""
+    """The text of a file, and as it must become; Dagster reports a file that cannot be read."""
     try:
         # Not by read_text, which would change the line ends.
         text = path.read_bytes().decode("utf-8")

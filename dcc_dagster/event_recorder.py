@@ -1,8 +1,8 @@
 """The recorder of sessions: stores the events about hundreds of archives together, while the step works.
 
 Which archives succeed is known only when they finish. The step gives the recorder a report of each, and the recorder's
-own thread stores the events about once a second: the same events that `context.log_event` would have stored one at a
-time, in a tenth of the time (docs/design.md, "Dagster").
+own thread stores the events about once a second. They are the same events that `context.log_event` would have stored
+one at a time, in a tenth of the time (docs/design.md, "Dagster").
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ def _locked_in() -> dict[str, Any]:
 def instance_overrides(settings: Settings) -> DagsterInstanceOverrides:
     """Additions to the `dagster.yaml` of the instance of such a run.
 
-    The executor of Kubernetes takes missing values from the run launcher, although that launches nothing: how to reach
-    the cluster, known from the pod that this process is in, or else from a kubeconfig.
+    The executor of Kubernetes takes missing values from the run launcher, although that launches nothing. They say how
+    to reach the cluster, known from the pod that this process is in, or else from a kubeconfig.
     """
     if settings.executor is not ExecutorKind.K8S:
         return {}

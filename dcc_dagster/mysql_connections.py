@@ -1,8 +1,8 @@
 """Connections to the MySQL or MariaDB database of Dagster's storage, with repeats after failures.
 
 Dagster's own classes connect for every statement and give up after a second. These keep a few connections for the whole
-process, and repeat failed work for as long as DCC_DATABASE_RETRY says: after a lost connection, a restart of the
-server, a deadlock, a lock wait that took too long.
+process, and repeat failed work for as long as DCC_DATABASE_RETRY says. They do so after a lost connection, a restart of
+the server, a deadlock, a lock wait that took too long.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ class PatientMysqlScheduleStorage(PatientStorage, MySQLScheduleStorage):
 class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
     """Dagster's storage on MySQL or MariaDB, which must have the tables of the installed Dagster.
 
-    Its constructor raises DagsterStorageError if the server is away for longer than DCC_DATABASE_RETRY,
-    DagsterStorageOutdatedError for a database without the tables, DatabaseServerUnfitError for an unfit server or
-    database, and ConfigurationError for another kind of URL.
+    Its constructor raises DagsterStorageError if the server is away for longer than DCC_DATABASE_RETRY, and
+    DagsterStorageOutdatedError for a database without the tables. It raises DatabaseServerUnfitError for an unfit
+    server or database, and ConfigurationError for another kind of URL.
     """
 
     def __init__(self, mysql_url: str, inst_data: ConfigurableClassData | None = None) -> None:

@@ -1,7 +1,7 @@
 """The SQLite files of a Dagster instance: each is completed elsewhere and then moved to its place.
 
 Dagster makes its tables one by one. If it is killed meanwhile, it takes them for those of an older version from then
-on: their version stays wrong, and its migrations of rows run in the slow way. Such files, of an earlier version of the
+on. Their version stays wrong, and its migrations of rows run in the slow way. Such files, of an earlier version of the
 platform or of Dagster's own processes, are repaired here. A file with content is never replaced.
 """
 

@@ -40,7 +40,7 @@ _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
 class TrackerView:
     """Work for a `group` of centres, or for all (None), and the sessions on it.
 
-    `waiting` and `failed_downloads` count submissions. `open_session` is the session that a later run may resume;
+    `waiting` and `failed_downloads` count submissions. `open_session` is the session that a later run may resume.
     `active` is one that a process has at this moment, so that it cannot be resumed, or none of these centres can begin.
     `last_crawl` and `last_crawled_session` are the newest crawl of any source and its session, `last_download_session`
     the newest session of these centres that downloaded; 0 for none. `data_waits` counts the documents that wait for the

@@ -1,7 +1,7 @@
 """News of a session for each centre: submissions that were accepted, that failed, and that wait for a person.
 
-Only what is new: the ledger has an item for the outcome of each submission, so that one that fails in the same way in
-every session is reported once.
+Only news: the ledger has an item for the outcome of each submission, so that one that fails in the same way in every
+session is reported once.
 """
 
 from __future__ import annotations

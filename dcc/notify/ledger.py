@@ -328,7 +328,7 @@ def _take(connection: Connection, row: Any, message_id: str, now: datetime) -> b
 
 
 def _keep_id(connection: Connection, rows: Sequence[Any], message_id: str) -> str:
-    """Give claimed rows the id of the message that they were in, if they are all that is left of it.
+    """Give claimed rows the id of the message that they were in, if nothing else is left of it.
 
     With fewer or more items, a recipient would take news for a repeated message. Returns the id that the rows have
     then.

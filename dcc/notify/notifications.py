@@ -128,8 +128,7 @@ def notify_session(tracker: Engine, settings: Settings, session_id: int, *, cent
 def plan(
     tracker: Engine, settings: Settings, session_id: int | None = None, *, centre: str | None = None
 ) -> tuple[list[Planned], list[str]]:
-    """The messages that would be sent, of one session or of all that is due, and sentences. Nothing is sent or
-    recorded.
+    """The messages that would be sent, of one session or of everything due, and sentences. Nothing is sent or recorded.
 
     Raises DccError.
     """

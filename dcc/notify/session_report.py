@@ -1,7 +1,7 @@
 """The report of a crawling session for data wranglers, in plain text, made from the tracker.
 
-It has the result of each source's crawl, how far submissions and documents came, why each failed one did, what waits
-for confirmation, what came late, and the findings of the crawls.
+It has the result of each source's crawl, how far submissions and documents came, and why each failed one did. It also
+has the documents that wait for confirmation, late archives, and the findings of the crawls.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def open_session(
     its end.
 
     The session is for a group of centres, or for all. Raises NotFoundError for a group that the settings do not name,
-    SessionActiveError while another process has a session of one of the centres, and SessionLostError when the lease
-    was lost meanwhile.
+    and SessionActiveError while another process has a session of one of the centres. Raises SessionLostError when the
+    lease was lost meanwhile.
     """
     return hold_session(tracker, settings, _SettingsAsk(tracker, settings), group=group, resume=resume)
 

@@ -46,7 +46,7 @@ _LEAST_GAPS, _FEW_GAPS, _LAST_GAPS, _LAST_NAMES = 10, 3, 20, 200
 
 @dataclass(frozen=True, slots=True)
 class CrawledSource:
-    """A file source that is to be crawled: when it last was wholly listed; None for never.
+    """A file source that must be crawled: when it last was wholly listed; None for never.
 
     `since` is when it was listed, or else registered. `overdue`: that is too long ago, and it is not paused.
     `is_tried`: since then, sessions have tried not so long ago. `due` says whether and why it is left alone at present.
@@ -81,7 +81,7 @@ class HeardCentre:
 
 @dataclass(frozen=True, slots=True)
 class LateZip:
-    """A zip action that is not through in time; `since` is when its first download was asked for, or it was seen."""
+    """A submission that is not through in time; `since` is when its first download was asked for, or it was seen."""
 
     key: ZipKey
     phase: Phase
@@ -91,7 +91,7 @@ class LateZip:
 
 @dataclass(slots=True)
 class LateCentre:
-    """The zip actions of a centre that are not through in time.
+    """The submissions of a centre that are not through in time.
 
     `failed` counts those that failed and are still on a file source: their centre corrects or removes them. `waiting`
     counts the others, which wait for the platform, a source or the DCC. `zips` names the first `NAMED`, oldest first.
@@ -209,15 +209,16 @@ def _gaps(connection: Connection, centre: str) -> list[int]:
 
 
 def _first_seen() -> ColumnElement[datetime]:
-    """When a zip action was first asked for; one that nobody has asked for has not changed since it was seen."""
+    """When a submission was first asked for; one that nobody has asked for has not changed since it was seen."""
     return type_coerce(func.coalesce(ZipDownload.request, ZipAction.last_update), UtcDateTime())
 
 
 def late_centres(connection: Connection, settings: Settings, now: datetime) -> Mapping[str, LateCentre]:
-    """The centres with zip actions that are not through in time (DCC_OVERDUE_DAYS), by their codes.
+    """The centres with submissions that are not through in time (DCC_OVERDUE_DAYS), by their codes.
 
-    Through is what sessions are done with, and what waits for quality control alone. What failed counts while a file
-    source still has it; what was withdrawn or is refused by its name, of which no document is known, does not.
+    Through are those that sessions are done with, and those that wait for quality control alone. What failed counts
+    while a file source still has it; what was withdrawn or is refused by its name, of which no document is known, does
+    not.
     """
     before = now - timedelta(days=settings.overdue_days)
     since = func.min(_first_seen())

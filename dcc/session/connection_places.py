@@ -1,6 +1,6 @@
 """Places for connections to sources, so that sessions and workers together never have more than allowed.
 
-A connection first gets a row of the tracker, a position in a queue, and has a place once the rows before it leave room
+A connection first gets a row of the tracker, a position in a queue. It has a place once the rows before it leave room
 at its source and its server, which several sources may share. A dead process loses its places as a session loses its
 lease: at once on the same machine, elsewhere after `lease_timeout` without a sign of life.
 

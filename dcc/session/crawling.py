@@ -1,8 +1,8 @@
 """Crawling: lists every source at once, and records new archives.
 
-Nothing is downloaded here. Each source is listed in a thread of its own, within the time limits of the settings; its
-listing is recorded in the caller's thread, one source at a time, with a number of statements that does not depend on
-the number of known archives.
+Nothing is downloaded here. Each source is listed in a thread of its own, within the time limits of the settings. Its
+listing is recorded in the caller's thread, one source at a time. The number of statements does not depend on the number
+of known archives.
 """
 
 from __future__ import annotations

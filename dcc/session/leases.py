@@ -2,7 +2,7 @@
 
 A centre is in one session at a time: sessions of two groups run at once, one of all centres runs alone. If a lease's
 holder is dead (its process has ended, or it was not renewed for `lease_timeout`), the next session of one of its
-centres takes it over, and records that the dead session died.
+centres takes it over. It records that the dead session died.
 
 The first row is that of sessions of all centres. A session locks it to begin, so that sessions begin one after the
 other, and for work that two of them must not do at once (`Session.write`).

@@ -1,7 +1,7 @@
 """Crawling sessions, of all centres or of a group: their parts, and how they begin and end.
 
 Each has a lease in the tracker (`leases`), which its process renews while it runs and which expires after a crash. A
-session may be handed over: it stays open without a process until a later run resumes it, or until the next session of
+session may be handed over. It stays open without a process until a later run resumes it, or until the next session of
 one of its centres, which finishes it.
 """
 
@@ -230,8 +230,8 @@ def hold_session(
     """Open a crawling session of a group of centres, or of all, and hold it while the block runs; `end` follows.
 
     `resume` names a handed-over session to continue, of any centres; if it is over, a new one is opened. Raises
-    NotFoundError for a group that the settings do not name, SessionActiveError while another process has a session of
-    one of the centres, and SessionLostError when the lease was lost meanwhile.
+    NotFoundError for a group that the settings do not name, and SessionActiveError while another process has a session
+    of one of the centres. Raises SessionLostError when the lease was lost meanwhile.
     """
     wanted = None if group is None else named_group(settings, group)
     holder = uuid.uuid4().hex

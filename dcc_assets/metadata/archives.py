@@ -1,7 +1,7 @@
 """A submission's results, as Dagster shows them on its partition.
 
-An asset's partition is materialised when the archive got that far, and also at the asset whose check it failed: there
-with the phase, the reason, the documents and the lines, like the check's result.
+An asset's partition is materialised when the archive got that far, and also at the asset whose check it failed. There
+it has the phase, the reason, the documents and the lines, like the check's result.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _counts(crawl: SourceCrawl) -> Metadata:
 
 
 def _pace(crawl: SourceCrawl) -> Metadata:
-    """When it is to be crawled, and why and until when it is left alone."""
+    """When it will be crawled, and why and until when it is left alone."""
     return {name: text for name, text in (("crawled", crawl.pace), ("then", crawl.then)) if text}
 
 

@@ -1,7 +1,7 @@
 """Links between pages: of assets, checks and partitions, and of the reports that the web server of `dcc ui` makes.
 
 The only module that makes Markdown. It uses only words of the platform and paths in which all names from centres are
-percent-encoded, so that no name can become a link, an image or an element of a page.
+percent-encoded. So no name can become a link, an image or an element of a page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reports, plots and the tracking board of the web server of `dcc ui`: made on request, and not kept.
 
-Both databases are only read. The status of an answer says what is wrong: 404 if there is no such thing, 503 if a
-database is away or has not been made, 400 for an unknown language or format; the text always says what to do.
+Both databases are only read. The status of an answer says what is wrong. It is 404 if there is no such thing, 400 for
+an unknown language or format, and 503 if a database is away or has not been made. The text always says what to do.
 """
 
 from __future__ import annotations

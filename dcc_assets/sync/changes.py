@@ -1,8 +1,8 @@
 """Results of the phases after validation, shown in Dagster: of sessions, of people, and of sessions that died.
 
 A session reports its own work. Changes by `dcc qc done`, `dcc data undo` or `dcc data confirm`, and those of a killed
-session, are found by a mark (`marks`): the changes in the tracker and in the data contexts up to which everything was
-shown.
+session, are found by a mark (`marks`). It tells the changes in the tracker and in the data contexts up to which
+everything was shown.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ submissions are archived: their partitions and events are removed from the insta
 DCC_DAGSTER_ZIPS successful and DCC_DAGSTER_FAILED_ZIPS failed ones stay.
 
 The instance stores up to where submissions are archived: the horizon. It depends on the tracker's state of a submission
-and the time of its last change: one that is re-opened, judged again, or whose quality control changes is shown again
+and the time of its last change. One that is re-opened, judged again, or whose quality control changes is shown again
 completely.
 """
 
@@ -119,8 +119,8 @@ def archive_older(
 ) -> int:
     """Archive the oldest finished submissions beyond the limits; returns the number removed from the instance.
 
-    `session` is the caller's; while others are active too, the last one to end does the work. `anew`: as if nothing
-    were archived, for an instance that is rebuilt. Call after all reports are stored. The next call removes what a
+    `session` is the caller's; while others are active too, the last one to end does the work. An instance that is
+    rebuilt has it done as if nothing were archived. Call after all reports are stored. The next call removes what a
     killed one left. Raises TrackerUnreachableError.
     """
     if session is not None and session.group is not None and _others_are_active(tracker, settings, session):

@@ -1,6 +1,6 @@
 """Marks in a Dagster instance: up to where it shows the databases, set by sessions.
 
-There is a mark for all centres, and one for each group of centres, which that group's sessions set: two groups'
+There is a mark for all centres, and one for each group of centres, which that group's sessions set. Two groups'
 sessions run at once, and neither knows what the other has shown. For a centre the later of both counts. A new instance
 has none, and is shown everything.
 """

@@ -1,8 +1,8 @@
 """Checks of overdue work: correct in the UI after each session, with a daemon and without.
 
-Dagster's own freshness policies are about complete assets and evaluated by its daemon alone, so they say nothing of one
+Dagster's own freshness policies are about complete assets and evaluated by its daemon alone. So they say nothing of one
 source or centre, and nothing at all if a timer starts sessions. These checks have a partition for each source or
-centre. Sessions, the sensor `overdue` and the web server of `dcc ui` evaluate them; an event is stored when a verdict
+centre. Sessions, the sensor `overdue` and the web server of `dcc ui` evaluate them. An event is stored when a verdict
 changes, so that their number does not grow with the evaluations.
 """
 
@@ -78,9 +78,9 @@ def overdue_changes(
 ) -> list[Report]:
     """Reports of changes in overdue work; once the recorder has stored everything, they count as shown.
 
-    `anew` are partitions that the run materialised, None for all: they are reported even without a change, because the
-    page takes a check for not evaluated if its partition is newer. Three statements for any number of submissions.
-    Raises TrackerUnreachableError.
+    The partitions that the run materialised (None: all) are reported even without a change, because the page takes a
+    check for not evaluated if its partition is newer. Three statements for any number of submissions. Raises
+    TrackerUnreachableError.
     """
     changes = _look(instance, tracker, settings, anew)
     said = json.dumps(changes.said)

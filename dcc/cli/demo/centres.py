@@ -1,8 +1,8 @@
 """The archives on the servers of the demonstration's four centres, and the expected outcome of each.
 
-Every kind of fault that a wrangler meets is there once: a name outside the convention, a damaged archive, documents
-that break the schema, a document whose name or content is not what it says, data that break the integrity rules, a file
-that is no archive, a server that refuses connections.
+Every kind of fault that a wrangler meets is there once. Files: a name outside the convention, a damaged archive, a file
+that is no archive. Documents: some break the schema, the name or content of one is not what it says, data break the
+integrity rules. And a server refuses connections.
 """
 
 from __future__ import annotations

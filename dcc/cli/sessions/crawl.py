@@ -285,7 +285,7 @@ def _count_waiting(tracker: Engine, settings: Settings) -> int:
 
 
 def _expected(tracker: Engine, settings: Settings) -> str:
-    """How much is to be fetched, and how long that should take."""
+    """How much the session will fetch, and how long that should take."""
     from dcc.tracker.database import run_reading
     from dcc.tracker.expected_work import all_of, expected_work
 

@@ -28,11 +28,11 @@ UNMENDED = "unmended"
 class SessionReport:
     """Collects a session's results; made at its start.
 
-    `problems` has an entry for each source that could not be listed completely, finding, refused name, failed
-    submission, document with errors and document that waits for confirmation, in the order in which they turned up;
-    `conclude`, at the session's end, adds the rest. `notes` are for a wrangler's information. `without_room` has one
-    for each submission that waits because a disk of the platform is full, possibly hundreds. `in_order` counts the
-    documents that wait for an older archive, by their centre and that archive. `data` counts uploads, `contexts`
+    `problems` has an entry for each source that could not be listed completely, finding, refused name and failed
+    submission. Documents with errors and those that wait for confirmation have one too, all in the order in which they
+    turned up. `conclude`, at the session's end, adds the rest. `notes` are for a wrangler's information. `without_room`
+    has one for each submission that waits because a disk of the platform is full, possibly hundreds. `in_order` counts
+    the documents that wait for an older archive, by their centre and that archive. `data` counts uploads, `contexts`
     changes of data contexts.
     """
 

@@ -103,7 +103,7 @@ def request_urgent(
     """Record that the user wants submissions first.
 
     Returns those that wait or are not known yet, the sources that list them (if one is not known, those of the centres
-    in the names), and those that do not wait for their download.
+    in the names). Third come those that do not wait for their download.
     """
     from dcc.tracker.database import run_writing
     from dcc.tracker.hostings.listings import archives_by_source
@@ -213,9 +213,9 @@ def process_again(
 ) -> tuple[int | None, Notices]:
     """Open submissions again in the user's name and process them, as a session; returns as `crawl_and_process`.
 
-    Raises as that, NotFoundError for a submission that is unknown or not hosted, BadFileNameError for a refused name,
-    ConfigurationError for one that changed after its data were uploaded; these leave no session behind, except for
-    changes at the very moment.
+    Raises as that, NotFoundError for a submission that is unknown or not hosted, and BadFileNameError for a refused
+    name. Raises ConfigurationError for one that changed after its data were uploaded. These leave no session behind,
+    except for changes at the same moment.
     """
     from dcc.tracker.database import run_reading
     from dcc.tracker.hostings.retries import require_retriable

@@ -39,7 +39,7 @@ _WORDS: Final = {
 
 
 def all_explanations() -> Mapping[str, Sequence[Explanation]]:
-    """All that is explained, by headings."""
+    """Everything explained, by headings."""
     return {
         "Errors": error_advice.explanations(),
         "Phases": [found for name in _PHASES if (found := state_explained(name))],

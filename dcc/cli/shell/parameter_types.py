@@ -1,7 +1,7 @@
 """Types of arguments and options: numbers within the databases' range, and values that a shell completes.
 
 Completed values (submissions, centres, sources, rules) are looked up in the tracker, in a thread that may take
-`SECONDS` after its imports; if anything fails, nothing is offered and nothing printed. Only words without special
+`SECONDS` after its imports. If anything fails, nothing is offered and nothing printed. Only words without special
 characters for any shell are offered: a centre may have named a file otherwise.
 """
 

@@ -51,7 +51,7 @@ _AS_BEFORE = "as before"
 class Place:
     """The answers about a source's address and login.
 
-    `new_centre` is to be registered with it; `plain`: a password may be typed and stored in the tracker.
+    `new_centre` will be registered with it; `plain`: a password may be typed and stored in the tracker.
     """
 
     centre: str = ""

@@ -202,7 +202,7 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
 
 
 def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
-    """List a source that was just registered, for a trial's time; returns the problem."""
+    """List a source registered a moment ago, for a trial's time; returns the problem."""
     from dcc.session.crawling import list_source
     from dcc.sources.listing_watch import ListingWatch
 

@@ -62,7 +62,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
 def _host_key(
     address: SourceAddress, settings: Settings, *, accept: bool
 ) -> tuple[SourceAddress, HostKey | None] | None:
-    """The address that trusts the server's key, with the key if it is to be pinned; None if refused."""
+    """The address that trusts the server's key, with the key if it will be pinned; None if refused."""
     from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceMisconfiguredError
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname

@@ -1,6 +1,6 @@
 """Channels: how notifications reach people and programs.
 
-To add one, write a `Channel` and a function that makes it from the settings, and add the function to CHANNELS; or name
+To add one, write a `Channel` and a function that makes it from the settings, and add the function to CHANNELS. Or name
 it as an entry point `dcc.channels` in a package of your own.
 """
 

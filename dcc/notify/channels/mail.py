@@ -50,7 +50,7 @@ class MailTransport:
     """Sends messages by a mail server, one connection for each message.
 
     Encrypts with STARTTLS if the server offers it, and verifies its certificate. A password is never sent unencrypted,
-    except to this very machine; without a password, a server on this machine needs no encryption.
+    except to this machine itself; without a password, a server on this machine needs no encryption.
 
     `answer_seconds` bounds each answer of the server, and all of `reach`; `send_seconds` bounds a whole message, from
     the name's lookup on.
@@ -222,7 +222,7 @@ def sender_of(settings: Settings) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host is this very machine."""
+    """Whether a host is this machine itself."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host.lower() == "localhost"

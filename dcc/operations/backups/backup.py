@@ -104,7 +104,7 @@ class NotRemoved:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """A new set: its place and manifest, the older sets that were removed, and those that could not be; and the copies
+    """A new set: its place and manifest, the older sets that were removed, and those that could not be. Also the copies
     of the archive store beside it, None if they were not asked for.
     """
 

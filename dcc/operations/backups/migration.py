@@ -47,9 +47,9 @@ def migrate_storage(
 
     Targets that do not exist are made. After the copy, the sources are read once more and compared with the targets
     table by table, so that nothing that was written meanwhile is missed. If the copy breaks off, call it again: it
-    starts from the beginning. Raises SessionActiveError during a session, StorageNotEmptyError, CopyFailedError, the
-    `unreachable` error of a database, and ConfigurationError for a target that is a source, the other target or of
-    another system, or whose file cannot be written.
+    starts from the beginning. Raises SessionActiveError during a session, StorageNotEmptyError, CopyFailedError, and
+    the `unreachable` error of a database. Raises ConfigurationError for a target that is a source, the other target or
+    of another system, or whose file cannot be written.
     """
     began = time.monotonic()
     targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)

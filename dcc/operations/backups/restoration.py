@@ -115,8 +115,8 @@ def restore_backup(
 
     The databases must have no rows, or rows of a restoration that broke off, unless `replace`. A set of an older schema
     is upgraded. Sessions that were active end as if they had been killed. Staged files of the set are put back if
-    staging has no such file. Raises BackupError for a set that is damaged or of a later version and for a full disk,
-    StorageNotEmptyError, SessionActiveError, the `unreachable` error of a database, CopyFailedError, and
+    staging has no such file. Raises BackupError for a set that is damaged or of a later version and for a full disk.
+    Raises StorageNotEmptyError, SessionActiveError, the `unreachable` error of a database, CopyFailedError, and
     ConfigurationError for a database with other tables, even with `replace`.
     """
     found = find_set(directory)

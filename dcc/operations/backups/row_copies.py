@@ -1,6 +1,6 @@
 """Rows as backups copy them: the same from every kind of database.
 
-They are read in SQLite's form: integers, floats, texts, bytes and None; dates and times are texts (`2026-11-21`,
+They are read in SQLite's form: integers, floats, texts, bytes and None. Dates and times are texts (`2026-11-21`,
 `2026-11-21 07:28:31`), true is 1, false is 0, and zero has no sign. Nothing here depends on the models, so that
 databases of older schemas can be read too.
 

@@ -105,7 +105,7 @@ class Target:
         return Found.FILLED
 
     def _is_there(self) -> bool:
-        """Whether there may be tables; a database that is missing on a server is made."""
+        """Whether the database may have tables; a database that is missing on a server is made."""
         if self._on_server:
             create_database(self.engine.url, self.database)
         return self._on_server or (self._path.exists() and self._path.stat().st_size > 0)

@@ -57,7 +57,7 @@ class Fact:
     """One thing that is wrong: a finding of a rule, an error, or what a crawl noticed; where it is, and what should be.
 
     `code` is what is declared of it, and `details` what that names. `element` is the path of the element, or the name
-    of the element or attribute; `permitted` are the first of the values that would do, `nearest` the one of them that
+    of the element or attribute. `permitted` are the first of the values that would do, `nearest` the one of them that
     is most like `value`. What is not known is None, or empty.
     """
 
@@ -96,7 +96,7 @@ class Fact:
 class Cause:
     """What findings of a rule, or errors of a kind, of one centre share.
 
-    `code` is what is declared of them. `key` names the cause for good: the same cause of another session has the same.
+    `code` is what is declared of them. `key` always names this cause: the same cause of another session has the same.
     `severity` is the worst. `entities` counts what they lie in (`specimens`, `experiments`, `lines`, `housings`) or are
     about (`sources`); `waiting_experiments` are correct themselves, but on animals that have this cause. Correcting it
     clears documents and archives that fail for nothing else; if it is a warning, those that have no other cause.

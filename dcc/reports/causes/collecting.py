@@ -37,7 +37,7 @@ _WORST_FIRST: Final = {severity: -rank for rank, severity in enumerate(Severity)
 def causes_of_zip(
     tracker: Connection, qc: Connection | None, key: ZipKey, settings: Settings, *, most: int | None = MOST
 ) -> list[Cause]:
-    """The causes of all that is wrong with a submission and its documents, the worst and largest first.
+    """The causes of all faults of a submission and its documents, the worst and largest first.
 
     Without the QC database (None), as it is before the first upload, those that the tracker knows. The settings tell
     where documents are that failed, which are read for animals that experiments wait for.
@@ -48,7 +48,7 @@ def causes_of_zip(
 def causes_of_centre(
     tracker: Connection, qc: Connection | None, centre: str, settings: Settings, *, most: int | None = MOST
 ) -> list[Cause]:
-    """The causes of all that is wrong with a centre's submissions and sources at present, worst and largest first."""
+    """The causes of all faults of a centre's submissions and sources at present, worst and largest first."""
     scope = Scope(centre=centre, acknowledged=acknowledged_keys(tracker))
     return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, centre), settings, most)
 
@@ -56,7 +56,7 @@ def causes_of_centre(
 def causes_of_all(
     tracker: Connection, qc: Connection | None, settings: Settings, *, most: int | None = MOST
 ) -> list[Cause]:
-    """The causes of all that is wrong at present, of each centre by itself, the worst and largest first."""
+    """The causes of all faults at present, of each centre by itself, the worst and largest first."""
     scope = Scope(acknowledged=acknowledged_keys(tracker))
     return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, None), settings, most)
 

@@ -1,8 +1,8 @@
 """Animals that experiments wait for (rule E4) and that are in documents that failed: they do not arrive by themselves.
 
-No database has the animals of a failed document, so they are read from its bytes, in staging or the archive store: of
-the archives with experiments that wait first, then of the newest. How much is read is limited; a process reads a
-document once.
+No database has the animals of a failed document, so they are read from its bytes, in staging or the archive store.
+Those of the archives with experiments that wait are read first, then the newest. How much is read is limited; a process
+reads a document once.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class DocumentReader:
 
 
 def _ids(content: bytes) -> Iterator[str]:
-    """The ids of animals in a document, which need not be well-formed."""
+    """The ids of animals in a document, which may be malformed."""
     for number, found in enumerate(_ANIMAL.finditer(content)):
         if number == _MOST_IN_DOCUMENT:
             return

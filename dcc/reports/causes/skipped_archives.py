@@ -214,7 +214,7 @@ def _failed(connection: Connection, source_id: int, most: int) -> Iterator[Skipp
 
 
 def _uploading(connection: Connection, source_id: int) -> set[int]:
-    """The zip actions of archives that are still being uploaded to a source."""
+    """The submissions of archives that are still being uploaded to a source."""
     hosting = select(FileSourceHasZip.za_id).where(
         FileSourceHasZip.file_source_id == source_id,
         FileSourceHasZip.gone_since.is_(None),
@@ -257,7 +257,7 @@ def _counted(
 
 
 def _hosted(source_id: int, *columns: Any) -> Any:
-    """A question about the zip actions that a source hosts at present."""
+    """A question about the submissions that a source hosts at present."""
     hosted = select(FileSourceHasZip.za_id).where(
         FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_(None)
     )

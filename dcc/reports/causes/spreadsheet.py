@@ -1,7 +1,7 @@
 """The causes and findings of a scope as a spreadsheet (XLSX), which shows what centres sent and runs none of it.
 
-Every text is written as a text, so that none is a formula or a link, whatever it begins with; what would not be seen
-of it (control characters, blanks of no width) stands as `\\xNN`.
+Every text is written as a text, so that none is a formula or a link, whatever it begins with. Invisible characters
+(control characters, blanks of no width) stand as `\\xNN`.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def height_of(rows: Sequence[Row]) -> float:
 def draw_rows(
     figure: Figure, rows: Sequence[Row], catalogue: Catalogue, *, title: str, subtitle: str, unit: str
 ) -> None:
-    """Draw the rows, with what is new and what is an outlier marked."""
+    """Draw the rows, with new values and outliers marked."""
     number = partial(format_number, catalogue)
     longest = max(max(len(_counted(row, number)), 1.15 * len(row.heading)) for row in rows)
     (axes,) = lay_out(figure, title, subtitle, left=0.35 + 0.068 * longest, bottom=BOTTOM)

@@ -25,7 +25,7 @@ def heading_of(catalogue: Catalogue, taken: ParameterValues) -> tuple[str, str]:
 
 
 def subtitle_of(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
-    """The line below a title: whose data are drawn, and what is new."""
+    """The line below a title: whose data are drawn, and which are new."""
     if key is None:
         return catalogue.say("Centre {centre}", centre=shown_text(centre))
     return catalogue.say(

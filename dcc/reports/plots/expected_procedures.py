@@ -37,7 +37,7 @@ _COLOURS: Final = {
 
 
 def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue, fonts: Path | None = None) -> Picture:
-    """A bar for each centre, pipeline and procedure; of very many, those with most missing.
+    """A bar for each centre, pipeline and procedure; of too many, those with most missing.
 
     Raises NotFoundError without any.
     """

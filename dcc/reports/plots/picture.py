@@ -1,12 +1,12 @@
 """Pictures: their descriptions, their looks, and their SVG or PNG.
 
 Colours are Okabe and Ito's, which differ for colour-blind eyes and in grey. Earlier values are small grey dots, new
-ones are diamonds, and outliers have a ring, so that nothing is told by colour alone.
+ones are diamonds, and outliers have a ring, so that nothing depends on colour alone.
 
 matplotlib is imported when a picture is drawn. Its state is global to the process, so one picture is drawn at a time,
-with matplotlib's defaults and the settings here, whatever `matplotlibrc` says; without a display and without pyplot.
-Texts are never taken for formulas. SVG elements need no style sheet, so that pages with any content security policy
-can hold them.
+with matplotlib's defaults and the settings here, whatever `matplotlibrc` says. It needs no display and no pyplot. Texts
+are never taken for formulas. SVG elements need no style sheet, so that pages with any content security policy can hold
+them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def word_for(catalogue: Catalogue, word: str) -> str:
 
 
 def format_number(catalogue: Catalogue, number: float) -> str:
-    """A number as the reader's language writes it; one with very many digits by its power of ten (`1.5e+30`)."""
+    """A number as the reader's language writes it; one with too many digits by its power of ten (`1.5e+30`)."""
     if number == 0 or _LEAST_PLAIN <= abs(number) < _MOST_PLAIN:
         return catalogue.number(number)
     return f"{number:.3g}"
@@ -157,8 +157,8 @@ _WRITTEN: Final = frozenset({"d", "x", "y", "transform", "width", "height"})
 def tidy_svg(text: str, *, title: str, description: str) -> str:
     """The `svg` element of a file that matplotlib wrote (with texts as texts), for a page.
 
-    Styles become attributes, which no policy refuses; ids get a prefix that depends on all of the picture; numbers have
-    two decimals (of a 72nd of an inch); `title` and `description` go before all else, as role `img` wants them.
+    Styles become attributes, which no policy refuses; ids get a prefix that depends on all of the picture. Numbers have
+    two decimals (of a 72nd of an inch). `title` and `description` go before all else, as role `img` wants them.
     """
     root = ET.fromstring(text)  # noqa: S314  (written by matplotlib a moment ago)
     prefix = f"p{sha256(f'{title}{description}{text}'.encode()).hexdigest()[:10]}-"
@@ -247,12 +247,12 @@ class PictureKind(StrEnum):
 class Picture:
     """One picture, drawn when it is first asked for.
 
-    `name` tells it from the others of the same centre or zip action, in letters that file names may have. `caption`
-    tells what is drawn, `rule` how values are marked, which is the same for all pictures of a kind and empty where none
-    are, `alt` says in words what there is to see. All texts are
-    plain: escaping them is the business of who puts them into HTML. `parameter_id` is None where it is of none,
-    `outliers` how many of the new values are marked. `size` is in inches. `fonts` is where matplotlib keeps its list of
-    fonts (`font_directory`), by default a directory that goes with the process.
+    `name` tells it from the others of the same centre or submission, in letters that file names may have. `caption`
+    tells what is drawn. `rule` tells how values are marked: the same for all pictures of a kind, empty where none are.
+    `alt` says in words what the picture shows. All texts are plain: escaping them is the business of who puts them into
+    HTML. `parameter_id` is None where it is of none, `outliers` how many of the new values are marked. `size` is in
+    inches. `fonts` is where matplotlib keeps its list of fonts (`font_directory`), by default a directory that goes
+    with the process.
     """
 
     name: str

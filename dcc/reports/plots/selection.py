@@ -56,12 +56,12 @@ def pictures_of_zip(
     with_others: bool = True,
     fonts: Path | None = None,
 ) -> list[Picture]:
-    """Pictures of what a zip action brought that is current and valid, the most telling first; at most `most`.
+    """Pictures of what a submission brought that is current and valid, the most telling first; at most `most`.
 
-    First parameters with outliers, those with most of them first; then those whose median is furthest from that of what
+    First parameters with outliers, those with most of them first. Then those whose median is furthest from that of what
     was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
-    week. Without data that are current and valid there are none. `with_others`: beside other centres' values.
-    `fonts`: see `Picture`.
+    week. Without data that are current and valid there are none. `with_others`: beside other centres' values. `fonts`:
+    see `Picture`.
     """
     documents = as_json(documents_of(qc, key))
     own = MEASUREMENT.c
@@ -114,7 +114,7 @@ def picture_of_parameter(
     key: ZipKey | None = None,
     fonts: Path | None = None,
 ) -> Picture:
-    """The picture of a parameter at a centre, with what the zip action `key` brought picked out.
+    """The picture of a parameter at a centre, with what the submission `key` brought picked out.
 
     A series has the animals of the submission as lines; all else is a distribution beside other centres. Raises
     NotFoundError where there is no number to draw at this centre.

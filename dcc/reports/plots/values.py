@@ -1,8 +1,8 @@
 """The values that a picture of a parameter is made of, and the rule that marks outliers (Tukey's outer fences).
 
 Only rows of `current_measurement` with `is_valid` and a number are drawn. Of a parameter with more measurements at a
-centre than a picture holds, a sample is drawn, always the same: those whose ids come first when multiplied with a large
-number, modulo a prime. The database tells that from an index, without reading the other rows.
+centre than a picture holds, a sample is drawn. It is always the same: those whose ids come first when multiplied with a
+large number, modulo a prime. The database tells that from an index, without reading the other rows.
 """
 
 from __future__ import annotations
@@ -141,14 +141,14 @@ def pseudo_random(number: int) -> int:
 
 
 def documents_of(connection: Connection, key: ZipKey) -> list[int]:
-    """The ids of the documents of a zip action in the QC database."""
+    """The ids of the documents of a submission in the QC database."""
     wanted = (DOCUMENT.c.zip_file == key.file_name) & (DOCUMENT.c.zip_action == key.action.value)
     rows = connection.scalars(select(DOCUMENT.c.id).where(wanted).order_by(DOCUMENT.c.id))
     return [int(row) for row in rows]
 
 
 def require_documents(connection: Connection, key: ZipKey) -> None:
-    """Raise NotFoundError unless documents of a zip action came to the QC database."""
+    """Raise NotFoundError unless documents of a submission came to the QC database."""
     if not documents_of(connection, key):
         raise NotFoundError(
             f"Nothing of {key} has come to the QC database. See `dcc report {key}` for what became of it, or correct "
@@ -310,9 +310,9 @@ def load_values(
     with_others: bool,
     most: int = MOST_VALUES,
 ) -> ParameterValues | None:
-    """Values of a parameter at a centre, new ones those of the zip action; None where the centre has no number.
+    """Values of a parameter at a centre, new ones those of the submission; None where the centre has no number.
 
-    Earlier ones are those of documents that were applied before the last one of the zip action.
+    Earlier ones are those of documents that were applied before the last one of the submission.
 
     The unit is that of most new values, or of most others where none is new. Taken are about `most` values of the
     centre, as many new ones, and as many of other centres together, but 500 of each if it has these.

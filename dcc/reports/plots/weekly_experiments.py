@@ -61,7 +61,7 @@ def draw_weeks(
     key: ZipKey | None = None,
     fonts: Path | None = None,
 ) -> Picture:
-    """The current, valid experiments of a centre by the week of their date, those of the zip action `key` picked out.
+    """The current, valid experiments of a centre by the week of their date, those of the submission `key` picked out.
 
     Raises NotFoundError where the centre has none.
     """
@@ -74,7 +74,7 @@ def draw_weeks(
 def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None:
     """What the picture is drawn from; None where the centre has no experiment that is current, valid and has a date.
 
-    With a zip action, experiments of documents that were applied after its last one are left out.
+    With a submission, experiments of documents that were applied after its last one are left out.
     """
     documents = documents_of(qc, key) if key is not None else []
     own = EXPERIMENT.c

@@ -43,7 +43,7 @@ _NAMED: Final = {
 
 
 def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
-    """What was taken over of a zip action's documents: of each kind, and of the first `most` procedures by size."""
+    """What was taken over of a submission's documents: of each kind, and of the first `most` procedures by size."""
     mine = and_(
         DOCUMENT.c.zip_file == key.file_name,
         DOCUMENT.c.zip_action == key.action.value,

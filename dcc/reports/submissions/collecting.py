@@ -70,7 +70,7 @@ def collect_submission(
     most_pictures: int = MOST_PICTURES,
     qc_missing: str | None = None,
 ) -> SubmissionReport:
-    """The facts of the report of one zip action.
+    """The facts of the report of one submission.
 
     `qc` is None where the QC database cannot be asked, and `qc_missing` says why. Pictures have their texts in the
     language of `catalogue`, by default that of the settings; `most_pictures` 0: none. Raises NotFoundError.

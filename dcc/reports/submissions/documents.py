@@ -1,4 +1,4 @@
-"""The documents of a zip action as a report lists them: a bounded number, the failed first, with counts of all."""
+"""The documents of a submission as a report lists them: a bounded number, the failed first, with counts of all."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What became of a zip action, as a data manager sees it."""
+    """What became of a submission, as a data manager sees it."""
 
     NAME_REFUSED = "name refused"
     WAITING = "waiting"
@@ -151,7 +151,7 @@ class ProcedureCount:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the QC database has of a zip action, or of a centre.
+    """What the QC database has of a submission, or of a centre.
 
     `contexts` counts the data contexts that it has data in, by their state. `procedures_total` counts all, where the
     list is cut.
@@ -175,7 +175,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionReport:
-    """The report of one zip action. `documents` are the worst first; `attempts` the latest last.
+    """The report of one submission. `documents` are the worst first; `attempts` the latest last.
 
     `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
     archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
@@ -228,7 +228,7 @@ class SubmissionReport:
 
 @dataclass(frozen=True, slots=True)
 class ZipLine:
-    """A zip action in the summary of a centre or session; `failed` of its `documents` failed.
+    """A submission in the summary of a centre or session; `failed` of its `documents` failed.
 
     `acts` are those who act on the errors of its documents. `changed`: when it was noticed that the archive has changed
     since its data were taken over.

@@ -138,9 +138,9 @@ def only_waits(causes: Iterable[Cause]) -> bool:
 
 
 def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[Step, ...]:
-    """How far a document in that state is in each of its phases, of which the settings leave some out.
+    """How far a document in that state is in each of its phases; the settings may leave some out.
 
-    What failed in the check of its contents goes on in its other parts: only what is at fault is left out.
+    What failed in the check of its contents goes on in its other parts: only the faulty ones are left out.
     """
     in_part = (phase, status) == (Phase.DATA, Status.FAILED)
     return tuple(

@@ -85,7 +85,7 @@ def render_html(
     """The page of a report in the language of a catalogue.
 
     `link_of_zip` tells the path of the page of a submission, and `link_of_document` that of a document's XML by its
-    name; these and `place` are for pages that are served beside others.
+    name. These and `place` are for pages that are served beside others.
 
     A DCC's own templates are taken from the directory that `settings` name (DCC_TEMPLATES_DIRECTORY). Raises
     ConfigurationError when one of them cannot be used.

@@ -238,6 +238,6 @@ def _texts(text: str, indent: int = 0) -> list[str]:
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """A line in such as are no wider, further ones indented by two more."""
+    """A line, broken into lines no wider than `width`, further ones indented by two more."""
     indent = len(line) - len(line.lstrip(" "))
     return wrapped(line, width, " " * (indent + 2), break_words=False)

@@ -45,7 +45,7 @@ _MOST_WHOLE: Final = 3
 
 
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
-    """What happens next, as texts for a catalogue: of what is to be corrected only the ways that apply here."""
+    """What happens next, as texts for a catalogue: of the ways to correct a fault only those that apply here."""
     failed = {state.phase for state in report.states if state.status is Status.FAILED}
     left_out = set()
     if not any(phase < Phase.DATA for phase in failed):
@@ -57,7 +57,7 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
 
 
 def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) -> str:
-    """Who acts on a submission: if something is to be corrected, the `actors` of what makes it fail.
+    """Who acts on a submission: if somebody must correct something, the `actors` of what makes it fail.
 
     In other outcomes, and without such actors, it is who the outcome tells.
     """
@@ -75,7 +75,7 @@ def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
 
 
 def next_of_line(line: ZipLine) -> str:
-    """What to do first about a zip action of a summary, as a text for a catalogue: it may know only the phase."""
+    """What to do first about a submission of a summary, as a text for a catalogue: it may know only the phase."""
     if line.changed:
         return CHANGED_SINCE
     first = OUTCOME_TEXTS[line.outcome].next[0]
@@ -158,7 +158,7 @@ def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
 
 
 def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:
-    """What came of an attempt to fetch an archive."""
+    """The outcome of an attempt to fetch an archive."""
     if attempt.outcome is AttemptOutcome.CANCELLED:
         return catalogue.say("Somebody ended the session before it arrived.")
     if attempt.outcome is AttemptOutcome.ABORTED:

@@ -54,7 +54,7 @@ def reports_directory(settings: Settings) -> Path:
 
 
 def report_path(settings: Settings, key: ZipKey) -> Path:
-    """Where the report of a zip action is kept, whether it is there or not.
+    """Where the report of a submission is kept, whether it is there or not.
 
     Names that do not follow the convention are written in letters that every file system has, with a checksum.
     """
@@ -148,7 +148,7 @@ def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[
 
 
 def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
-    """Log why reports, or that of a zip action, are not kept; the same as a sentence."""
+    """Log why reports, or that of a submission, are not kept; the same as a sentence."""
     of_zip = f"{key}: " if key is not None else ""
     if isinstance(error, DccError | SQLAlchemyError | OSError):
         is_known = isinstance(error, DccError)
@@ -267,7 +267,7 @@ def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | No
 
 
 def remove_reports(settings: Settings, keys: Iterable[ZipKey]) -> None:
-    """Remove the kept reports of zip actions, where there are any. Raises CleaningError."""
+    """Remove the kept reports of submissions, where there are any. Raises CleaningError."""
     for key in keys:
         page = report_path(settings, key)
         for suffix in _SUFFIXES:

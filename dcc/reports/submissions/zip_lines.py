@@ -42,7 +42,7 @@ _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 
 def zips_of_centre(connection: Connection, centre: str) -> list[ZipLine]:
-    """All zip actions of a centre: by their names or, where these tell no centre, by where they were found."""
+    """All submissions of a centre: by their names or, where these tell no centre, by where they were found."""
     hosted = (
         select(FileSourceHasZip.za_id)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
@@ -59,7 +59,7 @@ def zips_of_centre(connection: Connection, centre: str) -> list[ZipLine]:
 
 
 def zips_of_session(connection: Connection, session: SessionEntry) -> list[ZipLine]:
-    """The zip actions of a session (as of `session_zips`), and those that it found changed since they were loaded."""
+    """The submissions of a session (as of `session_zips`), and those that it found changed since they were loaded."""
     noticed = select(CrawlFinding.za_id).where(CrawlFinding.session_id == session.id, CrawlFinding.kind == CHANGED)
     changed = changed_since_loaded(connection, noticed)
     return list_zips(connection, session_zip_ids(connection, session), also=changed)
@@ -76,7 +76,7 @@ def changed_of(connection: Connection, key: ZipKey) -> datetime | None:
 
 
 def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -> list[ZipLine]:
-    """The zip actions whose ids a query selects, and `also` these: the worst first, of these the newest."""
+    """The submissions whose ids a query selects, and `also` these: the worst first, of these the newest."""
     if also:
         wanted = select(ZipAction.id).where(or_(ZipAction.id.in_(wanted), ZipAction.id.in_(also)))
     states = _document_states(connection, wanted)
@@ -122,7 +122,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
 
 
 def _latest(wanted: Any) -> Subquery:
-    """The latest download of each of these zip actions: columns `za_id` and `download_id`."""
+    """The latest download of each of these submissions: columns `za_id` and `download_id`."""
     return (
         select(FileSourceHasZip.za_id, LATEST.label("download_id"))
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)

@@ -1,4 +1,4 @@
-"""Which attempt to fetch an archive comes next, from which source, and when; and what waits for each source."""
+"""Which attempt to fetch an archive comes next, from where and when; and the archives that wait for each source."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Job:
     """A submission that is being processed, with the session's knowledge of it.
 
     `doubtful`: a killed session left its archive in staging before its MD5 was known; a crash may have damaged it.
-    `bad_md5s` are the checksums of bad copies, by hosting; `published` is the MD5 that the archive's own centre
-    published; `staged` is the copy in staging to use if no source can be reached.
+    `bad_md5s` are the checksums of bad copies, by hosting. `published` is the MD5 that the archive's own centre
+    published. `staged` is the copy in staging to use if no source can be reached.
     """
 
     za_id: int

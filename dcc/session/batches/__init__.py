@@ -3,6 +3,6 @@
 Replays have batches of stored archives prepared in the same way: `dcc.session.replay.batches`.
 
 Workers and session share the tracker and the object store, and no disk. A worker leaves each archive with its findings
-in the store; the session takes it from there as if from the archive's source, and does everything itself that no worker
+in the store. The session takes it from there as if from the archive's source, and does everything itself that no worker
 did. So the death of a worker loses nothing.
 """

@@ -93,7 +93,7 @@ def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> I
 
 
 def seconds_to_prepare(size_bytes: int | None) -> float:
-    """The expected seconds of work on an archive that need not be fetched from a source."""
+    """The expected seconds of work on an archive that is not fetched from a source."""
     return _EACH_SECONDS + _known(size_bytes) / _PREPARE_RATE
 
 

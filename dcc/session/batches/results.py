@@ -156,8 +156,8 @@ def prepared_by_workers(
 ) -> Iterator[FromWorkers | None]:
     """The results of workers, if there are any, for the planned archives; they are removed after the block.
 
-    The session does everything that no worker did, and all of it if the object store is away or refuses, which the
-    session notes as trouble; likewise if the QC database is away.
+    The session does everything that no worker did, and all of it if the object store is away or refuses, which it
+    notes as trouble. So it does if the QC database is away.
     """
     if workers is None or not planned:
         yield None
@@ -223,7 +223,7 @@ def _see_to_reference_data(settings: Settings) -> None:
 
 
 def _with_held_copies(batch: Batch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> Batch:
-    """A batch with the copies that staging has of its archives, which workers need not be sent again."""
+    """A batch with the copies that staging has of its archives, which are not sent to workers again."""
 
     def held(archive: BatchArchive) -> EarlierCopy | None:
         key, copy = archive.key, earlier.get(archive.hosting.id)

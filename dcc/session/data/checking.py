@@ -1,8 +1,8 @@
 """The data phase: the integrity rules judge all uploaded documents, after all of the upload.
 
 Documents that were judged before are judged again if others require it: they are set back first, so that a killed
-session forgets none. Documents that are applied in the QC database but do not count in the tracker, because the archive
-was processed again with other documents or its source removed, are judged too, before all others.
+session forgets none. Documents that are applied in the QC database but do not count in the tracker are judged too,
+before all others. Their archive was processed again with other documents, or its source removed.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
-    """Set back the documents to be judged again; `uploaded` are the ids of those just applied.
+    """Set back the documents to be judged again; `uploaded` are the ids of those applied last.
 
     Documents that the tracker does not count are judged at once: if this session is killed, the waiting others lead the
     next one to them again.

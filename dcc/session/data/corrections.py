@@ -118,9 +118,9 @@ def confirm_submission(
     """Confirm the held documents of a submission, and apply them at once; returns the results.
 
     An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError if none is held,
-    ConfigurationError for an author or a reason that is empty or too long, StagedDocumentLostError if one is not in
-    staging any more, and the `unreachable` error of either database. The next session applies confirmed documents that
-    could not be applied.
+    ConfigurationError for an author or a reason that is empty or too long. Also StagedDocumentLostError if one is not
+    in staging any more, and the `unreachable` error of either database. The next session applies confirmed documents
+    that could not be applied.
     """
     both = _Databases(tracker, qc, settings)
     try:

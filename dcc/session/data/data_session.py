@@ -86,7 +86,7 @@ class DataSession:
     def due(self, phase: Phase) -> list[DueDocument]:
         """The documents of the session's centres that wait for a phase, in the order of upload.
 
-        Without those of which the settings leave it out.
+        Without those for which the settings leave it out.
         """
         due = self._due(phase)
         return [one for one in due if phase not in self.left_out_of(one)] if self.left_out.has(phase) else due

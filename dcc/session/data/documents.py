@@ -87,8 +87,8 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
     """The documents in the order of upload, whatever their archives.
 
     Specimens before experiments, then by date, increment and centre. Exception: before a document deletes specimens
-    come the experiment documents of the same centre up to that date and increment, which may delete their experiments,
-    and those up to the last of the same archive.
+    come the experiment documents of the same centre up to that date and increment, which may delete their experiments.
+    Those up to the last of the same archive come first too.
     """
     ordered = sorted(documents, key=lambda document: document.upload_order)
     waiting: dict[str, deque[DueDocument]] = defaultdict(deque)

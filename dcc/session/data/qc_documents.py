@@ -1,6 +1,6 @@
 """The rows of the QC database for the tracker's documents. Lists may be of any length.
 
-A row belongs to the document of its `xml_file` id only if it is of the same file: a tracker that was made again gives
+A row belongs to the document of its `xml_file` id only if it is of the same file. A tracker that was made again gives
 the ids of a lost one to other documents.
 """
 
@@ -73,7 +73,7 @@ def counted_by_tracker(
 
 
 def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
-    """The documents in a state of which the tracker knows; of one submission only, if given."""
+    """The documents in a state that the tracker knows; of one submission only, if given."""
     known = DOCUMENT.c.tracker_id.is_not(None)
     query = _documents().where(DOCUMENT.c.state == state.value, known).order_by(DOCUMENT.c.id)
     if key is not None:

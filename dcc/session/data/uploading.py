@@ -52,7 +52,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
-    data delegate; documents that change data wait there while an older archive of their centre is unfinished. An
+    data delegate. Documents that change data wait there while an older archive of their centre is unfinished. An
     archive whose documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of
     either database, and SessionLostError; a problem of a document itself makes it (upload, failed).
     """

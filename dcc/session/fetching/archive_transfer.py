@@ -32,7 +32,7 @@ class DownloadSink:
 
     `most_unsized` limits the bytes of an archive of unknown size; `written` is called with each block, and `on_bytes`
     with all bytes received so far, about once a second. The part's origin is recorded after a second or 1 MiB, else
-    only after a failure: making a file beside each small archive takes as long as the archive itself, and a killed
+    only after a failure. Making a file beside each small archive takes as long as the archive itself, and a killed
     process loses only the bytes of a second.
     """
 
@@ -129,7 +129,7 @@ _MOST_UNSIZED = 4 * 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One download attempt: a row of `zip_download` that is to be carried out.
+    """One download attempt: a row of `zip_download` that must be carried out.
 
     `published`: the MD5 that the archive's own centre published, which replaces one beside this copy. `earlier`: the
     copy that was fetched from there before; if staging still has it, it is not sent again. `is_held`: the session's

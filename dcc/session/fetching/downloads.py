@@ -1,6 +1,6 @@
 """The threads that receive archives from each source.
 
-Every source in use has a few threads of its own, each with its own connection, so that two accounts on one server never
+Every source in use has a few threads of its own, each with its own connection. So two accounts on one server never
 share a login and a slow source delays no other. DownloadSlots limit all of them together.
 """
 
@@ -111,7 +111,7 @@ class SourceDownloads:
     """The threads that download from one source.
 
     A source is given up, and used no more in the session, after `source_failure_limit` failed connections or stalled
-    transfers in a row, or if it refuses the login or cannot prove its identity. The threads call `tell` with each
+    transfers in a row. So it is if it refuses the login or cannot prove its identity. The threads call `tell` with each
     DownloadMessage; `allowance` limits the transfers of all sources, and `places` the connections of all sessions and
     workers.
     """

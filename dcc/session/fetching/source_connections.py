@@ -1,7 +1,7 @@
 """The connections of one source's threads, and what a refusal means while others are connected.
 
 A server may accept fewer connections than there are threads. A refused thread has then done nothing wrong, and neither
-has the server; but threads connect at the same time, so that one may be refused before it knows that another was
+has the server. But threads connect at the same time, so that one may be refused before it knows that another was
 accepted.
 """
 

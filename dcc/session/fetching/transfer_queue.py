@@ -1,7 +1,7 @@
 """The queue of one source, shared by the threads that fetch from it.
 
 Items may be reserved for a thread, so that its connection can request them ahead. An idle thread takes another's
-reserved items all the same: a transfer that hardly moves delays no other.
+reserved items anyway: a transfer that hardly moves delays no other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Prepares the documents of an archive: reads each once, checks it against the rules that need nothing else, makes
 rows.
 
-The result is a function of the documents, the reference data and the day: no database, setting or secret is used, so
+The result is a function of the documents, the reference data and the day. No database, setting or secret is used, so
 that any process on any machine can do it.
 """
 
