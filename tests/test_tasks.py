@@ -25,16 +25,20 @@ class Task(NamedTuple):
 
 TASKS = (
     Task(
-        "operator: an installation that collects a centre's archives and is healthy",
-        ("README.md", "docs/operations/monitoring.md"),
+        "operator: an installation with its settings in a file, that collects, is healthy and has a backup",
+        ("README.md", "docs/operations/install.md", "docs/operations/monitoring.md", "docs/operations/backup.md"),
         (
             ("dcc init", ("Made the tracker database ...", "Made the QC database ..."), 0),
+            ("dcc settings --write", ("Wrote ...dcc.toml...",), 0),
             ("dcc centre add H --email data@example.org", ("Registered centre H, MRC Harwell.",), 0),
             ("dcc example centre", ("Wrote centre/add/...",), 0),
             ("dcc example centre --kind data-errors", ("Wrote centre/add/...",), 0),
             ("dcc source add --centre H --protocol file --base-path centre", ("add: holds 2 archives",), 0),
             ("dcc crawl", ("ok file source 1 ...", "Session 1 (finished): ... 1 data failed, 1 qc pending; ..."), 1),
             ("dcc doctor", ("ok tracker database: ...", "ok session: ... finished."), 0),
+            ("dcc backup backups", ("Backed up to ...backups/dcc-...",), 0),
+            ("dcc backup --verify backups", ("... is whole: ...",), 0),
+            ("dcc upgrade --check", ("...",), 0),
         ),
     ),
     Task(
