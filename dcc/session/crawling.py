@@ -170,8 +170,10 @@ def crawl_file_sources(
 
 def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
     """Add a notice that names the sources which are left alone, paused or not due, with the reasons and the ends."""
-    known = session.read(lambda connection: load_addresses(connection, only_crawlable=False))
     waiting = {number: due for number, due in dues.items() if not due.is_due}
+    if not waiting:
+        return
+    known = session.read(lambda connection: load_addresses(connection, only_crawlable=False))
     left = [f"{one.label}: {waiting[one.id]}" for one in known if session.covers(one.centre) and one.id in waiting]
     if left:
         more = f"; and {len(left) - _LEFT_SHOWN:,} more (`dcc source list`)" if len(left) > _LEFT_SHOWN else ""

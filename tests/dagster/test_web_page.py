@@ -85,6 +85,7 @@ RUN_BY = {
     **dict.fromkeys(("uploaded_data", "data_integrity", "overviews", "qc"), LOADED),
     "contexts": (LOADED[0] | OVERDUE[0], LOADED[1] | OVERDUE[1]),
     **dict.fromkeys(("submission_reports", "measurements"), (set(), set())),
+    "archive_store": ({"audit_archives"}, {"archive_audit_schedule"}),
 }
 """The jobs of each asset, and what starts them by itself; a report is kept when somebody asks for it."""
 
@@ -169,6 +170,7 @@ def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
         "qc": ["overviews"],
         "submission_reports": ["qc"],
         "measurements": ["contexts"],
+        "archive_store": [],
     }
     assert all(node["groupName"] and node["kinds"] and node["description"] for node in nodes)
     assert all(node["isMaterializable"] for node in nodes)

@@ -144,7 +144,7 @@ def test_programs_without_a_browser_and_the_page_itself_are_answered(page: Serve
 
 def test_the_pages_name_the_environment(page: ServedPage) -> None:
     report, dagster = (page.send("GET", path, {"Accept": "text/html"}) for path in ("/dcc/reports", "/runs"))
-    assert b"<h1>[test] Reports</h1>" in report.read()
+    assert b"<p>Environment: test</p>" in report.read()
     assert re.search(rb'<div role="note" [^>]*>test</div></body>', dagster.read())
     assert "nonce-" in str(dagster.getheader("Content-Security-Policy"))
 

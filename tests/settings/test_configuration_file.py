@@ -149,7 +149,7 @@ def test_a_written_file_says_the_same_as_the_environment(file: Path, monkeypatch
     for name, value in values.items():
         monkeypatch.setenv(f"DCC_{name}", value)
     before = load_settings()
-    text = configuration_text(given_settings(os.environ), before)
+    text = configuration_text(given_settings(os.environ), before, file)
     for name in values:
         monkeypatch.delenv(f"DCC_{name}")
     write(file, text)

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, in
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
@@ -100,8 +101,8 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
     with tracker.connect() as connection:
         assert board.count_cells(connection, ZipFilter()) == [
             valid,
-            Cell("H", Phase.XSD, Status.FAILED, 1),
-            Cell("", Phase.ZIP_NAME, Status.DONE, 1),
+            Cell("H", Phase.XSD, Status.FAILED, 1, ZipKey(Action.ADD, "H.2026-01-01.1.impc.zip")),
+            Cell("", Phase.ZIP_NAME, Status.DONE, 1, ZipKey(Action.ADD, "H.2026-01-02.7.impc.zip")),
         ]
         assert board.count_cells(connection, ZipFilter(centre="H", status=Status.DONE)) == [valid]
         assert sum(cell.count for cell in board.count_cells(connection, january)) == 2

@@ -342,6 +342,7 @@ def plot(
     JSON: {"file", "title", "caption", "rule", "description", "outliers"}: outliers is how many of the new
     values the rule marks
     """
+    from dcc.analysis.known_values import require_known_value
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter
     from dcc.reports.plots.values import require_documents
@@ -358,6 +359,7 @@ def plot(
         if parameter is None:
             picture = draw_weeks(connection, catalogue, centre=centre, key=key, fonts=fonts)
         else:
+            require_known_value(connection, "parameter", parameter)
             picture = picture_of_parameter(
                 connection, catalogue, centre=centre, parameter_id=parameter, key=key, fonts=fonts
             )

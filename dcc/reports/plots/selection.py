@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from dcc.analysis.known_values import require_known_value
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
@@ -124,7 +123,6 @@ def picture_of_parameter(
         qc, parameter, centre, key, with_others=not is_series(parameter), most=MOST_VALUES
     )
     if taken is None:
-        require_known_value(qc, "parameter", parameter_id)
         raise NotFoundError(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
             f"See `dcc qc contexts --centre {centre}` for what there is."
