@@ -138,6 +138,7 @@ class SharedPage:
 _SHARED = SharedPage()
 
 
+@pytest.hookimpl(trylast=True)  # What tests look at afterwards, in their fixtures, comes first.
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     """The page is stopped when tests follow that are of no module which shares it."""
     if nextitem is None or not nextitem.nodeid.startswith(OF_PAGE):
