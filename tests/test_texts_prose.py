@@ -21,11 +21,6 @@ from dcc.reports.languages.loading import SHIPPED
 from tests.support.prose import faults_of_text, long_sentences, wordings
 
 ROOT = Path(__file__).parent.parent
-DOCSTRINGS_STILL_TO_DO = (
-    *("dcc/cli", "dcc/notify", "dcc/operations", "dcc/reports", "dcc/session"),
-    *("dcc_assets", "dcc_dagster", "dcc_resources", "dcc_sensors"),
-)
-"""Packages whose docstrings are not all plainly written yet."""
 
 
 def test_what_reports_mails_and_errors_say_is_easy_to_read() -> None:
@@ -53,18 +48,15 @@ def test_what_dagster_describes_is_easy_to_read(tmp_path: Path) -> None:
 
 
 def test_docstrings_are_easy_to_read() -> None:
-    modules = [path for path in sorted(ROOT.glob("dcc*/**/*.py")) if not _is_below(path, DOCSTRINGS_STILL_TO_DO)]
-    docstrings = [(path, line, text) for path in modules for line, text in _docstrings(path)]
-    assert len(docstrings) > 2_000
+    # Docstrings of commands are help texts, which have a test of their own.
+    found = ((path, *one) for path in sorted(ROOT.glob("dcc*/**/*.py")) for one in _docstrings(path))
+    docstrings = [(path, line, text) for path, line, text in found if "JSON:" not in text and "\b" not in text]
+    assert len(docstrings) > 5_000
     assert [
         f"{path.relative_to(ROOT)}:{line}: {fault}"
         for path, line, text in docstrings
         for fault in _faults_of_docstring(text)
     ] == []
-
-
-def _is_below(path: Path, packages: tuple[str, ...]) -> bool:
-    return any(path.is_relative_to(ROOT / package) for package in packages)
 
 
 def _docstrings(module: Path) -> Iterator[tuple[int, str]]:

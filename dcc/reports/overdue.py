@@ -35,7 +35,7 @@ from dcc.tracker.register.source_addresses import SourceState, in_use
 from dcc.tracker.register.source_pace import load_dues
 
 NAMED: Final = 50
-"""Zip actions that are named of a centre that has more which are not through."""
+"""The most submissions that are named of a centre with more that are not accepted yet."""
 
 _OK: Final = "ok"
 _LEAST_SILENT_DAYS: Final = 7

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dcc.reports.submissions.model import Report, SubmissionReport
 
 MOST_REPORTS: Final = 200
-"""Reports that one session keeps: of the worst zip actions, and of these the newest."""
+"""Reports that one session keeps: of the worst submissions, and of these the newest."""
 MOST_SECONDS: Final = 120.0
 """For which a session goes on making reports; one that was begun is finished."""
 _MOST_PICTURES: Final = 4
