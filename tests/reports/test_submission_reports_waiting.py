@@ -143,3 +143,16 @@ def test_of_very_many_failed_documents_a_report_reads_some(
     data.put(EARLY, experiments(animals=4))
     data.run()
     assert [len(told(data, EARLY).cause.failed_documents) for _ in range(3)] == [2, 4, 4]
+
+
+def test_documents_without_animals_are_not_read_again_either(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failed_specimens, "_known", {})
+    monkeypatch.setattr(failed_specimens, "MOST_DOCUMENTS", 1)
+    data.put(ANIMALS, wrong_form("2013-10-30.1", first=1, mice=1))
+    data.run()
+    data.put("add/H.2013-11-05.1.impc.zip", {"H.2013-11-05.1.specimen.impc.xml": b"nothing of XML"})
+    data.put(EARLY, experiments(animals=1))
+    data.run()
+    assert [len(told(data, EARLY).cause.failed_documents) for _ in range(2)] == [0, 1]

@@ -137,13 +137,16 @@ class DocumentReader:
     def animals(self, document: SubmittedDocument) -> frozenset[str]:
         """The ids of the animals in a document; none if it has none, cannot be read, or is beyond the limits."""
         known = _known.get(document.md5 or "")
+        if known is not None:
+            return known
         size = document.size_bytes or 0
-        if known is not None or not self._documents or size > self._bytes:
-            return known or frozenset()
+        if not self._documents or size > self._bytes:
+            return frozenset()
         self._documents -= 1
         self._bytes -= size
-        found = frozenset(_ids(self._content(document)))
-        if document.md5 is not None and found:
+        content = self._content(document)
+        found = frozenset(_ids(content))
+        if document.md5 is not None and content:
             while len(_known) >= _MOST_KNOWN:
                 _known.pop(next(iter(_known)), None)
             _known[document.md5] = found
