@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 from babel.messages.pofile import read_po
-from dagster import AssetsDefinition, Definitions
+from dagster import Definitions
 
 from dcc.cli.main import dcc as command
 from dcc.reports.languages.loading import SHIPPED
@@ -107,7 +107,7 @@ def _descriptions(defs: Definitions) -> Iterator[tuple[str, str]]:
     """The descriptions that Dagster shows, by what they describe."""
     repository = defs.get_repository_def()
     for key, assets in repository.assets_defs_by_key.items():
-        yield f"asset {key.to_user_string()}", _description_of(assets, key.to_user_string())
+        yield f"asset {key.to_user_string()}", assets.descriptions_by_key.get(key) or ""
     for check, checks in repository.asset_checks_defs_by_key.items():
         yield f"check {check.to_user_string()}", checks.get_spec_for_check_key(check).description or ""
     for job in repository.get_all_jobs():
@@ -118,10 +118,6 @@ def _descriptions(defs: Definitions) -> Iterator[tuple[str, str]]:
         yield f"starts {tick.name}", tick.description or ""
     for name, resource in repository.get_top_level_resources().items():
         yield f"resource {name}", resource.description or ""
-
-
-def _description_of(assets: AssetsDefinition, name: str) -> str:
-    return {key.to_user_string(): text for key, text in assets.descriptions_by_key.items()}.get(name) or ""
 
 
 if __name__ == "__main__":

@@ -157,11 +157,8 @@ def faults(page: str) -> list[str]:
     """What is hard to read, each with its line and what to write instead."""
     said = []
     for passage in passages(page):
-        said += [f"{passage.line}: {one}" for one in wordings(passage.text)]
-        if passage.is_prose:
-            said += [f"{passage.line}: {one}" for one in long_sentences(passage.text)]
-            for result in LintFile("page", passage.text).lint(_CONFIG):
-                said.append(f"{passage.line}: {result.check_result.message} {passage.text}")
+        found_in = faults_of_text if passage.is_prose else wordings
+        said += [f"{passage.line}: {one}" for one in found_in(passage.text)]
     found = figures(page)
     if found.words > MAX_WORDS_OF_PAGE:
         said.append(f"{found.words:,} words in a page of at most {MAX_WORDS_OF_PAGE:,}: make it two")
