@@ -83,6 +83,11 @@ class UpgradePlan:
     converts: bool
 
 
+def file_is_missing(engine: Engine) -> bool:
+    """Whether the database is a SQLite file that does not exist."""
+    return engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists()
+
+
 def plan_upgrade(engine: Engine, database: Database) -> UpgradePlan:
     """What an upgrade would do; changes nothing.
 
@@ -90,7 +95,7 @@ def plan_upgrade(engine: Engine, database: Database) -> UpgradePlan:
     such tables of another system, and the database's `unreachable` error.
     """
     revisions = tuple(database.revisions)
-    if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+    if file_is_missing(engine):
         return UpgradePlan(None, revisions, (), converts=False)
     with engine.connect() as connection:
         present = revision_in(connection)
@@ -109,7 +114,7 @@ def require_current(engine: Engine, database: Database, *, patience_seconds: flo
     StorageUnfinishedError for a database that rows are being copied into.
     """
     label = database_label(engine.url)
-    if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+    if file_is_missing(engine):
         raise database.outdated(
             f"There is no {database.name} at {label}. Name the installation by DCC_HOME, or create one with: dcc init."
         )

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, text
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import Database
 from dcc.databases.engines import database_label
-from dcc.databases.schema import require_current
+from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DatabaseUnreachableError, DccError
 from dcc.operations.doctor.checks import Finding, explained, failed, not_checked, ok, warning
@@ -38,7 +38,7 @@ def check_databases(surroundings: Environment) -> Iterator[Finding]:
 def _check_database(surroundings: Environment, database: Database) -> Iterator[Finding]:
     try:
         engine = surroundings.engine(database)
-        if _is_missing(engine):
+        if file_is_missing(engine):
             yield failed(
                 database.name, f"There is none at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
             )
@@ -58,10 +58,6 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
         yield ok(database.name, message)
     if engine.dialect.name == "sqlite":
         yield from _check_file(surroundings, database, Path(str(engine.url.database)))
-
-
-def _is_missing(engine: Engine) -> bool:
-    return engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists()
 
 
 def _latency(connection: Connection) -> float:
@@ -134,7 +130,7 @@ def check_schemas(surroundings: Environment) -> Iterator[Finding]:
     for database in (TRACKER, QC_DATABASE):
         subject = f"{database.name} schema"
         engine = surroundings.engine(database)
-        if _is_missing(engine):
+        if file_is_missing(engine):
             continue
         try:
             require_current(engine, database)
