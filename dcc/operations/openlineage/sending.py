@@ -84,9 +84,13 @@ def _reason_of(error: Exception, settings: Settings) -> str:
     while (deeper := cause.__cause__ or cause.__context__) is not None:
         cause = deeper
     why = (isinstance(cause, OSError) and cause.strerror) or "it does not answer"
-    target = "" if settings.openlineage_url is None else settings.openlineage_url.get_secret_value()
-    where = urlsplit(target).netloc.rpartition("@")[2]
+    where = urlsplit(_target(settings)).netloc.rpartition("@")[2]
     return f"the server {where} cannot be reached ({why}). See to it; the next session sends its own events."
+
+
+def _target(settings: Settings) -> str:
+    """The URL of the server, or the path of the file."""
+    return "" if settings.openlineage_url is None else settings.openlineage_url.get_secret_value()
 
 
 def _send(settings: Settings, events: Iterable[RunEvent]) -> None:
@@ -103,7 +107,7 @@ def _receiver(settings: Settings) -> Iterator[Callable[[RunEvent], object]]:
     from openlineage.client.serde import Serde
     from openlineage.client.transport.http import HttpConfig, HttpTransport
 
-    target = "" if settings.openlineage_url is None else settings.openlineage_url.get_secret_value()
+    target = _target(settings)
     if "://" not in target:
         with os.fdopen(os.open(target, _APPENDING, SHARED_FILE), "a", encoding="utf-8") as file:
             yield lambda event: file.write(f"{Serde.to_json(event)}\n")
