@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 
 import pytest
 
@@ -19,7 +18,7 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from tests.cli.conftest import PROGRAM, Dcc, without_id
 from tests.support.databases import only_sqlite
-from tests.support.installations import experiments, growing, note_uploaded, specimens
+from tests.support.installations import experiments, growing, note_uploaded, specimens, until_the_next_second
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -271,8 +270,7 @@ def test_what_changed_after_its_data_were_loaded_is_withdrawn_before_it_is_retri
     tracker = open_tracker(load_settings(tracker_url=dcc.environment["DCC_TRACKER_URL"]))
     note_uploaded(tracker)
     tracker.dispose()
-    # Times are kept to the second: what is found in that of the download may be older than it.
-    time.sleep(1.01 - time.time() % 1)
+    until_the_next_second()
     folder.put(GOOD, specimens(mice=5), modified=1_500_000_000)
     if is_noticed:
         dcc("crawl", exit_code=1)

@@ -15,8 +15,8 @@ import pytest
 from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc, place
-from tests.notify.test_notifications import until_the_next_second
 from tests.support.databases import only_sqlite
+from tests.support.installations import until_the_next_second
 from tests.support.servers import Authority, Share
 from tests.support.terminals import seen_on_a_terminal
 from tests.support.web_server import trickling_web_server

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -30,7 +29,7 @@ from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens
+from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens, until_the_next_second
 from tests.support.mail_server import MailServerForTests, Starter
 from tests.support.ports import free_port
 from tests.support.session_reports import session_report
@@ -45,11 +44,6 @@ def broken(stem: str = "2013-10-31.3") -> dict[str, bytes]:
     """A document that does not follow the schema, by its name."""
     ((name, document),) = specimens("H", stem).items()
     return {name: document.replace(b"gender=", b"sex=")}
-
-
-def until_the_next_second() -> None:
-    """Times are kept to the second: what happens from here on is later than what happened before."""
-    time.sleep(1.01 - time.time() % 1)
 
 
 def notified(installation: Installation, server: MailServerForTests, **changes: object) -> Installation:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from dcc.tracker.crawls import list_sessions
 from tests.support.data_installations import DataInstallation, experiments
 from tests.support.data_installations import specimens as data_specimens
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder, Installation, specimens
+from tests.support.installations import Folder, Installation, specimens, until_the_next_second
 from tests.support.mail_server import PASSWORD, QUOTED, Starter
 from tests.support.ports import free_port
 from tests.support.servers import Authority
@@ -58,11 +57,6 @@ def troubled(installation: Installation) -> Troubled:
     shutil.rmtree(gone.path)
     result = installation.run_session()
     return Troubled(installation, folder, result.id, gone.source_id)
-
-
-def until_the_next_second() -> None:
-    """Times are kept to the second: what happens from here on is later than what happened before."""
-    time.sleep(1.01 - time.time() % 1)
 
 
 def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:

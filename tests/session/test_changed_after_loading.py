@@ -19,10 +19,18 @@ from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.tracker.database import writing
 from dcc.tracker.models import XmlFile, ZipAction
-from tests.notify.test_notifications import CENTRE, WRANGLER, letters, notified, text_of, until_the_next_second
+from tests.notify.test_notifications import CENTRE, WRANGLER, letters, notified, text_of
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, note_withdrawn, specimens
+from tests.support.installations import (
+    MODIFIED,
+    Folder,
+    Installation,
+    note_uploaded,
+    note_withdrawn,
+    specimens,
+    until_the_next_second,
+)
 from tests.support.mail_server import Starter
 
 KEY = "add/H.2013-10-31.1.impc.zip"

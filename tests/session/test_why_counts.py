@@ -7,9 +7,16 @@ from collections import Counter
 
 from dcc.cli.demo import submissions
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
-from tests.notify.test_notifications import until_the_next_second
 from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation, growing, note_uploaded, specimens
+from tests.support.installations import (
+    MODIFIED,
+    Folder,
+    Installation,
+    growing,
+    note_uploaded,
+    specimens,
+    until_the_next_second,
+)
 
 TAKEN, CHANGED, UPLOADING, BROKEN, HELD, REFUSED = (
     "add/H.2013-10-31.1.impc.zip",

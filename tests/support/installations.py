@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -197,6 +198,11 @@ def growing(path: Path, content: bytes) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def until_the_next_second() -> None:
+    """Times are kept to the second: what happens from here on is later than what happened before."""
+    time.sleep(1.01 - time.time() % 1)
 
 
 def note_uploaded(tracker: Engine) -> None:
