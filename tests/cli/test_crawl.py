@@ -6,7 +6,6 @@ import getpass
 import json
 import re
 import shutil
-import subprocess
 
 import pytest
 
@@ -19,6 +18,7 @@ from dcc.tracker.hostings.urgent_archives import urgent_keys
 from tests.cli.conftest import PROGRAM, Dcc, without_id
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, growing, note_uploaded, specimens, until_the_next_second
+from tests.support.terminals import seen_on_a_terminal
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -311,21 +311,11 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
     folder.put(GOOD)
     folder.put(BAD, invalid())
     dcc("crawl", "--until", "zip_name")
-    script = f"stty cols 80 2>/dev/null; {PROGRAM} crawl"
-    environment = {**dcc.process_environment(), "TERM": "xterm-256color"}
-    ended = subprocess.run(
-        ["script", "--quiet", "--return", "--command", script, "/dev/null"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 1, ended.stdout
-    assert "To fetch: " in ended.stdout
-    assert re.search(r"Processing submissions \S*[━╸╺ ]{30}", re.sub(r"\x1b\[[0-9;]*m", "", ended.stdout)), ended.stdout
-    assert "/2" in ended.stdout
-    assert BAD in ended.stdout
+    shown = "\n".join(seen_on_a_terminal([PROGRAM, "crawl"], 80, dcc.process_environment(), exit_code=1))
+    assert "To fetch: " in shown
+    assert re.search(r"Processing submissions \S*[━╸╺ ]{30}", shown), shown
+    assert "/2" in shown
+    assert BAD in shown
 
 
 @only_sqlite

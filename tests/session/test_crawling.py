@@ -273,8 +273,7 @@ def test_an_archive_that_is_listed_without_a_size_is_judged_on_arrival(installat
     small, large = ("add/H.2013-11-01.21.impc.zip", "add/H.2013-11-01.22.impc.zip")
     for number in range(1, 21):
         folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"x" * (1_000 + number))
-    with open_session(installation.tracker, installation.settings) as session:
-        deque(crawl_file_sources(session), maxlen=0)
+    crawl(installation)
     folder.put(small, b"x" * 1_500)
     folder.put(large, b"x" * 15_000)
     with open_session(installation.tracker, installation.settings) as session:

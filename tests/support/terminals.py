@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 
-def seen_on_a_terminal(command: Sequence[object], columns: int, environment: Mapping[str, str]) -> list[str]:
-    """The lines that a command shows on a terminal of so many columns, without their colours; it ends with 0."""
+def seen_on_a_terminal(
+    command: Sequence[object], columns: int, environment: Mapping[str, str], *, exit_code: int = 0
+) -> list[str]:
+    """The lines that a command shows on a terminal of so many columns, without colours; it ends with `exit_code`."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     plain = {name: value for name, value in environment.items() if name not in ("COLUMNS", "NO_COLOR")}
@@ -27,8 +29,8 @@ def seen_on_a_terminal(command: Sequence[object], columns: int, environment: Map
             with suppress(OSError):
                 while piece := terminal.read(4096):
                     text += piece
-        assert process.returncode == 0
-    return re.sub(r"\x1b\[[0-9]*m", "", text.decode()).splitlines()
+        assert process.returncode == exit_code, text
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).splitlines()
 
 
 def too_wide(lines: Sequence[str], columns: int) -> list[str]:
