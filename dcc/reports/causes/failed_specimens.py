@@ -11,10 +11,11 @@ import html
 import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
+from dcc.databases.list_parameters import rows_with
 from dcc.errors import DccError, StagedDocumentLostError, StoreUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
@@ -28,7 +29,7 @@ from dcc.store.staged_documents import staged_path
 from dcc.store.staging import Staging
 from dcc.tracker.archive_access import SubmittedDocument, failed_documents, fetched_document
 from dcc.tracker.models import Centre, ZipAction, ZipFile
-from dcc.tracker.submission_rows import is_named, latest_downloads
+from dcc.tracker.submission_rows import KEY, key_of, latest_downloads
 
 log = logging.getLogger(__name__)
 
@@ -105,13 +106,15 @@ def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[Z
 
 def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -> list[tuple[SubmittedDocument, Phase]]:
     """Documents of a centre that failed before they were taken over, those with the animals probably first."""
-    query = select(ZipAction.id).join(ZipFile).where(ZipAction.status_id == int(Status.FAILED))
+    columns: tuple[Any, ...] = (ZipAction.id, *KEY)
+    query = select(*columns).join(ZipFile).where(ZipAction.status_id == int(Status.FAILED))
     of_centre = query.join(Centre, Centre.id == ZipFile.centre_id).where(
         Centre.short_name == centre, ZipAction.phase_id <= int(Phase.UPLOAD)
     )
     ids = set(tracker.scalars(of_centre.order_by(ZipAction.id.desc()).limit(_MOST_ARCHIVES)))
-    for key in sorted(waiting)[:_MOST_ARCHIVES]:
-        ids |= set(tracker.scalars(query.where(is_named(key))))
+    first = set(sorted(waiting)[:_MOST_ARCHIVES])
+    named = rows_with(tracker, query, ZipFile.__table__.c.file_name, {key.file_name for key in first})
+    ids.update(row.id for row in named if key_of(row) in first)
     downloads = [download for _, download, _ in latest_downloads(tracker, ids)]
     return sorted(
         failed_documents(tracker, downloads),
