@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 from dcc.databases.columns import utc_now
-from dcc.errors import ConfigurationError
 from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
 from dcc.reports.causes.cause import as_json
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre
 from dcc.reports.causes.scopes import Scope
-from dcc.reports.languages import load_catalogue
-from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.plots import draw_expected, font_directory
 from dcc.reports.submissions.labels import SESSION_LABELS
 from dcc.reports.submissions.page import Place, cause_values, common_values, images_of
 from dcc.reports.submissions.stored_reports import list_reports, stored_page
 from dcc.reports.submissions.templates import render
-from dcc.settings import Settings, load_settings
+from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_action_lists import require_centre
 from dcc.tracker.register.centres import CentreEntry, contacts, list_centres
@@ -39,9 +35,20 @@ from dcc_assets.metadata.links import (
     report_of_session,
     report_of_zip,
 )
-from dcc_assets.pages.reports import HTML, JSON, SPREADSHEET, Answer, Databases, answered, problem, reading, spreadsheet
+from dcc_assets.pages.reports import (
+    HTML,
+    JSON,
+    SPREADSHEET,
+    Answer,
+    Databases,
+    Reader,
+    answered,
+    for_reader,
+    problem,
+    reading,
+    spreadsheet,
+)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 CAUSES_SHOWN: Final = 100
@@ -50,31 +57,7 @@ _KEPT_FIRST: Final = 10
 _SESSIONS_LISTED: Final = 25
 
 
-class Reader(NamedTuple):
-    """Who asks for a page: the settings, the language that the address asks for, if any, and its catalogue."""
-
-    settings: Settings
-    language: str | None
-    catalogue: Catalogue
-
-
-def _for_reader(page: Callable[Concatenate[Reader, P], Answer]) -> Callable[Concatenate[str | None, P], Answer]:
-    """Decorates what makes a page: it is called with a language, and answers 400 for one that is not known."""
-
-    @answered
-    @functools.wraps(page)
-    def answer(language: str | None, /, *arguments: P.args, **named: P.kwargs) -> Answer:
-        settings = load_settings()
-        try:
-            catalogue = load_catalogue(language, settings)
-        except ConfigurationError as error:
-            return problem(400, str(error))
-        return page(Reader(settings, language, catalogue), *arguments, **named)
-
-    return answer
-
-
-@_for_reader
+@for_reader
 def index_page(reader: Reader) -> Answer:
     """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
     centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
@@ -82,7 +65,7 @@ def index_page(reader: Reader) -> Answer:
     return _page(reader, "index", None, centres=centres, sessions=sessions, kept=kept)
 
 
-@_for_reader
+@for_reader
 def causes_page(reader: Reader, centre: str | None, form: str = "html") -> Answer:
     """The causes of what is wrong at a centre or, for None, at all: what `dcc data causes` shows."""
     if form not in {"html", "json", "spreadsheet"}:
@@ -114,7 +97,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None, form: str) -
     )
 
 
-@_for_reader
+@for_reader
 def kept_list_page(reader: Reader, centre: str | None) -> Answer:
     """The newest kept reports, of a centre if it is given."""
 
@@ -133,7 +116,7 @@ def kept_report_page(action: Action, name: str) -> Answer:
     return Answer(200, HTML, stored_page(load_settings(), action, name))
 
 
-@_for_reader
+@for_reader
 def expected_page(reader: Reader, centre: str) -> Answer:
     """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
 

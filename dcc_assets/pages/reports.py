@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Final, ParamSpec, TypeVar
+from typing import BinaryIO, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -107,52 +107,74 @@ def answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
     return answer
 
 
-@answered
-def zip_page(partition: str, language: str | None = None, form: str = "html") -> Answer:
+class Reader(NamedTuple):
+    """Who asks for a page: the settings, the language that the address asks for, if any, and its catalogue."""
+
+    settings: Settings
+    language: str | None
+    catalogue: Catalogue
+
+
+def for_reader(page: Callable[Concatenate[Reader, P], Answer]) -> Callable[Concatenate[str | None, P], Answer]:
+    """Decorates what makes a page: it is called with a language, and answers 400 for one that is not known."""
+
+    @answered
+    @functools.wraps(page)
+    def answer(language: str | None, /, *arguments: P.args, **named: P.kwargs) -> Answer:
+        settings = load_settings()
+        try:
+            catalogue = load_catalogue(language, settings)
+        except ConfigurationError as error:
+            return problem(400, str(error))
+        return page(Reader(settings, language, catalogue), *arguments, **named)
+
+    return answer
+
+
+@for_reader
+def zip_page(reader: Reader, partition: str, form: str = "html") -> Answer:
     """The report of a submission by its partition key, `<action>/<file name>`."""
 
-    def collect(asked: Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
+    def collect(asked: Databases) -> tuple[Report, Scope]:
         key = _known(asked.tracker, partition)
         report = collect_submission(
-            asked.tracker, asked.qc, key, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
+            asked.tracker, asked.qc, key, asked.settings, catalogue=reader.catalogue, qc_missing=asked.qc_missing
         )
         return report, Scope(zips=[key])
 
-    return _page(collect, language, form)
+    return _page(reader, collect, form)
 
 
-@answered
-def centre_page(centre: str, language: str | None = None, form: str = "html") -> Answer:
+@for_reader
+def centre_page(reader: Reader, centre: str, form: str = "html") -> Answer:
     """The report of a centre by its code."""
 
-    def collect(asked: Databases, catalogue: Catalogue) -> tuple[Report, Scope]:
+    def collect(asked: Databases) -> tuple[Report, Scope]:
         report = collect_centre(
-            asked.tracker, asked.qc, centre, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
+            asked.tracker, asked.qc, centre, asked.settings, catalogue=reader.catalogue, qc_missing=asked.qc_missing
         )
         return report, Scope(centre=centre)
 
-    return _page(collect, language, form)
+    return _page(reader, collect, form)
 
 
-@answered
-def session_page(session_id: int, language: str | None = None, form: str = "html") -> Answer:
+@for_reader
+def session_page(reader: Reader, session_id: int, form: str = "html") -> Answer:
     """The report of a crawling session by its number."""
 
-    def collect(asked: Databases, _: Catalogue) -> tuple[Report, Scope]:
+    def collect(asked: Databases) -> tuple[Report, Scope]:
         report = collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
         return report, scope_of_session(asked.tracker, session_id)
 
-    return _page(collect, language, form)
+    return _page(reader, collect, form)
 
 
-@answered
-def board_page(query: Mapping[str, str]) -> Answer:
+@for_reader
+def board_page(reader: Reader, query: Mapping[str, str], form: str = "html") -> Answer:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
-    settings, language, form = load_settings(), query.get("language"), query.get("form", "html")
     if form not in {"html", "json"}:
         return problem(400, "The board has the forms html and json: ?form=json.")
     try:
-        catalogue = load_catalogue(language, settings)
         wanted, page = asked_for(query)
     except ConfigurationError as error:
         return problem(400, str(error))
@@ -161,11 +183,11 @@ def board_page(query: Mapping[str, str]) -> Answer:
         return Answer(200, JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
     text = render_board(
         board,
-        catalogue,
-        settings,
+        reader.catalogue,
+        reader.settings,
         path=BOARD,
-        home=localised(HOME, language),
-        language=language,
+        home=localised(HOME, reader.language),
+        language=reader.language,
         link_of_zip=report_of_zip,
     )
     return Answer(200, HTML, text.encode("utf-8", "replace"))
@@ -206,32 +228,27 @@ def not_there(path: str) -> Answer:
     return problem(404, f"There is no page {path}. All pages: {HOME}")
 
 
-def _page(collect: Callable[[Databases, Catalogue], tuple[Report, Scope]], language: str | None, form: str) -> Answer:
+def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]], form: str) -> Answer:
     """A report in one of its forms; `collect` also tells what its findings are about."""
     if form not in {"html", "json", "spreadsheet"}:
         return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
-    settings = load_settings()
-    try:
-        catalogue = load_catalogue(language, settings)
-    except ConfigurationError as error:
-        return problem(400, str(error))
     if form == "spreadsheet":
 
         def write(asked: Databases) -> Answer:
-            report, scope = collect(asked, catalogue)
-            return spreadsheet(asked, scope, report.causes, catalogue)
+            report, scope = collect(asked)
+            return spreadsheet(asked, scope, report.causes, reader.catalogue)
 
         return reading(write)
-    report, _ = reading(lambda asked: collect(asked, catalogue))
+    report, _ = reading(collect)
     if form == "json":
-        return Answer(200, JSON, json_text(report, catalogue).encode("utf-8", "replace"))
+        return Answer(200, JSON, json_text(report, reader.catalogue).encode("utf-8", "replace"))
     text = render_html(
         report,
-        catalogue,
-        settings,
-        link_of_zip=lambda key: localised(report_of_zip(key), language),
+        reader.catalogue,
+        reader.settings,
+        link_of_zip=lambda key: localised(report_of_zip(key), reader.language),
         link_of_document=xml_of_document,
-        place=Place(localised(HOME, language), localised(SPREADSHEET, language)),
+        place=Place(localised(HOME, reader.language), localised(SPREADSHEET, reader.language)),
     )
     return Answer(200, HTML, text.encode("utf-8", "replace"))
 

@@ -70,7 +70,7 @@ def report_routes() -> list[BaseRoute]:
     """The additional pages: reports of submissions, centres and sessions, plots, and submitted XML. They only read."""
     return [
         *(Route(path, _served(lambda asked: index_page(_language(asked)))) for path in (HOME, "/dcc", REPORTS)),
-        Route(BOARD, _served(lambda request: board_page(request.query_params))),
+        Route(BOARD, _served(_board)),
         Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
         Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
@@ -88,12 +88,15 @@ def _zip(request: Request) -> Answer:
     action, name = request.path_params["action"], request.path_params["name"]
     if action not in set(Action):
         return not_there(request.url.path)
-    return zip_page(f"{action}/{name}", *_wanted(request))
+    return zip_page(_language(request), f"{action}/{name}", _form(request))
+
+
+def _board(request: Request) -> Answer:
+    return board_page(_language(request), request.query_params, _form(request))
 
 
 def _causes(request: Request) -> Answer:
-    language, form = _wanted(request)
-    return causes_page(language, request.path_params.get("centre"), form)
+    return causes_page(_language(request), request.path_params.get("centre"), _form(request))
 
 
 def _kept(request: Request) -> Answer:
@@ -112,14 +115,14 @@ def _expected(request: Request) -> Answer:
 
 
 def _centre(request: Request) -> Answer:
-    return centre_page(request.path_params["centre"], *_wanted(request))
+    return centre_page(_language(request), request.path_params["centre"], _form(request))
 
 
 def _session(request: Request) -> Answer:
     session = request.path_params["session"]
     if session > _LARGEST_ID:
         return not_there(request.url.path)
-    return session_page(session, *_wanted(request))
+    return session_page(_language(request), session, _form(request))
 
 
 def _picture(request: Request) -> Answer:
@@ -133,12 +136,13 @@ def _document(request: Request) -> Answer:
     return document_xml(f"{action}/{archive}", name)
 
 
-def _wanted(request: Request) -> tuple[str | None, str]:
-    """The language and the format that the address asks for."""
-    return _language(request), request.query_params.get("form", "html")
+def _form(request: Request) -> str:
+    """The format that the address asks for."""
+    return request.query_params.get("form", "html")
 
 
 def _language(request: Request) -> str | None:
+    """The language that the address asks for, if any."""
     return request.query_params.get("language")
 
 
