@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Final
 
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+_PIECE: Final = re.compile(f"{_STYLE.pattern}|.", re.DOTALL)
 
 
 def cell_width(text: str) -> int:
     """How many cells of a terminal a text takes: some characters take two, others and styles none."""
     if "\x1b" in text:
         text = _STYLE.sub("", text)
-    return len(text) if text.isascii() else sum(map(_cells, text))
+    if text.isascii():
+        return len(text)
+    # Few texts need it, and each command would import it.
+    from unicodedata import category, east_asian_width
 
-
-def _cells(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return sum(2 if east_asian_width(one) in "WF" else 1 for one in text if category(one) not in ("Mn", "Me", "Cf"))
 
 
 def wrapped(text: str, width: int, indent: str = "", *, break_words: bool = True) -> list[str]:
@@ -35,8 +34,8 @@ def wrapped(text: str, width: int, indent: str = "", *, break_words: bool = True
         if blank and cell_width(longer) > width:
             lines.append(line)
             longer = indent + word
-        while break_words and cell_width(longer) > width > len(indent):
-            fitting = max(len(indent) + 1, _fitting(longer, width))
+        while break_words and width > len(indent) and (fitting := _fitting(longer, width)) < len(longer):
+            fitting = max(len(indent) + 1, fitting)
             lines.append(longer[:fitting])
             longer = indent + longer[fitting:]
         line, blank = longer, " "
@@ -44,5 +43,13 @@ def wrapped(text: str, width: int, indent: str = "", *, break_words: bool = True
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters of a text fit into so many cells."""
-    return next((number for number in range(len(text), 0, -1) if cell_width(text[:number]) <= width), 0)
+    """How many characters of a text fit into so many cells; styles stay whole."""
+    if text.isascii() and "\x1b" not in text:
+        return min(len(text), width)
+    fitting = 0
+    for piece in _PIECE.finditer(text):
+        width -= cell_width(piece[0])
+        if width < 0:
+            break
+        fitting = piece.end()
+    return fitting
