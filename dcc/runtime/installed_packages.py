@@ -29,6 +29,7 @@ OF_PLATFORM: Final = "dagster"
 _proposed: dict[str, str] = {}
 
 
+@cache
 def has_platform() -> bool:
     """Whether the whole platform is installed, and not the light part alone that centres use."""
     return find_spec(OF_PLATFORM) is not None
