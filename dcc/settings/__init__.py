@@ -34,7 +34,6 @@ from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
 from dcc.settings.secret_references import is_reference, read_reference
 from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
-from dcc.settings.wanted_values import wanted_value
 from dcc.settings.workers import WorkerSettings
 
 __all__ = ["LANGUAGE_CODE", "Settings", "given_settings", "load_settings"]
@@ -221,6 +220,8 @@ def _problem(error: ErrorDetails, named: Callable[[str], str]) -> str:
 
 
 def _wrong_value(name: str, error: ErrorDetails) -> str:
+    from dcc.settings.wanted_values import wanted_value
+
     said = f"it must be {wanted_value(Settings.model_fields[name])}"
     return said if name in SECRETS else f"{said}, and is {str(error['input'])[:_SHOWN]!r}"
 
