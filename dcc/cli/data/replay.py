@@ -92,9 +92,7 @@ def replay(
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)
-    settings = settings_from_environment()
-    if workers is not None:
-        settings = settings.model_copy(update={"workers": workers, "k8s_jobs": workers})
+    settings = settings_from_environment(workers=workers, k8s_jobs=workers)
     with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm():
         with tracker.connect() as connection:
             for code in centre:
