@@ -186,9 +186,15 @@ def explain(name: str) -> Explanation | None:
     return next((entry for entry in explanations() if name in (entry.id, entry.name)), None)
 
 
+def error_kinds() -> dict[str, type[DccError]]:
+    """The kinds of errors by their ids."""
+    found = (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DccError))
+    return {kind.error_id(): kind for kind in found}
+
+
 def explanations() -> list[Explanation]:
     """Every error, in the order of the document."""
-    kinds = {kind.error_id(): kind for kind in vars(errors).values() if _is_kind(kind)}
+    kinds = error_kinds()
     return [
         Explanation(one, kind.short_name(), kind.summary(), advice, _who_acts(one, section))
         for section in SECTIONS
@@ -199,10 +205,6 @@ def explanations() -> list[Explanation]:
 
 def _who_acts(error: str, section: Section) -> str:
     return ", ".join(ACTOR_NAMES[one] for one in acting(error) or (section.acts,))
-
-
-def _is_kind(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, DccError)
 
 
 if __name__ == "__main__":

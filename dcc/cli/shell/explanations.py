@@ -23,8 +23,8 @@ from dcc.rules.groups import GROUPS
 from dcc.runtime.installed_packages import has_platform
 from dcc.vocabulary import Actor
 
-_PHASES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["phase"]}
-_STATUSES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["a_status"]}
+PHASES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["phase"]}
+STATUSES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["a_status"]}
 _GROUPS: Final = {group.name: group for group in GROUPS}
 _WORDS: Final = {
     "active": "A process works on the session.",
@@ -42,8 +42,8 @@ def all_explanations() -> Mapping[str, Sequence[Explanation]]:
     """Everything explained, by headings."""
     return {
         "Errors": error_advice.explanations(),
-        "Phases": [found for name in _PHASES if (found := state_explained(name))],
-        "Statuses": [found for name in _STATUSES if (found := state_explained(name))],
+        "Phases": [found for name in PHASES if (found := state_explained(name))],
+        "Statuses": [found for name in STATUSES if (found := state_explained(name))],
         "Sessions": [found for name in (*EndReason, *_WORDS) if (found := session_explained(name))],
         "Checks": [found for name in (*CHECKS, *_GROUPS) if (found := check_explained(name))],
         "Rules": [found for name in CATALOGUE if (found := rule_explained(name))],
@@ -93,10 +93,10 @@ def cause_explained(name: str) -> Explanation | None:
 def state_explained(*names: str) -> Explanation | None:
     """A phase, a status, or both, of submissions and documents; None for any other names."""
     lower = [name.lower() for name in names]
-    phases, statuses = ([name for name in lower if name in known] for known in (_PHASES, _STATUSES))
+    phases, statuses = ([name for name in lower if name in known] for known in (PHASES, STATUSES))
     if len(phases) > 1 or len(statuses) > 1 or len(phases) + len(statuses) < len(names):
         return None
-    meaning = " ".join([*(_PHASES[name] for name in phases), *(_STATUSES[name] for name in statuses)])
+    meaning = " ".join([*(PHASES[name] for name in phases), *(STATUSES[name] for name in statuses)])
     options = " ".join([*(f"--phase {name}" for name in phases), *(f"--status {name}" for name in statuses)])
     advice = f"`dcc zips {options}` lists the submissions there; `dcc show` explains each." if has_platform() else ""
     return Explanation(" ".join([*phases, *statuses]), "", meaning, advice, _who_in(phases, statuses))
@@ -141,7 +141,7 @@ def _who_in(phases: Sequence[str], statuses: Sequence[str]) -> str:
     """Who acts in a phase, on a status, which for some phases is another, or on both."""
     found: dict[Actor, list[str]] = {}
     for phase, status in product(Phase, Status):
-        if phase.short_name in (phases or _PHASES) and status.short_name in (statuses or _STATUSES):
+        if phase.short_name in (phases or PHASES) and status.short_name in (statuses or STATUSES):
             found.setdefault(acts_in(phase, status), []).append(phase.short_name)
     if phases and len(found) > 1:
         del found[Actor.NOBODY]

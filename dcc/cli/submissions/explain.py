@@ -62,12 +62,13 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
 
 def _explained(names: Sequence[str]) -> Explanation:
     """What names mean, with the facts for what to look at next. Raises NotFoundError with what may be meant."""
-    from dcc.cli.shell import explanations
+    from dcc.cli.shell import error_advice, explanations
 
     (name, *further) = names
     state = explanations.state_explained(*names)
     if state is not None:
-        phase, status = (next((one for one in state.id.split() if one in known), None) for known in _states())
+        said, known = state.id.split(), (explanations.PHASES, explanations.STATUSES)
+        phase, status = (next((one for one in said if one in each), None) for each in known)
         note_facts(explained_phase=phase, explained_status=status)
         return state
     if further:
@@ -80,7 +81,7 @@ def _explained(names: Sequence[str]) -> Explanation:
     entry = error or rule or explanations.cause_explained(name) or session or explanations.check_explained(name)
     if entry is None:
         raise NotFoundError(f"No error, rule, phase, status, session's end or check is named {name!r}. {_alike(name)}")
-    kind = _kinds().get(entry.id, DccError)
+    kind = error_advice.error_kinds().get(entry.id, DccError)
     note_facts(
         explained_rule=rule and rule.id,
         explained_error=entry.id if issubclass(kind, FaultyDataError) else None,
@@ -89,21 +90,6 @@ def _explained(names: Sequence[str]) -> Explanation:
         of_session=entry is session,
     )
     return entry
-
-
-def _states() -> tuple[set[str], set[str]]:
-    """The names of phases, and of statuses."""
-    from dcc.phases import Phase, Status
-
-    return {phase.short_name for phase in Phase}, {status.short_name for status in Status}
-
-
-def _kinds() -> dict[str, type[DccError]]:
-    """The kinds of errors by their ids."""
-    from dcc import errors
-
-    found = (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DccError))
-    return {kind.error_id(): kind for kind in found}
 
 
 def _alike(name: str) -> str:
