@@ -189,14 +189,14 @@ yes_option = click.option("--yes", is_flag=True, help="Under DCC_ENVIRONMENT=pro
 """The option of every command that `ask_in_production` guards."""
 
 
-def ask_in_production(question: str, *, yes: bool) -> None:
-    """Ask before a command changes much in production; scripts are not asked.
+def asks_in_production(*, yes: bool) -> bool:
+    """Whether to ask before a command changes much; scripts are not asked."""
+    return not yes and at_terminal() and settings_from_environment().environment == "production"
 
-    Raises ConfigurationError if the person says no.
-    """
-    if yes or settings_from_environment().environment != "production" or not at_terminal():
-        return
-    if not confirmed(question):
+
+def ask_in_production(question: str, *, yes: bool) -> None:
+    """Ask before a command changes much in production. Raises ConfigurationError if the person says no."""
+    if asks_in_production(yes=yes) and not confirmed(question):
         raise ConfigurationError("Nothing was changed.")
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.context import (
+    asks_in_production,
+    json_option,
+    open_tracker,
+    settings_from_environment,
+    user_name,
+)
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table
@@ -171,7 +177,7 @@ def _do(
     listed: TextIO | None = given.pop("listed")
     selection = Selection.of(zip_actions, listed, **given)
     with open_tracker(settings_from_environment()) as tracker:
-        if not dry_run:
+        if not dry_run and asks_in_production(yes=yes):
             with tracker.connect() as connection:
                 ask_before_many([one for one in selection.zips(connection) if not refusal(one)], done[0], yes=yes)
         with writing(tracker) as connection:
