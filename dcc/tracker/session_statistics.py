@@ -65,8 +65,8 @@ def statistics_of(connection: Connection, session_id: int) -> list[SourceStatist
 class Problems(NamedTuple):
     """What was wrong with the data of a session: submissions that failed, and findings of crawls to be looked at."""
 
-    failed: int = 0
-    findings: int = 0
+    failed: int
+    findings: int
 
     def __str__(self) -> str:
         """Such as `3 failed, 1 finding`; empty without any."""
@@ -78,7 +78,7 @@ class Problems(NamedTuple):
 
 
 def problems_of(connection: Connection, session_ids: Sequence[int]) -> dict[int, Problems]:
-    """What was wrong with the data of sessions that have ended; those without anything are left out."""
+    """What was wrong with the data of sessions that have ended."""
     table, finding = SessionStatistics, CrawlFinding
     failed = select(table.session_id, func.sum(table.failed)).where(table.session_id.in_(session_ids))
     noticed = select(finding.session_id, func.count()).where(
@@ -88,8 +88,7 @@ def problems_of(connection: Connection, session_ids: Sequence[int]) -> dict[int,
         {session: int(number) for session, number in connection.execute(query.group_by(column))}
         for query, column in ((failed, table.session_id), (noticed, finding.session_id))
     ]
-    found = {session: Problems(*(each.get(session, 0) for each in counts)) for session in session_ids}
-    return {session: problems for session, problems in found.items() if any(problems)}
+    return {session: Problems(*(each.get(session, 0) for each in counts)) for session in session_ids}
 
 
 def seconds_by_phase(session: SessionEntry) -> dict[str, int]:

@@ -89,7 +89,7 @@ def _print_list(limit: int, as_json: bool) -> None:
                 entry.group or "all",
                 entry.started,
                 entry.finished,
-                ", ".join(filter(None, (entry.outcome, str(problems.get(entry.id, ""))))),
+                ", ".join(filter(None, (entry.outcome, str(problems[entry.id])))),
                 entry.failed_step,
                 len(entry.crawls),
                 sum(crawl.new for crawl in entry.crawls),
@@ -169,8 +169,8 @@ def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
 
 def session_json(entry: SessionEntry, problems: Mapping[int, Problems]) -> dict[str, object]:
     """A session in JSON."""
-    found = problems[entry.id]._asdict() if entry.id in problems else {"failed": 0, "findings": 0}
-    return {**json_object(entry), "problems": found, "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
+    crawls = [crawl_json(crawl) for crawl in entry.crawls]
+    return {**json_object(entry), "problems": problems[entry.id]._asdict(), "crawls": crawls}
 
 
 def session_line(entry: SessionEntry, problems: Mapping[int, Problems]) -> str:
@@ -178,7 +178,7 @@ def session_line(entry: SessionEntry, problems: Mapping[int, Problems]) -> str:
     text = f"{entry.label}: {entry.outcome}"
     if entry.failed_step is not None:
         text += f" ({entry.failed_step})"
-    if entry.id in problems:
+    if any(problems[entry.id]):
         text += f", {problems[entry.id]}"
     text += f", started {printable(entry.started)}"
     return text + (f", finished {printable(entry.finished)}." if entry.finished else ".")
