@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
-from dcc.tracker.hostings.listing_changes import stored_name
+from dcc.tracker.archive_names import stored_name
 
 _keys = st.builds(ZipKey, st.sampled_from(Action), st.text(min_size=1, max_size=140))
 

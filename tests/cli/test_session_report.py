@@ -11,7 +11,7 @@ from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, Findin
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase, Status
-from dcc.session.data.document_log import held_problem
+from dcc.session.data.document_problems import held_problem
 from dcc.vocabulary import ContextState, Severity
 
 KEY = ZipKey(Action.EDIT, "H.2013-10-31.1.impc.zip")

@@ -40,7 +40,7 @@ from dcc.sources.remote_names import printable, raw
 from dcc.sources.sftp.bounds import StrictMessage
 from dcc.sources.sftp.client import Answer
 from dcc.sources.sftp.source import _kind
-from dcc.tracker.hostings.listing_changes import stored_name
+from dcc.tracker.archive_names import stored_name
 
 ARCHIVE = "H.2013-10-31.1.impc.zip"
 CENTRES = {"H", "J", "a" * 200}

@@ -7,7 +7,8 @@ from sqlalchemy import Engine, select
 
 from dcc.data_outcomes import FindingEntry
 from dcc.outcomes import Problem
-from dcc.session.data.document_log import problems_of, rewrite_log, worst_first
+from dcc.session.data.document_log import rewrite_log
+from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, XmlLog
 from dcc.vocabulary import Severity

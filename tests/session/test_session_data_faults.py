@@ -13,6 +13,7 @@ from sqlalchemy import select
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.rights import Delegations
 from dcc.session.data import prepared_archives, uploader
 from dcc.session.data.data_session import Fact
 from dcc.session.data.documents import load_due
@@ -22,7 +23,6 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.models import XmlLog
-from dcc.tracker.register.delegations import Delegations
 from tests.support import dying_data_session
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_mariadb, only_sqlite

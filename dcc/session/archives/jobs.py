@@ -17,9 +17,9 @@ from dcc.phases import Phase, Status
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBad
+from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.bad_copies import FoundBad, centre_is_to_blame
 from dcc.tracker.hostings.download_plan import InterruptedZip, KnownDocument, PlannedZip
-from dcc.tracker.hostings.listing_changes import stored_name
 from dcc.tracker.hostings.retries import StagedCopy
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import State

@@ -40,8 +40,9 @@ from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of, merged
-from dcc.session.data.document_log import problems_of, worst_first
-from dcc.session.data.documents import UPLOADED, DueDocument
+from dcc.session.data.document_problems import problems_of, worst_first
+from dcc.session.data.documents import UPLOADED
+from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.judging_basis import basis_seen_to
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_all
 from dcc.session.data.qc_documents import (

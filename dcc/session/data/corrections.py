@@ -23,7 +23,8 @@ from dcc.qc.judging import healing
 from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, Fact
 from dcc.session.data.document_log import rewrite_log
-from dcc.session.data.documents import UPLOADED, DueDocument, load_due
+from dcc.session.data.documents import UPLOADED, load_due
+from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
     QcDocument,

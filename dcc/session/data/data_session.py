@@ -21,8 +21,10 @@ from dcc.errors import InternalFaultError
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.rights import Delegations
 from dcc.session.data.document_log import add_to_log, rewrite_log
-from dcc.session.data.documents import DueDocument, archives_from, in_order_of_upload, load_due
+from dcc.session.data.documents import archives_from, load_due
+from dcc.session.data.due_documents import DueDocument, in_order_of_upload
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.settings.left_out_steps import LeftOutSteps
@@ -31,7 +33,6 @@ from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.register.delegations import Delegations
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import action_states
 

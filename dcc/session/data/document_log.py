@@ -13,21 +13,14 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from dcc import errors
-from dcc.data_outcomes import FindingEntry
 from dcc.databases.columns import Message as MessageColumn
-from dcc.messages import Message, mark, message
-from dcc.outcomes import HELD, LEFT_OUT, Problem, ZipKey
-from dcc.qc.apply.upload_findings import UploadFinding
+from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
-from dcc.rules.findings import MORE_RULE
-from dcc.rules.upload import OWNERSHIP
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import AnException, XmlLog, utc_now
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.submission_rows import IDS, chunks
-from dcc.vocabulary import Severity
 
-_RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}
 _FITTED: Final = MessageColumn()
 _INSERT: Final = insert(XmlLog)
 _ACTIVE: Final = (
@@ -37,66 +30,6 @@ _ACTIVE: Final = (
     .order_by(XmlLog.id)
 )
 _CLEAR: Final = update(XmlLog).where(XmlLog.id.in_(IDS)).values(cleared=bindparam("now"))
-
-
-def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
-    """Active findings, those that fail a document first; equal ones keep their order."""
-    return sorted((one for one in findings if not one.is_waived), key=lambda finding: _RANK[finding.severity])
-
-
-def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list[Problem]:
-    """The entries of findings in a document's log: the worst `most`, and one with the number of the others.
-
-    `findings` may be only the first of `total`. Messages of warnings and of unchecked rules begin with a prefix.
-    """
-    counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
-    shown = [
-        Problem(finding.rule, finding.said, finding.line, code=finding.code, severity=finding.severity)
-        for finding in counted[:most]
-    ]
-    left = max(len(counted), total) - len(shown)
-    if left > 0:
-        more = mark("{number} more findings than the {listed} listed here. See dcc data findings.")
-        shown.append(Problem(MORE_RULE, message(more, number=left, listed=len(shown)), code=MORE_RULE))
-    return shown
-
-
-def held_problem(
-    key: ZipKey | str,
-    ended: Mapping[str, int],
-    findings: Iterable[UploadFinding] = (),
-    centre: str | None = None,
-) -> Problem:
-    """The entry of a held document, with the number of entities that it would end, by kind.
-
-    A document that is held because of its data's centre has findings about that; `centre` is that of its archive.
-    """
-    owners = list(dict.fromkeys(finding.value or "" for finding in findings if finding.rule == OWNERSHIP))
-    if owners:
-        return Problem(HELD, _held_for(key, owners, centre), code=HELD)
-    entities = [f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count]
-    would = mark(
-        "It would replace or remove {entities}, and waits to be confirmed. See what it would change: dcc data plan "
-        "{archive}. Then: dcc data confirm {archive} --reason ..., or leave it."
-    )
-    return Problem(HELD, message(would, entities=entities, archive=str(key)), code=HELD)
-
-
-def _held_for(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> Message:
-    if centre is None:
-        told = mark(
-            "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan "
-            "{archive}. Then: dcc data confirm {archive} --reason ..., or turn it down: dcc data undo {archive} "
-            "--reason ..."
-        )
-        return message(told, owners=list(owners), archive=str(key))
-    told = mark(
-        "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan {archive}. "
-        "Then: dcc data confirm {archive} --reason ..., or turn it down: dcc data undo {archive} --reason ... For all "
-        "such documents: {command}"
-    )
-    delegations = "; ".join(f"dcc centre delegate {owner} --to {centre}" for owner in owners)
-    return message(told, owners=list(owners), archive=str(key), command=delegations)
 
 
 def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]]) -> None:

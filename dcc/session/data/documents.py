@@ -1,4 +1,4 @@
-"""The documents that wait for the phases after validation, and the order of their upload.
+"""The documents that wait for the phases after validation.
 
 Only documents of a submission's latest download count, and none while it waits to be downloaded again.
 """
@@ -6,10 +6,7 @@ Only documents of a submission's latest download count, and none while it waits 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
-from datetime import date
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
@@ -17,9 +14,10 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.row_texts import many_rows_of
 from dcc.errors import BadFileNameError
-from dcc.naming import Action, AnyCentre, DocumentKind, DocumentName, NamingConvention
+from dcc.naming import AnyCentre, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.session.data.due_documents import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
@@ -42,74 +40,6 @@ _MAY_LACK: Final = (Phase.DATA, Phase.OVERVIEW)
 _UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
 _LaterDownload = aliased(ZipDownload)
 _LaterHosting = aliased(FileSourceHasZip)
-
-
-@dataclass(frozen=True, slots=True)
-class DueDocument:
-    """A valid document, by the id of its `xml_file`, with its state.
-
-    `centre` is that of the archive's name, None without one; `md5` is that of the extracted document; `source` is the
-    file source of the archive.
-    """
-
-    xml_id: int
-    za_id: int
-    key: ZipKey
-    centre: str | None
-    name: DocumentName
-    size_bytes: int
-    md5: str | None
-    state: State
-    source: int = 0
-
-    @property
-    def upload_order(self) -> tuple[bool, date, int, str, int, str, str]:
-        """Sort key: specimens first, then date, increment and centre; then by submission and name."""
-        return (
-            *self.name.processing_order,
-            ACTION_IDS[self.key.action],
-            self.key.file_name,
-            self.name.file_name,
-        )
-
-    @property
-    def moment(self) -> tuple[date, int]:
-        """The date and increment of its name."""
-        return self.name.created, self.name.inc
-
-    @property
-    def takes_away_specimens(self) -> bool:
-        """Whether it deletes specimens."""
-        return self.key.action is Action.DELETE and self.name.kind is DocumentKind.SPECIMEN
-
-
-def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
-    """The documents in the order of upload, whatever their archives.
-
-    Specimens before experiments, then by date, increment and centre. Exception: before a document deletes specimens
-    come the experiment documents of the same centre up to that date and increment, which may delete their experiments.
-    Those up to the last of the same archive come first too.
-    """
-    ordered = sorted(documents, key=lambda document: document.upload_order)
-    waiting: dict[str, deque[DueDocument]] = defaultdict(deque)
-    last_of_zip: dict[tuple[int, str], tuple[date, int]] = {}
-    for document in ordered:
-        if document.name.kind is DocumentKind.EXPERIMENT:
-            waiting[document.name.centre].append(document)
-            last_of_zip[document.za_id, document.name.centre] = document.moment
-    sent: set[int] = set()
-    result: list[DueDocument] = []
-    for document in ordered:
-        if document.takes_away_specimens:
-            experiments = waiting[document.name.centre]
-            until = max(document.moment, last_of_zip.get((document.za_id, document.name.centre), document.moment))
-            while experiments and experiments[0].moment <= until:
-                first = experiments.popleft()
-                sent.add(first.xml_id)
-                result.append(first)
-        if document.xml_id not in sent:
-            result.append(document)
-    return result
 
 
 def load_due(

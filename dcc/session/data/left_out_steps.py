@@ -18,7 +18,8 @@ from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import Found, judge_together
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
 from dcc.session.data.document_log import clear_entries
-from dcc.session.data.documents import DueDocument, load_documents
+from dcc.session.data.documents import load_documents
+from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.judging_basis import basis_seen_to
 from dcc.session.data.qc_documents import documents_of
 from dcc.tracker.models import AnException, XmlLog

@@ -12,14 +12,15 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.apply.documents import ToApply
 from dcc.qc.apply.planning import Plan, plan_document
+from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
-from dcc.session.data.documents import DueDocument, load_due
+from dcc.session.data.documents import load_due
+from dcc.session.data.due_documents import DueDocument, document_to_apply
 from dcc.session.data.prepared_archives import prepared_once
-from dcc.session.data.uploader import document_to_apply
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.register.delegations import Delegations, load_delegations
+from dcc.tracker.register.delegations import load_delegations
 from dcc.vocabulary import Severity
 
 

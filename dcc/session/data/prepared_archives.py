@@ -28,7 +28,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.runtime.log_context import progress_log
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
-from dcc.session.data.documents import DueDocument
+from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare import worker
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
 from dcc.store.staged_documents import document_lost, place_of_document, prepared_place

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, select
 from dcc.naming import Action, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT
-from dcc.session.data.documents import DueDocument, load_documents
+from dcc.session.data.documents import load_documents
+from dcc.session.data.due_documents import DueDocument
 from dcc.tracker.submission_rows import IDS, rows_by_id
 from dcc.vocabulary import DocumentAction, DocumentState
 

@@ -21,7 +21,8 @@ from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.checking import GONE, NOT_UPLOADED
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
-from dcc.session.data.documents import DueDocument, load_documents, load_qc_states, load_unsettled
+from dcc.session.data.documents import load_documents, load_qc_states, load_unsettled
+from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.settings import Settings
 from dcc.tracker import progress

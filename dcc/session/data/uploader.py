@@ -19,15 +19,15 @@ from dcc.phases import Phase, Status
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
-from dcc.qc.rows.documents import DocumentToApply
 from dcc.qc.rows.prepared_file import PreparedDocument
+from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.data_session import Fact, data_of
-from dcc.session.data.document_log import held_problem, problems_of, worst_first
-from dcc.session.data.documents import UPLOADED, DueDocument
+from dcc.session.data.document_problems import held_problem, problems_of, worst_first
+from dcc.session.data.documents import UPLOADED
+from dcc.session.data.due_documents import DueDocument, document_to_apply
 from dcc.settings import Settings
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome
-from dcc.tracker.register.delegations import Delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 
@@ -111,27 +111,6 @@ class Uploader:
         problems = problems_of(findings, len(findings), self.settings.max_document_errors)
         state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
         return Fact(document, data, state, problems, seconds, notices)
-
-
-def document_to_apply(
-    document: DueDocument, delegations: Delegations, together_from: int | None = None
-) -> DocumentToApply:
-    """A document of the tracker for the QC database; the delegations in force decide whose data it may change."""
-    name = document.name
-    return DocumentToApply(
-        action=document.key.action,
-        zip_file=document.key.file_name,
-        file_name=name.file_name,
-        kind=name.kind,
-        centre=name.centre,
-        created=name.created,
-        inc=name.inc,
-        md5=document.md5 or "",
-        size_bytes=document.size_bytes,
-        tracker_id=document.xml_id,
-        rights=delegations.rights_of(document.centre),
-        together_from=together_from,
-    )
 
 
 def failed_upload(document: DueDocument, error: DccError) -> Fact:

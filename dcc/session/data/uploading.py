@@ -27,7 +27,7 @@ from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.statistics import update_statistics
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
-from dcc.session.data.documents import DueDocument
+from dcc.session.data.due_documents import MOST_BYTES, MOST_DOCUMENTS, DueDocument
 from dcc.session.data.judging_basis import basis_seen_to
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
@@ -42,10 +42,6 @@ log = logging.getLogger(__name__)
 
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
 _LONG_BYTES: Final = 4_000_000
-
-MOST_DOCUMENTS: Final = 100
-MOST_BYTES: Final = 5_000_000
-"""The most documents of a transaction, and their size in all: a killed session loses little."""
 
 
 def upload_documents(work: DataSession) -> Iterator[ZipData]:

@@ -39,21 +39,25 @@ from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
+from dcc.rights import Delegations
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, Severity
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
-from dcc.session.data.document_log import problems_of
-from dcc.session.data.documents import DueDocument, in_order_of_upload
-from dcc.session.data.uploader import document_to_apply
-from dcc.session.data.uploading import MOST_BYTES, MOST_DOCUMENTS
+from dcc.session.data.document_problems import problems_of
+from dcc.session.data.due_documents import (
+    MOST_BYTES,
+    MOST_DOCUMENTS,
+    DueDocument,
+    document_to_apply,
+    in_order_of_upload,
+)
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_into
 from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, Fact, Verdict, failed
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.listing_changes import stored_name
-from dcc.tracker.register.delegations import Delegations
+from dcc.tracker.archive_names import stored_name
 from dcc.vocabulary import DocumentState
 
 LEFT_OUT: Final = frozenset(

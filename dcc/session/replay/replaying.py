@@ -34,7 +34,7 @@ from dcc.qc.reference.refresh import read_source
 from dcc.qc.reference.snapshots import load_active
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.session.batches.exchange import Workers
-from dcc.session.data.documents import DueDocument
+from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import Basis
 from dcc.session.replay import worker

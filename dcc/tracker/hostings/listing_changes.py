@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
+from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import WAITING, State
 
@@ -27,7 +27,6 @@ NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_M
 _WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
 _LARGEST_SIZE: Final = 2**63 - 1
 _LATEST_TIME: Final = 253_402_300_799
-_LONGEST_NAME: Final = 128
 _ROWS_AT_ONCE: Final = 2_000
 
 
@@ -192,14 +191,6 @@ def _in_order(listings: Sequence[ActionListing], keys: Collection[ZipKey]) -> It
             key = ZipKey(listing.action, stored_name(file.name))
             if key in keys:
                 yield key
-
-
-def stored_name(name: str) -> str:
-    """The archive's name in the tracker: shortened, with a digest, if the column is too short."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:12]
-    return f"{name[: _LONGEST_NAME - 13]}~{digest}"
 
 
 def credible(file: ListedFile) -> ListedFile:

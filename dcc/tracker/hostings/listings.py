@@ -25,6 +25,7 @@ from dcc.runtime.legible_text import archive_count
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, ListedTwice, SourceAddress
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker import progress
+from dcc.tracker.archive_names import stored_name
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.listing_changes import (
@@ -43,7 +44,6 @@ from dcc.tracker.hostings.listing_changes import (
     known_hostings,
     manifest_differs,
     size_message,
-    stored_name,
     uploading_message,
 )
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals

@@ -7,8 +7,7 @@ delegation that was revoked, or has ended, stays on record.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
-from dcc.rights import Rights
+from dcc.rights import Delegations
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import Centre, Delegation, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.centres import centre_id_of
@@ -40,17 +39,6 @@ class DelegationEntry:
     revoked: datetime | None
     revoked_by: str | None
     in_force: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Delegations:
-    """The delegations in force: by delegate, the centres that delegated to it."""
-
-    owners: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    def rights_of(self, centre: str | None) -> Rights:
-        """The centres whose data a centre's archive may change; None: its name has no centre."""
-        return Rights(centre, frozenset() if centre is None else self.owners.get(centre, frozenset()))
 
 
 class Archive(NamedTuple):

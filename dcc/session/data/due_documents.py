@@ -1,0 +1,112 @@
+"""Valid documents, the order of their upload, and how many are applied together.
+
+Processes that replay archives load this, and nothing of the tracker's tables.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from dcc.naming import Action, DocumentKind, DocumentName
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS
+from dcc.qc.rows.documents import DocumentToApply
+from dcc.rights import Delegations
+from dcc.tracker.states import State
+
+MOST_DOCUMENTS: Final = 100
+MOST_BYTES: Final = 5_000_000
+"""The most documents of a transaction, and their size in all: a killed session loses little."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueDocument:
+    """A valid document, by the id of its `xml_file`, with its state.
+
+    `centre` is that of the archive's name, None without one; `md5` is that of the extracted document; `source` is the
+    file source of the archive.
+    """
+
+    xml_id: int
+    za_id: int
+    key: ZipKey
+    centre: str | None
+    name: DocumentName
+    size_bytes: int
+    md5: str | None
+    state: State
+    source: int = 0
+
+    @property
+    def upload_order(self) -> tuple[bool, date, int, str, int, str, str]:
+        """Sort key: specimens first, then date, increment and centre; then by submission and name."""
+        return (
+            *self.name.processing_order,
+            ACTION_IDS[self.key.action],
+            self.key.file_name,
+            self.name.file_name,
+        )
+
+    @property
+    def moment(self) -> tuple[date, int]:
+        """The date and increment of its name."""
+        return self.name.created, self.name.inc
+
+    @property
+    def takes_away_specimens(self) -> bool:
+        """Whether it deletes specimens."""
+        return self.key.action is Action.DELETE and self.name.kind is DocumentKind.SPECIMEN
+
+
+def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
+    """The documents in the order of upload, whatever their archives.
+
+    Specimens before experiments, then by date, increment and centre. Exception: before a document deletes specimens
+    come the experiment documents of the same centre up to that date and increment, which may delete their experiments.
+    Those up to the last of the same archive come first too.
+    """
+    ordered = sorted(documents, key=lambda document: document.upload_order)
+    waiting: dict[str, deque[DueDocument]] = defaultdict(deque)
+    last_of_zip: dict[tuple[int, str], tuple[date, int]] = {}
+    for document in ordered:
+        if document.name.kind is DocumentKind.EXPERIMENT:
+            waiting[document.name.centre].append(document)
+            last_of_zip[document.za_id, document.name.centre] = document.moment
+    sent: set[int] = set()
+    result: list[DueDocument] = []
+    for document in ordered:
+        if document.takes_away_specimens:
+            experiments = waiting[document.name.centre]
+            until = max(document.moment, last_of_zip.get((document.za_id, document.name.centre), document.moment))
+            while experiments and experiments[0].moment <= until:
+                first = experiments.popleft()
+                sent.add(first.xml_id)
+                result.append(first)
+        if document.xml_id not in sent:
+            result.append(document)
+    return result
+
+
+def document_to_apply(
+    document: DueDocument, delegations: Delegations, together_from: int | None = None
+) -> DocumentToApply:
+    """A document of the tracker for the QC database; the delegations in force decide whose data it may change."""
+    name = document.name
+    return DocumentToApply(
+        action=document.key.action,
+        zip_file=document.key.file_name,
+        file_name=name.file_name,
+        kind=name.kind,
+        centre=name.centre,
+        created=name.created,
+        inc=name.inc,
+        md5=document.md5 or "",
+        size_bytes=document.size_bytes,
+        tracker_id=document.xml_id,
+        rights=delegations.rights_of(document.centre),
+        together_from=together_from,
+    )
