@@ -26,6 +26,8 @@ def wrapped(text: str, width: int, indent: str = "", *, break_words: bool = True
 
     Words that are longer than a line are broken, or whole on a line of their own.
     """
+    if cell_width(text) <= width:
+        return [text.rstrip()]
     body = text.lstrip(" ")
     lines: list[str] = []
     line, blank = text[: len(text) - len(body)], ""
