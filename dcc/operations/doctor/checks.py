@@ -76,5 +76,4 @@ def explained(error: DccError) -> tuple[str, str]:
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst of some verdicts; ok for none."""
-    order = [Verdict.OK, Verdict.NOT_CHECKED, Verdict.WARNING, Verdict.FAILED]
-    return max(verdicts, key=order.index, default=Verdict.OK)
+    return max(verdicts, key=list(Verdict).index, default=Verdict.OK)
