@@ -226,7 +226,7 @@ def read_accesskey(given: str, *, plain: bool) -> str:
         accesskey = given
     elif not plain:
         raise ConfigurationError(_NOT_PLAIN)
-    elif sys.stdin.isatty():
+    elif at_terminal():
         accesskey = click.prompt("Access key", hide_input=True, err=True)
     else:
         accesskey = sys.stdin.readline().rstrip("\r\n")
