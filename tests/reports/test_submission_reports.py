@@ -16,14 +16,14 @@ from dcc.messages import Message
 from dcc.operations.sessions import open_session
 from dcc.outcomes import SESSION_MEANINGS, ZipKey
 from dcc.reports.causes.collecting import worst_first
-from dcc.reports.submissions.collecting import collect_centre, collect_session
+from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Accepted, EntityCount, Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_stories import Reason
 from tests.support import submission_world as world
-from tests.support.data_installations import DataInstallation
+from tests.support.data_installations import DataInstallation, key_of
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.installations import Folder, Installation
 from tests.support.report_pages import Page
@@ -180,6 +180,23 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         assert f"Session {session.id}, " in render_text(report, desk.catalogue())
         _says_the_same_of_zips(page, shown)
         _says_the_same_of_causes(page, shown)
+
+
+def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallation) -> None:
+    """Of two documents one cannot be read, and the other's animal has an error, until another archive replaces it."""
+    key, outcomes = key_of(world.WITH_FINDINGS), []
+    data.put(str(key), world.wrong_form("2013-11-02.2"), world.unknown_colony("2013-11-02.1", 70, mice=1))
+    for session in (1, 2):
+        data.run()
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            report = collect_submission(tracker, qc, key, data.settings, most_pictures=0)
+            of_centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+            of_session = collect_session(tracker, qc, session, data.settings)
+        told = {line.outcome for one in (of_centre, of_session) for line in one.zips if line.key == key}
+        assert told == {report.outcome}
+        outcomes.append(report.outcome)
+        data.put("edit/H.2013-11-03.1.impc.zip", world.unknown_colony("2013-11-03.1", 70, mice=1))
+    assert outcomes == [Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN]
 
 
 def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, FromClause, Select, and_, case, func, select
+from sqlalchemy import Connection, FromClause, Select, and_, case, exists, func, or_, select
 
+from dcc.databases.list_parameters import rows_with
+from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.models import (
     CONTEXT,
@@ -33,7 +35,11 @@ _ENTITIES: Final[dict[EntityKind, FromClause]] = {
     EntityKind.HOUSING: HOUSING,
 }
 _OWNERS: Final = (EntityKind.EXPERIMENT, EntityKind.LINE, EntityKind.HOUSING)
-_STANDING_STATES: Final = (DocumentState.APPLIED.value, DocumentState.REFUSED.value)
+_STANDS: Final = (
+    DOCUMENT.c.action != DocumentAction.UNDO.value,
+    DOCUMENT.c.state.in_((DocumentState.APPLIED.value, DocumentState.REFUSED.value)),
+)
+"""Conditions on a document: its submission is neither withdrawn nor an undoing."""
 _NAMED: Final = {
     EntityKind.SPECIMEN: DOCUMENT.c.specimens,
     EntityKind.EXPERIMENT: DOCUMENT.c.experiments,
@@ -44,13 +50,30 @@ _NAMED: Final = {
 
 def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
     """What was taken over of a submission's documents: of each kind, and of the first `most` procedures by size."""
-    mine = and_(
-        DOCUMENT.c.zip_file == key.file_name,
-        DOCUMENT.c.zip_action == key.action.value,
-        DOCUMENT.c.action != DocumentAction.UNDO.value,
-        DOCUMENT.c.state.in_(_STANDING_STATES),
-    )
+    mine = and_(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value, *_STANDS)
     return Accepted(_entities(qc, mine), *_first(qc, _procedures(qc, mine), most), _contexts(qc, mine))
+
+
+def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
+    """Those submissions of whose documents anything was taken over or taken out, as `Accepted.anything` says of one."""
+    later = LIFETIME.alias()
+    of_entity = (later.c.entity_kind == LIFETIME.c.entity_kind, later.c.entity_id == LIFETIME.c.entity_id)
+    is_gone = ~exists().where(*of_entity, later.c.ended_by.is_(None))
+    is_taken = or_(
+        *(
+            exists().where(
+                table.c.document_id == DOCUMENT.c.id,
+                table.c.is_current.is_(True),
+                table.c.validity.in_((Validity.VALID, Validity.UNJUDGED)),
+            )
+            for table in _ENTITIES.values()
+        ),
+        exists().where(LIFETIME.c.opened_by == DOCUMENT.c.id, is_gone),
+        exists().where(LIFETIME.c.ended_by == DOCUMENT.c.id),
+    )
+    query = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file).where(*_STANDS, is_taken).distinct()
+    rows = rows_with(qc, query, DOCUMENT.c.zip_file, {key.file_name for key in keys})
+    return {ZipKey(Action(action), file_name) for action, file_name in rows}
 
 
 def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:

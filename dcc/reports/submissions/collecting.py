@@ -149,7 +149,7 @@ def collect_centre(
         accepted=None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
         qc_missing=_missing(qc, qc_missing),
-        **_summary(zips_of_centre(tracker, centre), causes_of_centre(tracker, qc, centre, settings)),
+        **_summary(zips_of_centre(tracker, centre, qc), causes_of_centre(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
     )
 
@@ -165,7 +165,7 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {one.source: one for one in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
-    zips, causes = zips_of_session(tracker, session), causes_of_session(tracker, qc, session_id, settings)
+    zips, causes = zips_of_session(tracker, session, qc), causes_of_session(tracker, qc, session_id, settings)
     return SessionReport(
         session=session.id,
         started=session.started,

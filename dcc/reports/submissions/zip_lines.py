@@ -13,6 +13,7 @@ from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.reports.causes.errors import declared_code
+from dcc.reports.submissions.accepted import taken_zips
 from dcc.reports.submissions.model import Tone, ZipLine
 from dcc.reports.submissions.outcomes import outcome_of, tone_of
 from dcc.rules.catalogue import CATALOGUE
@@ -41,7 +42,7 @@ from dcc.vocabulary import Actor
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 
-def zips_of_centre(connection: Connection, centre: str) -> list[ZipLine]:
+def zips_of_centre(connection: Connection, centre: str, qc: Connection | None = None) -> list[ZipLine]:
     """All submissions of a centre: by their names or, where these tell no centre, by where they were found."""
     hosted = (
         select(FileSourceHasZip.za_id)
@@ -55,14 +56,14 @@ def zips_of_centre(connection: Connection, centre: str) -> list[ZipLine]:
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where((Centre.short_name == centre) | (ZipFile.centre_id.is_(None) & ZipAction.id.in_(hosted)))
     )
-    return list_zips(connection, named)
+    return list_zips(connection, named, qc=qc)
 
 
-def zips_of_session(connection: Connection, session: SessionEntry) -> list[ZipLine]:
+def zips_of_session(connection: Connection, session: SessionEntry, qc: Connection | None = None) -> list[ZipLine]:
     """The submissions of a session (as of `session_zips`), and those that it found changed since they were loaded."""
     noticed = select(CrawlFinding.za_id).where(CrawlFinding.session_id == session.id, CrawlFinding.kind == CHANGED)
     changed = changed_since_loaded(connection, noticed)
-    return list_zips(connection, session_zip_ids(connection, session), also=changed)
+    return list_zips(connection, session_zip_ids(connection, session), also=changed, qc=qc)
 
 
 def changed_of(connection: Connection, key: ZipKey) -> datetime | None:
@@ -75,8 +76,13 @@ def changed_of(connection: Connection, key: ZipKey) -> datetime | None:
     return next(iter(changed_since_loaded(connection, named).values()), None)
 
 
-def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -> list[ZipLine]:
-    """The submissions whose ids a query selects, and `also` these: the worst first, of these the newest."""
+def list_zips(
+    connection: Connection, wanted: Any, also: Collection[int] = (), qc: Connection | None = None
+) -> list[ZipLine]:
+    """The submissions whose ids a query selects, and `also` these: the worst first, of these the newest.
+
+    Without the QC database, the states tell whether anything was accepted of those that failed.
+    """
     if also:
         wanted = select(ZipAction.id).where(or_(ZipAction.id.in_(wanted), ZipAction.id.in_(also)))
     states = _document_states(connection, wanted)
@@ -88,8 +94,11 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
     foreign = {one.za_id: one for one in held_archives(connection, wanted)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
     query = select_zip_actions().where(ZipAction.id.in_(wanted)).order_by(*newest_first)
+    rows = connection.execute(query).all()
+    failed = {key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
+    taken = None if qc is None else taken_zips(qc, failed)
     lines = []
-    for row in connection.execute(query):
+    for row in rows:
         counts = states[row.id]
         phase, status = Phase(row.phase_id), Status(row.status_id)
         outcome = outcome_of(
@@ -97,7 +106,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
             status,
             counts,
             held=row.id in held,
-            taken=None,
+            taken=None if taken is None else key_of(row) in taken,
             left_out=row.id in left_out,
             foreign=foreign.get(row.id),
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
