@@ -25,6 +25,7 @@ from tests.support.databases import PASSWORD
 from tests.support.installations import Folder
 from tests.support.prepared_processes import run_dcc
 from tests.support.servers import Share
+from tests.support.terminals import of_terminal, seen_on_a_terminal
 
 PROGRAM = Path(sys.executable).parent / "dcc"
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
@@ -93,6 +94,18 @@ class Dcc:
         ended = subprocess.CompletedProcess(run, exit_code, output.read_text("utf-8"), errors.read_text("utf-8"))
         self.check(ended.stdout + ended.stderr)
         return ended
+
+    def on_a_terminal(self, columns: int, *arguments: object, exit_code: int = 0) -> list[str]:
+        """The lines that a forked command shows on a terminal of so many columns, without colours."""
+        run, environment = [str(argument) for argument in arguments], of_terminal(self.process_environment())
+
+        def on(terminal: int) -> None:
+            path = Path(os.ttyname(terminal))
+            assert run_dcc(run, self.root, environment, path, path, seconds=120) == exit_code, run
+
+        lines = seen_on_a_terminal(columns, on)
+        self.check("\n".join(lines))
+        return lines
 
     def process_environment(self) -> dict[str, str]:
         """The environment of a process: this one's, with the installation's settings."""

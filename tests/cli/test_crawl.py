@@ -15,10 +15,9 @@ from dcc.outcomes import ZipKey
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.urgent_archives import urgent_keys
-from tests.cli.conftest import PROGRAM, Dcc, without_id
+from tests.cli.conftest import Dcc, without_id
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, growing, note_uploaded, specimens, until_the_next_second
-from tests.support.terminals import seen_on_a_terminal
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -311,7 +310,7 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
     folder.put(GOOD)
     folder.put(BAD, invalid())
     dcc("crawl", "--until", "zip_name")
-    shown = "\n".join(seen_on_a_terminal([PROGRAM, "crawl"], 80, dcc.process_environment(), exit_code=1))
+    shown = "\n".join(dcc.on_a_terminal(80, "crawl", exit_code=1))
     assert "To fetch: " in shown
     assert re.search(r"Processing submissions \S*[━╸╺ ]{30}", shown), shown
     assert "/2" in shown

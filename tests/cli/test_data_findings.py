@@ -12,10 +12,10 @@ from dcc.qc.database import run_writing
 from dcc.qc.models import EXPERIMENT, FINDING
 from dcc.settings import load_settings
 from dcc.vocabulary import Validity
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.qc_documents import apply, experiment, specimen
-from tests.support.terminals import seen_on_a_terminal, too_wide
+from tests.support.terminals import too_wide
 
 
 @pytest.fixture
@@ -86,5 +86,6 @@ def test_findings_causes_and_histories_fit_a_narrow_terminal(dcc: Dcc, zip_files
         ["data", "history", "--centre", "H", "--specimen", "S1"],
         ["qc", "contexts"],
     ):
-        shown = seen_on_a_terminal([PROGRAM, *command], columns, dcc.process_environment())
+        shown = dcc.on_a_terminal(columns, *command)
+        assert shown, command
         assert too_wide(shown, columns) == [], command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -22,7 +23,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import UNSEEN
-from tests.support.terminals import seen_on_a_terminal
+from tests.support.terminals import of_terminal, seen_on_a_terminal
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 HOSTILE = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=cmd()", "two\nlines", "\x1b[2J", "\x9b2J"]
@@ -97,7 +98,10 @@ def shown_on_a_terminal(
     rows = [(3, name, reason, "nobody") for name, reason in names_and_reasons or [(NAME, REASON)]]
     rows.append((12, "b.zip", "new", "the centre"))
     command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, flexible])]
-    return seen_on_a_terminal(command, columns, os.environ)
+    environment = of_terminal(os.environ)
+    return seen_on_a_terminal(
+        columns, lambda inner: subprocess.run(command, stdout=inner, stderr=inner, env=environment, check=True)
+    )
 
 
 def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:

@@ -18,7 +18,6 @@ from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.installations import until_the_next_second
 from tests.support.servers import Authority, Share
-from tests.support.terminals import seen_on_a_terminal
 from tests.support.web_server import trickling_web_server
 
 pytestmark = only_sqlite
@@ -291,7 +290,7 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
 def test_a_person_reads_that_a_source_is_registered_and_which_folders_do_not_exist_yet(dcc: Dcc) -> None:
     (dcc.root / "centre" / "add").mkdir(parents=True)
     place = ["--centre", "H", "--protocol", "file", "--base-path", dcc.root / "centre"]
-    assert seen_on_a_terminal([PROGRAM, "source", "add", *place], 80, dcc.process_environment()) == [
+    assert dcc.on_a_terminal(80, "source", "add", *place) == [
         "add: holds 0 archives",
         "The folder edit does not exist yet.",
         "The folder delete does not exist yet.",

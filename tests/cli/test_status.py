@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, specimens
-from tests.support.terminals import seen_on_a_terminal, too_wide
+from tests.support.terminals import too_wide
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -256,7 +256,7 @@ def test_on_a_terminal_long_errors_of_a_story_are_broken_between_words_and_for_p
     crawled(dcc)
     (whole,) = (line for line in dcc("show", BAD).stdout.splitlines() if "gendr" in line)
     assert len(whole) > 100
-    shown = seen_on_a_terminal([PROGRAM, "show", BAD], 70, dcc.process_environment())
+    shown = dcc.on_a_terminal(70, "show", BAD)
     first, *further = dropwhile(lambda line: not line.startswith("  line 4, column 5: "), shown)
     told = [first, *takewhile(lambda line: line.startswith("      "), further)]
     assert max(map(len, told)) <= 70
@@ -281,7 +281,8 @@ def test_lists_and_texts_fit_a_narrow_terminal(dcc: Dcc, columns: int) -> None:
         ["explain"],
         ["rules", "list"],
     ):
-        shown = seen_on_a_terminal([PROGRAM, *command], columns, dcc.process_environment())
+        shown = dcc.on_a_terminal(columns, *command)
+        assert shown, command
         assert too_wide(shown, columns) == [], command
 
 
@@ -291,7 +292,7 @@ def test_on_a_narrow_terminal_failed_submissions_have_a_line_and_their_whole_rea
     dcc("centre", "change", "H", "--email", "data@h.example")
     (why,) = (one["reason"] for one in dcc.json("zips", "--status", "failed") if one["file_name"] == "wrong.zip")
     assert why in dcc("zips", "--status", "failed").stdout
-    shown = seen_on_a_terminal([PROGRAM, "zips", "--status", "failed"], 80, dcc.process_environment())
+    shown = dcc.on_a_terminal(80, "zips", "--status", "failed")
     assert max(map(len, shown)) <= 80
     assert shown[0].split() == ["submission", "phase", "since", "write", "to"]
     assert any(re.fullmatch(r"edit/H\.2013-10-31\.2\.impc\.zip +xsd +\S+ \S+ +data@h\.example", line) for line in shown)

@@ -7,30 +7,38 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 
-def seen_on_a_terminal(
-    command: Sequence[object], columns: int, environment: Mapping[str, str], *, exit_code: int = 0
-) -> list[str]:
-    """The lines that a command shows on a terminal of so many columns, without colours; it ends with `exit_code`."""
+def seen_on_a_terminal(columns: int, run: Callable[[int], object]) -> list[str]:
+    """The lines shown on a terminal of so many columns, without colours, by what `run` runs on its descriptor."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    plain = {name: value for name, value in environment.items() if name not in ("COLUMNS", "NO_COLOR")}
-    with os.fdopen(outer, "rb", buffering=0) as terminal:
-        words, own = [str(word) for word in command], plain | {"TERM": "xterm"}
-        with subprocess.Popen(words, stdout=inner, stderr=inner, env=own) as process:
-            os.close(inner)
+    with os.fdopen(outer, "rb", buffering=0) as terminal, ThreadPoolExecutor(1) as reader:
+
+        def read() -> str:
             text = b""
             # Linux ends what a terminal gives with an error, when nobody holds its other end.
             with suppress(OSError):
                 while piece := terminal.read(4096):
                     text += piece
-        assert process.returncode == exit_code, text
-    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).splitlines()
+            return text.decode()
+
+        shown = reader.submit(read)
+        try:
+            run(inner)
+        finally:
+            os.close(inner)
+        return re.sub(r"\x1b\[[0-9;]*m", "", shown.result()).splitlines()
+
+
+def of_terminal(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment whose terminal has colours, and is as wide as it says itself."""
+    plain = {name: value for name, value in environment.items() if name not in ("COLUMNS", "NO_COLOR")}
+    return plain | {"TERM": "xterm"}
 
 
 def too_wide(lines: Sequence[str], columns: int) -> list[str]:
