@@ -7,7 +7,7 @@ import time
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from dagster import AssetKey, DagsterRunStatus
+from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
@@ -32,17 +32,6 @@ def run(data: DataInstallation, dagster: Dagster, **options: Any) -> list[DataOu
     heard: list[DataOutcome] = []
     run_session(data.settings, data.tracker, dagster.instance, on_data=heard.append, **options)
     return heard
-
-
-def metadata(dagster: Dagster, asset: str, partition: str) -> dict[str, Any]:
-    """The metadata of the newest materialisation of a partition, as plain values."""
-    records = dagster.instance.fetch_materializations(AssetKey(asset), limit=1000).records
-    newest = next(record for record in records if record.partition_key == partition)
-    assert newest.asset_materialization is not None
-    return {
-        name: [dict(row.data) for row in value.records] if hasattr(value, "records") else value.value
-        for name, value in newest.asset_materialization.metadata.items()
-    }
 
 
 def test_a_session_takes_documents_through_all_three_jobs(data: DataInstallation, data_dagster: Dagster) -> None:

@@ -10,6 +10,7 @@ import pytest
 from dagster import (
     AssetCheckKey,
     AssetKey,
+    AssetRecordsFilter,
     DagsterInstance,
     DagsterRunStatus,
     JobDefinition,
@@ -54,6 +55,16 @@ class Dagster:
     def materialised(self, asset: str) -> set[str]:
         """The partitions of an asset that are there."""
         return self.instance.get_materialized_partitions(AssetKey(asset))
+
+    def metadata(self, asset: str, partition: str) -> dict[str, Any]:
+        """The metadata of the newest materialisation of a partition of an asset, as plain values."""
+        wanted = AssetRecordsFilter(AssetKey(asset), asset_partitions=[partition])
+        (record,) = self.instance.fetch_materializations(wanted, limit=1).records
+        assert record.asset_materialization is not None
+        return {
+            name: [dict(row.data) for row in value.records] if hasattr(value, "records") else value.value
+            for name, value in record.asset_materialization.metadata.items()
+        }
 
     def checks(self, check: AssetCheckKey) -> dict[str | None, str]:
         """The latest result of a check for each partition that has one."""

@@ -18,7 +18,7 @@ from dcc.session.data.quality_control import settle_qc
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, Mark
 from dcc_dagster.event_recorder import EventRecorder
-from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, metadata, run
+from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run
 from tests.support.dagster_instances import Dagster, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
@@ -49,11 +49,11 @@ def shown(dagster: Dagster) -> dict[str, Any]:
 
 
 def test_quality_control_that_is_done_is_shown(shown: Shown) -> None:
-    assert metadata(shown.dagster, "qc", GOOD)["status"] == "pending"
+    assert shown.dagster.metadata("qc", GOOD)["status"] == "pending"
     finish_quality_control(shown.data)
     assert shown.data.states()[GOOD] == "qc done"
     show(shown.data, shown.dagster)
-    assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
+    assert shown.dagster.metadata("qc", GOOD)["status"] == "done"
     before = DATA_SHOWN.read(shown.dagster.instance)
     events = len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records)
     show(shown.data, shown.dagster)
