@@ -187,22 +187,18 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
         return Verdict(CRAWL_OVERDUE, True, said, metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     said = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
-    # Severity depends on who acts: a server that is down is its centre's problem, missing sessions are ours.
-    advice: Metadata = (
-        {"Who acts": ACTOR_NAMES[Actor.DCC], "What to do": "See its check `reachable`, and `dcc source test`."}
-        if source.is_tried
-        else {
-            "Who acts": ACTOR_NAMES[Actor.DCC],
-            "What to do": "No session has crawled it: see `dcc doctor`, then `dcc crawl`.",
-        }
-    )
+    what = "See its check `reachable`, and `dcc source test`."
+    if not source.is_tried:
+        what = "No session has crawled it: see `dcc doctor`, then `dcc crawl`."
     facts: Metadata = {
         "reason": said,
         "since": _minute(source.since),
         "hours": _hours(source.since, now),
         **metadata,
-        **advice,
+        "Who acts": ACTOR_NAMES[Actor.DCC],
+        "What to do": what,
     }
+    # A server that is down is its centre's problem, missing sessions are ours.
     severity = AssetCheckSeverity.WARN if source.is_tried else AssetCheckSeverity.ERROR
     return Verdict(CRAWL_OVERDUE, False, said, facts, severity=severity, is_reminder=True)
 

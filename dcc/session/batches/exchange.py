@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -55,7 +56,7 @@ class Workers(Protocol):
         ...
 
 
-class Exchange:
+class Exchange(ABC):
     """The side of the process that gives batches. All methods raise as the store."""
 
     def __init__(self, store: ObjectStore, folder: str, scratch: Path) -> None:
@@ -74,9 +75,9 @@ class Exchange:
         place = f"{self.folder}/{_RESULTS}/"
         return {key.removeprefix(place).rpartition(".")[0]: key for key in self.store.keys(place)}
 
+    @abstractmethod
     def look(self) -> int:
-        """Look for results; returns their number."""
-        return len(self.results())
+        """Look for results; returns the number of archives."""
 
     def remove(self) -> None:
         """Remove all of it."""
