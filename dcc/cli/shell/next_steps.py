@@ -37,7 +37,6 @@ _ANY = (0, 1, 4)
 _STATUS = Step("dcc status", "how far everything is")
 _CRAWL = Step("dcc crawl", "a session goes on from here")
 _CONTEXTS = Step("dcc qc contexts --waiting", "data that wait for quality control")
-_WAIVERS = Step("dcc rules waivers", "all waivers, with who gave them and why")
 _CENTRES = Step("dcc centre list", "all centres")
 _SOURCES = Step("dcc source list", "all file sources")
 
