@@ -143,7 +143,7 @@ def crawl(
             f"A crawl takes all submissions that wait. To process {zip_actions[0]} before all others, add --urgent; to "
             f"process it again: dcc retry {zip_actions[0]}"
         )
-    if urgent != bool(zip_actions) or (urgent and (group or everything)):
+    if urgent and (not zip_actions or group or everything):
         raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(**given)
