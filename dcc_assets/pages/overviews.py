@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dcc.databases.columns import utc_now
 from dcc.naming import Action
@@ -29,7 +28,6 @@ from dcc_assets.metadata.links import (
     expected_of_centre,
     kept_of_centre,
     kept_page,
-    localised,
     page_of_causes,
     report_of_centre,
     report_of_session,
@@ -48,8 +46,6 @@ from dcc_assets.pages.reports import (
     reading,
     spreadsheet,
 )
-
-T = TypeVar("T")
 
 CAUSES_SHOWN: Final = 100
 KEPT_LISTED: Final = 200
@@ -89,8 +85,8 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None, form: str) -
     return _page(
         reader,
         "causes",
-        Place(localised(HOME, reader.language), localised(SPREADSHEET, reader.language)),
-        **cause_values(shown, reader.catalogue, _link(reader, report_of_zip), contacts=addresses),
+        Place(reader.address(HOME), reader.address(SPREADSHEET)),
+        **cause_values(shown, reader.catalogue, reader.link(report_of_zip), contacts=addresses),
         centre=centre,
         centres=_centres(on),
         report={"made": utc_now(), "causes": shown, "causes_total": len(causes), "found": found},
@@ -107,7 +103,7 @@ def kept_list_page(reader: Reader, centre: str | None) -> Answer:
         return _centres(on)
 
     centres, kept = reading(find), list_reports(reader.settings, KEPT_LISTED, centre)
-    return _page(reader, "kept", Place(localised(HOME, reader.language)), centre=centre, centres=centres, kept=kept)
+    return _page(reader, "kept", Place(reader.address(HOME)), centre=centre, centres=centres, kept=kept)
 
 
 @answered
@@ -134,7 +130,7 @@ def expected_page(reader: Reader, centre: str) -> Answer:
     return _page(
         reader,
         "expected",
-        Place(localised(HOME, reader.language)),
+        Place(reader.address(HOME)),
         centre=centre,
         covered=covered,
         uncovered=deliveries.uncovered.total(),
@@ -148,24 +144,19 @@ def _centres(on: Databases) -> list[CentreEntry]:
     return [one for one in list_centres(on.tracker) if one.is_active or one.sources]
 
 
-def _link(reader: Reader, path_of: Callable[[T], str]) -> Callable[[T], str]:
-    """The function of a path, with the language that the reader asks for."""
-    return lambda one: localised(path_of(one), reader.language)
-
-
 def _page(reader: Reader, template: str, place: Place | None, **values: Any) -> Answer:
     filled = {
         **common_values(reader.catalogue, reader.settings, place=place),
         "report": {"made": utc_now()},
         "session_words": SESSION_LABELS,
-        "board": localised(BOARD, reader.language),
-        "link_of_zip": _link(reader, report_of_zip),
-        "link_of_centre": _link(reader, report_of_centre),
-        "link_of_session": _link(reader, report_of_session),
-        "link_of_board": _link(reader, board_of_centre),
-        "link_of_causes": _link(reader, page_of_causes),
-        "link_of_expected": _link(reader, expected_of_centre),
-        "link_of_kept": _link(reader, kept_of_centre),
+        "board": reader.address(BOARD),
+        "link_of_zip": reader.link(report_of_zip),
+        "link_of_centre": reader.link(report_of_centre),
+        "link_of_session": reader.link(report_of_session),
+        "link_of_board": reader.link(board_of_centre),
+        "link_of_causes": reader.link(page_of_causes),
+        "link_of_expected": reader.link(expected_of_centre),
+        "link_of_kept": reader.link(kept_of_centre),
         "link_of_kept_page": lambda one: kept_page(one.action, one.name),
         **values,
     }

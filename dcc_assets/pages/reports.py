@@ -114,6 +114,14 @@ class Reader(NamedTuple):
     language: str | None
     catalogue: Catalogue
 
+    def address(self, path: str) -> str:
+        """A path, with the language that is asked for."""
+        return localised(path, self.language)
+
+    def link(self, path_of: Callable[[T], str]) -> Callable[[T], str]:
+        """The function of a path, with the language that is asked for."""
+        return lambda one: self.address(path_of(one))
+
 
 def for_reader(page: Callable[Concatenate[Reader, P], Answer]) -> Callable[Concatenate[str | None, P], Answer]:
     """Decorates what makes a page: it is called with a language, and answers 400 for one that is not known."""
@@ -186,9 +194,9 @@ def board_page(reader: Reader, query: Mapping[str, str], form: str = "html") -> 
         reader.catalogue,
         reader.settings,
         path=BOARD,
-        home=localised(HOME, reader.language),
+        home=reader.address(HOME),
         language=reader.language,
-        link_of_zip=report_of_zip,
+        link_of_zip=reader.link(report_of_zip),
     )
     return Answer(200, HTML, text.encode("utf-8", "replace"))
 
@@ -246,9 +254,9 @@ def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]], 
         report,
         reader.catalogue,
         reader.settings,
-        link_of_zip=lambda key: localised(report_of_zip(key), reader.language),
+        link_of_zip=reader.link(report_of_zip),
         link_of_document=xml_of_document,
-        place=Place(localised(HOME, reader.language), localised(SPREADSHEET, reader.language)),
+        place=Place(reader.address(HOME), reader.address(SPREADSHEET)),
     )
     return Answer(200, HTML, text.encode("utf-8", "replace"))
 

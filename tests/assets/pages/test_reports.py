@@ -145,6 +145,7 @@ def test_the_board_counts_archives_and_lists_those_of_a_cell(shown: Shown) -> No
     dated = json.loads(ask("/dcc/board", "form=json&from=2013-10-31&to=2013-10-31")[2])
     assert dated["total"] > 0
     assert b'lang="de"' in ask("/dcc/board", "language=de&centre=&phase=&from=&page=2")[2]
+    assert f'href="/dcc/reports/{GOOD}?language=de"' in ask("/dcc/board", "language=de")[2].decode()
     refused = ("phase=x", "status=x", "from=x", "page=0", "page=x", "form=exe", "language=xx")
     assert [ask("/dcc/board", query)[0] for query in refused] == [400] * len(refused)
     assert ask("/dcc/board", "centre=Nobody")[0] == 404
