@@ -133,13 +133,12 @@ def _on_the_path(tmp_path: Path, user: str, number: int) -> tuple[list[str], dic
 
     They print their arguments, and their settings in the environment.
     """
-    for name in ("id", "runuser", "sudo"):
+    told = 'echo ${0##*/} "$@"; env | grep ^DCC_'
+    scripts = {"id": f'[ "$1" = -un ] && echo {user} || echo {number}', "runuser": told, "sudo": told}
+    for name, script in scripts.items():
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
-        told = (
-            f'[ "$1" = -un ] && echo {user} || echo {number}' if name == "id" else f'echo {name} "$@"; env | grep ^DCC_'
-        )
-        program.write_text(f"#!/bin/sh\n{told}\n", "utf-8")
+        program.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
         program.chmod(0o755)
     text = (DEPLOY / "dcc").read_text("utf-8").replace("/opt/dcc/.venv/bin/dcc", str(PROGRAM))
     environment = clean(os.environ) | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}

@@ -54,16 +54,15 @@ class FirstSteps:
         return process.returncode, printed
 
     def _serve(self, text: str) -> tuple[int, str]:
-        server = self._start(text)
+        server, end = self._start(text), time.monotonic() + MOST_SECONDS
         try:
-            for _ in range(MOST_SECONDS):
+            while server.poll() is None and time.monotonic() < end:
                 try:
-                    with urlopen("http://127.0.0.1:3000/dcc/", timeout=MOST_SECONDS) as page:
-                        return page.status != 200, ""
-                except OSError as error:
-                    if server.poll() is not None:
-                        return 1, str(error)
+                    urlopen("http://127.0.0.1:3000/dcc/", timeout=MOST_SECONDS).close()
+                except OSError:
                     time.sleep(0.1)
+                else:
+                    return 0, ""
             return 1, "It does not answer."
         finally:
             os.killpg(server.pid, 15)
