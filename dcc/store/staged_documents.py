@@ -8,12 +8,13 @@ from typing import Final
 
 from dcc.errors import BadFileNameError, StagedDocumentLostError
 from dcc.messages import Message, mark
+from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.store.staging import Staging
 
 PREPARED_FILE: Final = "prepared.rows"
-"""The file beside an archive's documents with their rows; the names of its parts begin with this."""
+"""What the names of the files beside an archive's documents begin with that have their rows."""
 
 
 def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | None:
@@ -27,9 +28,9 @@ def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | No
         return None
 
 
-def prepared_place(staging: Staging, key: ZipKey) -> Path:
-    """The path of an archive's prepared file. Raises BadFileNameError as `Staging.contents`."""
-    return staging.contents(key) / PREPARED_FILE
+def prepared_place(contents: Path, kind: DocumentKind) -> Path:
+    """The path of the prepared file of an archive's documents of a kind, beside its `contents`."""
+    return contents / f"{PREPARED_FILE}.{kind}"
 
 
 def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) -> Path:

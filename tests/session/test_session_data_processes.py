@@ -88,7 +88,7 @@ def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole
     prepare, made = prepare_archive, []
 
     def preparing(archive: ArchiveToPrepare, *more: Any) -> dict[str, Exception]:
-        made.append(archive.target.parent.name)
+        made.append(archive.target)
         return prepare(archive, *more)
 
     monkeypatch.setattr(prepared_archives, "prepare_archive", preparing)
@@ -96,11 +96,14 @@ def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole
         patched.setattr(prepared_archives.PreparedArchives, "document", _interrupted(3))
         with pytest.raises(KeyboardInterrupt):
             data.take_up()
-    assert len(made) == 2
-    (damaged,) = data.settings.staging_directory.glob(f"{LATER}.contents/prepared.rows")
+    first, damaged, experiment = (
+        data.settings.staging_directory / f"{name}.contents" / f"prepared.rows.{kind}"
+        for name, kind in ((ZIP, "specimen"), (LATER, "specimen"), (ZIP, "experiment"))
+    )
+    assert made == [first, damaged], "specimens of all archives come first"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     data.take_up()
-    assert made[2:] == [damaged.parent.name]
+    assert made[2:] == [damaged, experiment]
     assert set(data.documents().values()) == {"qc done", "qc pending"}
 
 

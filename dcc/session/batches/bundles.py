@@ -1,4 +1,4 @@
-"""A worker's results for an archive in the object store: the archive, its prepared file, and the findings."""
+"""A worker's results for an archive in the object store: the archive, its prepared files, and the findings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Found:
 
 
 def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> None:
-    """Put an archive, its manifest, the prepared file among its `contents`, and what was found into one file."""
+    """Put an archive, its manifest, the prepared files among its `contents`, and what was found into one file."""
     told = bundle.parent / _FOUND
     told.write_text(json.dumps(_plain(found)), "utf-8")
     with tarfile.open(bundle, "w") as tar:

@@ -32,7 +32,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.transfer_speed import Pace
 from dcc.store.objects import ObjectStore
-from dcc.store.staged_documents import PREPARED_FILE
+from dcc.store.staged_documents import prepared_place
 from dcc.store.staging import Staging
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
@@ -155,11 +155,11 @@ class _Worker:
             for one, problems in found
             if not problems
         ]
-        if not valid:
-            return {one.name.file_name: problems for one, problems in found}
-        to_prepare = ArchiveToPrepare(archive.key, archive.centre, contents / PREPARED_FILE, valid)
-        for name, error in prepare_archive(to_prepare, self._basis).items():
-            log.info("%s of %s is prepared by the session: %s", name, archive.key, error)
+        for kind in {document.kind for document in valid}:
+            documents = [document for document in valid if document.kind is kind]
+            to_prepare = ArchiveToPrepare(archive.key, archive.centre, prepared_place(contents, kind), documents)
+            for name, error in prepare_archive(to_prepare, self._basis).items():
+                log.info("%s of %s is prepared by the session: %s", name, archive.key, error)
         return {one.name.file_name: problems for one, problems in found}
 
 

@@ -1,7 +1,8 @@
 """The prepared files of the archives whose documents a session applies and judges.
 
-They are beside the documents in staging. Processes make them if there is much to prepare, in the order of their use;
-those of a killed session are used again.
+They are beside the documents in staging, one for each kind of document: specimens of all archives are applied before
+any experiment. Processes make them if there is much to prepare, in the order of their use, while this process applies
+those that are there. Those of a killed session are used again.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import Engine
 
 from dcc.errors import BadFileNameError, HelperEndedError
+from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging import documents as judging
@@ -40,6 +42,9 @@ progress = progress_log(__name__)
 LARGE: Final = 2_000_000
 """Bytes of documents from which on processes are worth their start."""
 
+_Part: TypeAlias = tuple[ZipKey, DocumentKind]
+"""The documents of a kind in an archive, which share a file."""
+
 _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
@@ -57,42 +62,42 @@ class PreparedFiles:
 
     def __init__(self, staging: Staging, basis: Basis) -> None:
         self.staging, self.basis = staging, basis
-        self._open: OrderedDict[ZipKey, PreparedFile] = OrderedDict()
-        self._checked: set[ZipKey] = set()
+        self._open: OrderedDict[_Part, PreparedFile] = OrderedDict()
+        self._checked: set[_Part] = set()
 
     def find(self, document: DueDocument) -> PreparedDocument | None:
         """A prepared document, if there is one."""
-        file = self.file(document.key)
+        file = self.file(_part_of(document))
         name, md5 = document.name.file_name, document.md5 or ""
         return file.document(name, md5) if file is not None and file.has(name, md5) else None
 
-    def file(self, key: ZipKey) -> PreparedFile | None:
-        """An archive's file, if it is usable."""
-        file = self._open.pop(key, None)
+    def file(self, part: _Part) -> PreparedFile | None:
+        """The file of documents of an archive, if it is usable."""
+        file = self._open.pop(part, None)
         if file is None:
             try:
-                place = prepared_place(self.staging, key)
+                place = _place(self.staging, part)
             except BadFileNameError:
                 return None
-            file = open_prepared(place, self.basis.name, is_checked=key in self._checked)
+            file = open_prepared(place, self.basis.name, is_checked=part in self._checked)
             if file is None:
                 return None
-        self._checked.add(key)
-        self._open[key] = file
+        self._checked.add(part)
+        self._open[part] = file
         if len(self._open) > _OPEN:
             self._open.popitem(last=False)[1].close()
         return file
 
-    def has(self, archive: ArchiveToPrepare) -> bool:
-        """Whether an archive's file has all of its documents."""
-        file = self.file(archive.key)
-        return file is not None and all(file.has(Path(one.path).name, one.md5 or "") for one in archive.documents)
+    def has(self, part: _Part, documents: Sequence[DocumentToPrepare]) -> bool:
+        """Whether a file has all of these documents."""
+        file = self.file(part)
+        return file is not None and all(file.has(Path(one.path).name, one.md5 or "") for one in documents)
 
-    def forget(self, key: ZipKey) -> None:
-        """Forget the file of an archive, which was made again."""
-        self._checked.discard(key)
-        if key in self._open:
-            self._open.pop(key).close()
+    def forget(self, part: _Part) -> None:
+        """Forget a file, which was made again."""
+        self._checked.discard(part)
+        if part in self._open:
+            self._open.pop(part).close()
 
     def close(self) -> None:
         """Close the files."""
@@ -106,39 +111,39 @@ class PreparedArchives:
 
     def __init__(self, work: DataSession, due: Sequence[DueDocument], files: PreparedFiles) -> None:
         self._work, self._files, self._basis = work, files, files.basis
-        self._archives = _archives(work.staging, due)
-        self._being_made: dict[ZipKey, Future[dict[str, Exception]]] = {}
-        self._failed: dict[ZipKey, dict[str, Exception]] = {}
+        self._parts = _parts(work.staging, due)
+        self._being_made: dict[_Part, Future[dict[str, Exception]]] = {}
+        self._failed: dict[_Part, dict[str, Exception]] = {}
         self._processes: WorkerProcesses | None = None
-        to_make = [archive for archive in self._archives.values() if not files.has(archive)]
-        if anew := sum(files.file(archive.key) is None and archive.target.exists() for archive in to_make):
+        to_make = {part: each for part, each in self._parts.items() if not files.has(part, each.documents)}
+        if anew := {part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()}:
             why = "that was by other reference data, on another day, or is damaged"
-            progress.info("%d archives that were prepared already are prepared again: %s", anew, why)
+            progress.info("%d archives that were prepared already are prepared again: %s", len(anew), why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
             self._processes = WorkerProcesses(number, worker.begin, self._basis)
-            for archive in to_make:
-                self._being_made[archive.key] = self._processes.submit(str(archive.key), worker.prepare, archive)
+            for part, archive in to_make.items():
+                self._being_made[part] = self._processes.submit(str(archive.key), worker.prepare, archive)
 
     def document(self, document: DueDocument) -> PreparedDocument:
         """A document, once it is prepared. Raises its problem: see `prepare_archive`.
 
         Raises HelperEndedError if its process ended, for example without memory, and SessionLostError.
         """
-        key, name = document.key, document.name.file_name
-        archive = self._archives.get(key)
+        part, name = _part_of(document), document.name.file_name
+        archive = self._parts.get(part)
         if archive is None:
-            raise document_lost(key, name)
-        if key not in self._failed:
+            raise document_lost(document.key, name)
+        if part not in self._failed:
             try:
-                self._failed[key] = self._made(archive)
+                self._failed[part] = self._made(part, archive)
             except HelperEndedError as error:
-                self._failed[key] = {Path(one.path).name: error for one in archive.documents}
-        if name in self._failed[key]:
-            raise self._failed[key][name]
+                self._failed[part] = {Path(one.path).name: error for one in archive.documents}
+        if name in self._failed[part]:
+            raise self._failed[part][name]
         prepared = self._files.find(document)
         if prepared is None:
-            raise document_lost(key, name)
+            raise document_lost(document.key, name)
         return prepared
 
     def close(self) -> None:
@@ -146,12 +151,12 @@ class PreparedArchives:
         if self._processes is not None:
             self._processes.stop()
 
-    def _made(self, archive: ArchiveToPrepare) -> dict[str, Exception]:
-        """Prepare an archive; returns its problems."""
-        future = self._being_made.pop(archive.key, None)
-        if future is None and self._files.has(archive):
+    def _made(self, part: _Part, archive: ArchiveToPrepare) -> dict[str, Exception]:
+        """Prepare documents of an archive; returns their problems."""
+        future = self._being_made.pop(part, None)
+        if future is None and self._files.has(part, archive.documents):
             return {}
-        self._files.forget(archive.key)
+        self._files.forget(part)
         if future is None:
             return prepare_archive(archive, self._basis)
         while not future.done():
@@ -170,9 +175,9 @@ def prepared_once(
     """
     with TemporaryDirectory(prefix="dcc-prepared-") as folder:
         target = Path(folder) / "prepared.rows"
-        (archive,) = _archives(staging, documents).values()
-        basis = Basis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc))
-        failed = prepare_archive(archive._replace(target=target), basis)
+        parts = list(_parts(staging, documents).values())
+        archive = parts[0]._replace(target=target, documents=[one for part in parts for one in part.documents])
+        failed = prepare_archive(archive, Basis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc)))
 
         def prepared(document: DueDocument) -> PreparedDocument:
             name = document.name.file_name
@@ -191,14 +196,24 @@ def remove_all(staging: Staging, keys: Sequence[ZipKey]) -> None:
     """Remove the prepared files of archives."""
     for key in keys:
         try:
-            remove_prepared(prepared_place(staging, key))
+            for kind in DocumentKind:
+                remove_prepared(_place(staging, (key, kind)))
         except (OSError, BadFileNameError) as error:
             log.info("The prepared documents of %s were not removed: %s", key, error)
 
 
-def _archives(staging: Staging, due: Sequence[DueDocument]) -> dict[ZipKey, ArchiveToPrepare]:
-    """The archives of documents, in the order of their first ones."""
-    documents: dict[ZipKey, list[DocumentToPrepare]] = {}
+def _part_of(document: DueDocument) -> _Part:
+    return document.key, document.name.kind
+
+
+def _place(staging: Staging, part: _Part) -> Path:
+    key, kind = part
+    return prepared_place(staging.contents(key), kind)
+
+
+def _parts(staging: Staging, due: Sequence[DueDocument]) -> dict[_Part, ArchiveToPrepare]:
+    """The documents of each kind of the archives, in the order of their first ones."""
+    documents: dict[_Part, list[DocumentToPrepare]] = {}
     centres: dict[ZipKey, str | None] = {}
     for document in due:
         path = place_of_document(staging, document.key, document.name.file_name)
@@ -206,8 +221,9 @@ def _archives(staging: Staging, due: Sequence[DueDocument]) -> dict[ZipKey, Arch
         if path is not None:
             name = document.name
             one = DocumentToPrepare(path, name.kind, name.centre, document.md5)
-            documents.setdefault(document.key, []).append(one)
+            documents.setdefault(_part_of(document), []).append(one)
             centres[document.key] = document.centre
     return {
-        key: ArchiveToPrepare(key, centres[key], prepared_place(staging, key), some) for key, some in documents.items()
+        part: ArchiveToPrepare(part[0], centres[part[0]], _place(staging, part), some)
+        for part, some in documents.items()
     }

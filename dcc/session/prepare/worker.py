@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 from dataclasses import dataclass
+from typing import Final
 
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive
+
+_LESS_URGENT: Final = 5
+"""What is added to the niceness of the process."""
 
 
 @dataclass
@@ -19,6 +24,8 @@ _work = _Work()
 def begin(basis: Basis) -> None:
     """Prepare by this basis from now on."""
     _work.basis = basis
+    # What is prepared waits for the session's own process, which therefore comes first.
+    os.nice(_LESS_URGENT)
     # Loaded modules stay and need not be scanned for cycles; contents of documents have none.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
