@@ -166,7 +166,9 @@ class _Specimens(_Table):
 
     beginning = "specimens"
     fixed = ("centreID", "kind", *dict.fromkeys(name for names in _OF_ANIMALS.values() for name in names), *_STATUS)
-    required = tuple(_ANIMALS["mouse"].required & _ANIMALS["embryo"].required)
+    required = tuple(
+        one.name for one in _ANIMALS["mouse"].attributes if one.required and one in _ANIMALS["embryo"].attributes
+    )
 
     def knows(self, name: str) -> bool:
         """Whether it belongs to a list: `genotype.MGIGeneId`, `genotype.2.MGIGeneId`."""

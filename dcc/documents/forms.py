@@ -6,7 +6,8 @@ far as it has them). Then come the element's attributes, its text, and its child
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from dcc.documents import contents
@@ -35,7 +36,7 @@ class Child(NamedTuple):
     many: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Form:
     """An element: the class of its objects (str if it is only text), its attributes, text and children.
 
@@ -50,35 +51,21 @@ class Form:
     children: tuple[Child, ...] = ()
     header: tuple[str, ...] = ("line",)
     specimen: contents.SpecimenKind | None = None
-    names: tuple[str, ...] = field(init=False)
-    required: frozenset[str] = field(init=False)
-    typed: tuple[int, ...] = field(init=False)
-    """Indexes of the typed attributes in the object."""
-    known: frozenset[str] = field(init=False)
-    forms: dict[str, Form] = field(init=False)
-    """The forms of the children by their names."""
-    parts: tuple[Child, ...] = field(init=False)
-    """The children that are in fields."""
 
-    def __post_init__(self) -> None:
-        typed = (place for place, attribute in enumerate(self.attributes, len(self.header)) if attribute.typed)
-        derived = {
-            "names": tuple(attribute.name for attribute in self.attributes),
-            "required": frozenset(attribute.name for attribute in self.attributes if attribute.required),
-            "typed": tuple(typed),
-            "known": frozenset(attribute.name for attribute in self.attributes if attribute.name),
-            "parts": tuple(child for child in self.children if child.field),
-            "forms": {child.name: child.form for child in self.children},
-        }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of its attributes, empty for a field that is None."""
+        return tuple(attribute.name for attribute in self.attributes)
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of the class, in the order in which this form fills them."""
-        text = () if self.text is None else (self.text,)
-        own = (attribute.field for attribute in self.attributes)
-        return (*self.header, *own, *text, *(child.field for child in self.parts))
+    @cached_property
+    def forms(self) -> dict[str, Form]:
+        """The forms of the children by their names."""
+        return {child.name: child.form for child in self.children}
+
+    @cached_property
+    def parts(self) -> tuple[Child, ...]:
+        """The children that are in fields."""
+        return tuple(child for child in self.children if child.field)
 
 
 _TYPES = {"boolean", "date", "double", "int", "integer"}

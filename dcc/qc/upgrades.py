@@ -120,18 +120,12 @@ def _part_centres(connection: Connection) -> None:
             connection.exec_driver_sql(f"DROP INDEX {name} ON document")
 
 
-REVISIONS: Final[Revisions] = {
-    "0001": None,
-    "0002": _number_validity,
-    "0003": None,
-    "0004": _count_invalid_animals_anew,
-    "0005": _mask_addresses,
-    "0006": _state_facts,
-    "0007": None,
-    "0008": _part_centres,
-    "0009": None,
-    "0010": None,
-    "0011": None,
-    "0012": None,
+_CONVERSIONS: Final = {
+    2: _number_validity,
+    4: _count_invalid_animals_anew,
+    5: _mask_addresses,
+    6: _state_facts,
+    8: _part_centres,
 }
+REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 13)}
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acting
-from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, RuleEntry
+from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
 from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
+from dcc.rules.upload import RuleEntry
 from dcc.vocabulary import Actor, Severity
 
 _BEGINNING: Final = """\

@@ -178,51 +178,60 @@ _MORE_FOUND: Final = Declaration(
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformRule:
-    """A rule of the platform's own that is not checked on elements: what it demands, and its messages by case."""
+class RuleEntry:
+    """A rule: what it demands, its usual severity, and the reference data that it needs.
+
+    `known_as` are its ids in the field's existing validator, `needs` names of reference data. `at_upload`: it is
+    checked when the document is applied, and an entity that breaks it has no effect.
+    """
 
     id: str
     severity: Severity
     demand: str
-    says: dict[str, Declaration]
+    known_as: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    at_upload: bool = False
+
+
+def _own(rule_id: str, severity: Severity, demand: str, says: Declaration, **cases: Declaration) -> RuleEntry:
+    """A rule of the platform's own that is not checked on elements; declares its messages, also by case."""
+    for case, declaration in {"": says, **cases}.items():
+        declare(code_of(rule_id, case), declaration)
+    return RuleEntry(rule_id, severity, demand, at_upload=rule_id in UPLOAD_RULES)
 
 
 PLATFORM_RULES: Final = (
-    PlatformRule("Q1", Severity.ERROR, "No text is longer than the database can hold.", {"": _TOO_LONG}),
-    PlatformRule("Q2", Severity.ERROR, "A line or housing that is added is not there already.", {"": THERE}),
-    PlatformRule(
+    _own("Q1", Severity.ERROR, "No text is longer than the database can hold.", _TOO_LONG),
+    _own("Q2", Severity.ERROR, "A line or housing that is added is not there already.", THERE),
+    _own(
         "Q3",
         Severity.ERROR,
         "What is edited or deleted is there, and is named once.",
-        {"": _NOT_THERE, "deleted": _DELETED_NOT_THERE},
+        _NOT_THERE,
+        deleted=_DELETED_NOT_THERE,
     ),
-    PlatformRule(
+    _own(
         "Q4",
         Severity.ERROR,
         "A specimen that is deleted has no experiments.",
-        {"": _HELD_EXPERIMENTS, "many": _MORE_EXPERIMENTS},
+        _HELD_EXPERIMENTS,
+        many=_MORE_EXPERIMENTS,
     ),
-    PlatformRule(LATE, Severity.WARNING, "A document comes before newer ones of its centre.", {"": _LATE}),
-    PlatformRule(
+    _own(LATE, Severity.WARNING, "A document comes before newer ones of its centre.", _LATE),
+    _own(
         OWNERSHIP,
         Severity.ERROR,
         "A centreID is the centre of the archive's name, or one that has delegated to it.",
-        {"": _EDITS_ANOTHER, "deleted": _DELETES_ANOTHER, "held": _OF_ANOTHER},
+        _EDITS_ANOTHER,
+        deleted=_DELETES_ANOTHER,
+        held=_OF_ANOTHER,
     ),
-    PlatformRule(DUPLICATE, Severity.WARNING, "A document is not the same as one that stands.", {"": _DUPLICATE}),
-    PlatformRule(
-        REFERENCE_RULE,
-        Severity.UNCHECKED,
-        "The reference data that rules need are present.",
-        {"": _NO_REFERENCE},
-    ),
-    PlatformRule(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", {"": _MORE_FOUND}),
+    _own(DUPLICATE, Severity.WARNING, "A document is not the same as one that stands.", _DUPLICATE),
+    _own(REFERENCE_RULE, Severity.UNCHECKED, "The reference data that rules need are present.", _NO_REFERENCE),
+    _own(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", _MORE_FOUND),
 )
 """The platform's own rules, of the upload and of the check itself."""
 
-for _rule in PLATFORM_RULES:
-    for _case, _declaration in _rule.says.items():
-        declare(code_of(_rule.id, _case), _declaration)
 share_case(MORE_CASE, MORE)
 share_case(TWICE_CASE, TWICE)
 share_case(THERE_CASE, THERE)

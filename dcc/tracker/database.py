@@ -6,11 +6,10 @@ All writes happen inside `writing` or, better, `run_writing`; reads use `engine.
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, bindparam, event, insert, select
+from sqlalchemy import Connection, Engine, Transaction, bindparam, insert, select
 from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.databases import engines, schema
@@ -35,42 +34,24 @@ __all__ = [
     "writing",
 ]
 
-_OWN_EXCEPTIONS = "dcc_own_exceptions"
-
-_known_by_engine: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
-_sharing = threading.Lock()
-
-
-def _known_exceptions(engine: Engine) -> dict[str, int]:
-    with _sharing:
-        known = _known_by_engine.get(engine)
-        if known is None:
-            known = _known_by_engine[engine] = {}
-            event.listen(engine, "begin", _forget_own_exceptions)
-        return known
-
-
-def _forget_own_exceptions(connection: Connection) -> None:
-    connection.info.pop(_OWN_EXCEPTIONS, None)
+_ids_in: WeakKeyDictionary[Transaction, dict[str, int]] = WeakKeyDictionary()
+"""The ids of kinds of errors that open transactions have looked up."""
 
 
 def exception_id(connection: Connection, name: str, description: str) -> int:
     """The id of the kind of error `name` in `an_exception`; adds a row with `description` if there is none.
 
-    Safe if others add the same row at the same time; a known id costs no statement. Call inside a write transaction.
+    Safe if others add the same row at the same time. Call inside a write transaction, which looks up a kind once.
     """
-    known = _known_exceptions(connection.engine)
-    if name in known:
-        return known[name]
-    found = connection.scalar(_FIND_EXCEPTION, {"name": name})
-    own: set[str] = connection.info.setdefault(_OWN_EXCEPTIONS, set())
-    if found is None:
-        connection.execute(_add_exception(connection), {"short_name": name, "description": description})
-        own.add(name)
-        return int(connection.execute(_FIND_EXCEPTION, {"name": name}).scalar_one())
-    if name not in own:
-        known[name] = found
-    return int(found)
+    transaction = connection.get_transaction()
+    known = {} if transaction is None else _ids_in.setdefault(transaction, {})
+    if name not in known:
+        found = connection.scalar(_FIND_EXCEPTION, {"name": name})
+        if found is None:
+            connection.execute(_add_exception(connection), {"short_name": name, "description": description})
+            found = connection.execute(_FIND_EXCEPTION, {"name": name}).scalar_one()
+        known[name] = int(found)
+    return known[name]
 
 
 _FIND_EXCEPTION = select(AnException.id).where(AnException.short_name == bindparam("name"))

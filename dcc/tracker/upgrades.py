@@ -26,33 +26,6 @@ def _give_reasons(connection: Connection) -> None:
     connection.execute(update(session).where(ended).values(end_reason=reason))
 
 
-REVISIONS: Final[Revisions] = {
-    "0001": None,
-    "0002": None,
-    "0003": None,
-    "0004": None,
-    "0005": None,
-    "0006": None,
-    "0007": None,
-    "0008": None,
-    "0009": _tell_severities,
-    "0010": None,
-    "0011": None,
-    "0012": None,
-    "0013": None,
-    "0014": None,
-    "0015": None,
-    "0016": None,
-    "0017": None,
-    "0018": None,
-    "0019": _give_reasons,
-    "0020": None,
-    "0021": None,
-    "0022": None,
-    "0023": None,
-    "0024": None,
-    "0025": None,
-    "0026": None,
-    "0027": None,
-}
+_CONVERSIONS: Final = {9: _tell_severities, 19: _give_reasons}
+REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 28)}
 """All revisions, oldest first, and the function that converts the rows of the one before."""

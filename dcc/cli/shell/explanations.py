@@ -18,7 +18,7 @@ from dcc.outcomes import SESSION_MEANINGS, TROUBLES, EndReason
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.reports.checks import CHECKS
-from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, rule_entry
+from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
 from dcc.rules.groups import GROUPS
 from dcc.runtime.installed_packages import has_platform
 from dcc.vocabulary import Actor
@@ -65,7 +65,7 @@ def error_explained(name: str) -> Explanation | None:
 
 def rule_explained(name: str) -> Explanation | None:
     """The rule with an id, explained like an error, with those who act on its causes; None if there is none."""
-    rule = rule_entry(name) or rule_entry(name.upper())
+    rule = CATALOGUE.get(name) or CATALOGUE.get(name.upper())
     if rule is None:
         return None
     platform = has_platform()
