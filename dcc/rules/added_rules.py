@@ -300,7 +300,6 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
 @rule(
     "X13",
     Specimen,
-    severity=Severity.ERROR,
     message=mark("The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments."),
     cause=mark("Animals have a blank specimenID"),
     remedy=mark("Give each animal an id of its own, and name it by that in its experiments."),
@@ -315,7 +314,6 @@ def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
 @rule(
     "X14",
     Specimen,
-    severity=Severity.ERROR,
     message=mark("The date of birth of '{specimen}' is {value}, before 1980. Correct it."),
     cause=mark("Dates of birth are before 1980"),
     remedy=mark("Correct the dates in the source system and export the data again."),

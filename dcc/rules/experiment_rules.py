@@ -65,7 +65,6 @@ def project_of_centre_is_known(block: Block, at: Context) -> Iterator[Fault]:
 @rule(
     "E3",
     BlockEnd,
-    severity=Severity.ERROR,
     message=mark("The centre {centre} holds no housing, line or experiment. Leave it out or fill it."),
     cause=mark("Centre elements hold no housing, line or experiment"),
     remedy=mark("Leave such elements out, or fill them."),
@@ -80,7 +79,6 @@ def centre_holds_something(end: BlockEnd, at: Context) -> Iterator[Fault]:
 @rule(
     "E4",
     Experiment,
-    severity=Severity.ERROR,
     message=mark(
         "The specimen '{value}' of experiment '{experiment}' has not been submitted by {centre}. This clears when it "
         "arrives."
@@ -106,7 +104,6 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
 @rule(
     "E5",
     Experiment,
-    severity=Severity.ERROR,
     message=mark(
         "The experiment '{experiment}' has neither a procedure nor a status code. Give its results, or a "
         "status code that says why they are missing."
@@ -126,7 +123,6 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     "E6",
     Experiment,
     Line,
-    severity=Severity.ERROR,
     like=UNREGISTERED_CODE,
     cases={
         "misplaced": MISPLACED_CODE,
@@ -156,7 +152,6 @@ def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[
 @rule(
     "E7",
     Line,
-    severity=Severity.ERROR,
     message=mark("The colonyID '{value}' of the line is not registered. Correct it or have the colony registered."),
     cause=mark("The colony '{value}' of lines is not registered"),
     remedy=mark("Correct its id, which is compared exactly, or have the colony registered."),
@@ -182,7 +177,6 @@ def colony_of_line_is_registered(line: Line, at: Context) -> Iterator[Fault]:
 @rule(
     "E8",
     Experiment,
-    severity=Severity.ERROR,
     message=mark("The date of experiment '{experiment}' is {value}, in the future. Correct it."),
     cause=mark("Dates of experiments are in the future"),
     remedy=mark("Correct the dates in the source system and export the data again."),
@@ -219,7 +213,6 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
 @rule(
     "E9",
     Experiment,
-    severity=Severity.ERROR,
     like=THERE,
     others=True,
 )

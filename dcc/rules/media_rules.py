@@ -15,7 +15,7 @@ from dcc.documents.contents import (
 from dcc.messages import mark
 from dcc.rules.context import Context
 from dcc.rules.elements import key_of, sequence_of
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 
 _SCHEMES = ("ftp", "sftp", "http", "https")
@@ -24,7 +24,6 @@ _SCHEMES = ("ftp", "sftp", "http", "https")
 @rule(
     "P19",
     ParameterAssociation,
-    severity=Severity.ERROR,
     message=mark(
         "The media are associated with {parameter}, which is no simple or ontology parameter of this procedure here. "
         "Submit that parameter too, or correct the association."
@@ -33,14 +32,9 @@ _SCHEMES = ("ftp", "sftp", "http", "https")
     remedy=mark("Submit that parameter in the same procedure, or correct the association."),
     cause_by=("value",),
     cases={
-        "with_sequence": Declaration(
-            message=mark(
-                "The media are associated with {parameter} with sequenceID {sequence}, which is no simple or ontology "
-                "parameter of this procedure here. Submit that parameter too, or correct the association."
-            ),
-            cause=mark("Media are associated with '{value}', which is not submitted with them"),
-            remedy=mark("Submit that parameter in the same procedure, or correct the association."),
-            cause_by=("value",),
+        "with_sequence": mark(
+            "The media are associated with {parameter} with sequenceID {sequence}, which is no simple or ontology "
+            "parameter of this procedure here. Submit that parameter too, or correct the association."
         ),
     },
     known_as="parameterAssociationUndefined",
@@ -62,7 +56,6 @@ def association_refers_to_a_result(association: ParameterAssociation, at: Contex
     MediaParameter,
     MediaFile,
     SeriesMediaValue,
-    severity=Severity.ERROR,
     message=mark(
         "The URI '{value}' is no absolute URL. Write one that begins with ftp://, sftp://, http:// or https://."
     ),

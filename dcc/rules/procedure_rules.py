@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dcc.declarations import Declaration
 from dcc.documents.contents import Procedure
 from dcc.messages import mark
 from dcc.reference.impress import Impress
@@ -20,14 +19,13 @@ from dcc.rules.elements import (
     sequence_of,
     top_level_parameters,
 )
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 
 
 @rule(
     "P1",
     ProcedureUse,
-    severity=Severity.ERROR,
     message=mark(
         "The procedure '{value}' does not belong to the pipeline {pipeline}: its content was not checked. Mind its "
         "version."
@@ -50,7 +48,6 @@ def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterato
 @rule(
     "P2",
     Procedure,
-    severity=Severity.ERROR,
     message=mark(
         "The procedure {procedure} lacks required parameters: {value}. Submit them, or each with a "
         "parameterStatus that says why it has no value."
@@ -76,7 +73,6 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
 @rule(
     "P3",
     ParameterUse,
-    severity=Severity.ERROR,
     message=mark(
         "The parameter '{value}' does not belong to the procedure {procedure}. Correct its identifier or leave it out."
     ),
@@ -98,7 +94,6 @@ def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterat
 @rule(
     "P4",
     ParameterUse,
-    severity=Severity.ERROR,
     message=mark("The parameterID '{value}' has blanks around it. Remove them."),
     cause=mark("The parameterID '{value}' has blanks around it"),
     remedy=mark("Remove the blanks."),
@@ -117,7 +112,6 @@ def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterat
 @rule(
     "P5",
     ParameterUse,
-    severity=Severity.ERROR,
     message=mark("The parameter {parameter} is submitted as {value} and is a {type}. Submit it as that."),
     cause=mark("{parameter} is submitted as {value} and is a {type}"),
     remedy=mark("Submit it as the element that IMPReSS gives it."),
@@ -137,7 +131,6 @@ def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
 @rule(
     "P6",
     Procedure,
-    severity=Severity.ERROR,
     message=mark(
         "The parameter {value} is there {number} times. Submit it once, or number the repeats with sequenceID."
     ),
@@ -145,14 +138,9 @@ def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
     remedy=mark("Submit it once, or number the repeats with sequenceID."),
     cause_by=("value",),
     cases={
-        "with_sequence": Declaration(
-            message=mark(
-                "The parameter {value} with sequenceID {sequence} is there {number} times. Submit it once, or number "
-                "the repeats with sequenceID."
-            ),
-            cause=mark("{value} is there several times in one procedure"),
-            remedy=mark("Submit it once, or number the repeats with sequenceID."),
-            cause_by=("value",),
+        "with_sequence": mark(
+            "The parameter {value} with sequenceID {sequence} is there {number} times. Submit it once, or number "
+            "the repeats with sequenceID."
         ),
     },
     known_as="checkRepeatedParameters",

@@ -6,7 +6,6 @@ objects to. It is registered where it is written, with every text about it:
     @rule(
         "S2",
         Specimen,
-        severity=Severity.ERROR,
         message=mark("The strainID '{value}' of the animal '{specimen}' is not known. Give its MGI id."),
         cause=mark("The strain '{value}' is not known"),
         remedy=mark("Correct the strainID, or have the strain registered."),
@@ -115,14 +114,14 @@ _SAYS_NOTHING: Final = Declaration(cause="", remedy="")
 def rule(
     rule_id: str,
     *on: type,
-    severity: Severity,
+    severity: Severity = Severity.ERROR,
     message: str | None = None,
     cause: str | None = None,
     remedy: str | None = None,
     acts: Actor | None = None,
     cause_by: tuple[str, ...] | None = None,
     like: Declaration = _SAYS_NOTHING,
-    cases: Mapping[str, Declaration] | None = None,
+    cases: Mapping[str, Declaration | str] | None = None,
     known_as: str | tuple[str, ...] = (),
     needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
     given: str | tuple[str, ...] = (),
@@ -134,8 +133,8 @@ def rule(
     """Register a check as the rule `rule_id` for the kinds of element `on`, with the declaration of its findings.
 
     For `message`, `cause`, `remedy`, `acts` and `cause_by` see Declaration; missing ones are those of `like`, which
-    several rules may share. `cases` are further declarations, by the `case` of their faults. Raises InternalFaultError
-    for an id that is taken or has another form, and for a missing text.
+    several rules may share. `cases` are further declarations, by the `case` of their faults, or messages where nothing
+    else differs. Raises InternalFaultError for an id that is taken or has another form, and for a missing text.
     """
 
     def register(check: AnyCheck) -> AnyCheck:
@@ -150,7 +149,8 @@ def rule(
                 raise InternalFaultError(f"The rule {rule_id} declares no {name}. Give it one.")
         declare(rule_id, declaration)
         for case, further in (cases or {}).items():
-            declare(code_of(rule_id, case), further)
+            of_case = replace(declaration, message=further) if isinstance(further, str) else further
+            declare(code_of(rule_id, case), of_case)
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
         fields = (given,) if isinstance(given, str) else given

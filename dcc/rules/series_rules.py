@@ -15,7 +15,7 @@ from dcc.messages import mark
 from dcc.reference.impress import Impress, Increment, Parameter
 from dcc.rules.context import Context
 from dcc.rules.elements import values_of
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 from dcc.rules.values import UnreadableValueError, is_blank, read_date_time, read_float, read_integer
 
@@ -70,7 +70,6 @@ _ILL_TYPED = Declaration(
     SeriesParameter,
     MediaSampleParameter,
     SeriesMediaParameter,
-    severity=Severity.ERROR,
     message=mark("The parameter {parameter} has neither values nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither values nor a parameterStatus"),
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
@@ -90,7 +89,6 @@ def series_has_values(
 @rule(
     "P14",
     SeriesValue,
-    severity=Severity.ERROR,
     message=mark("The value for increment '{increment}' is empty and has no incrementStatus. Give one of them."),
     cause=mark("Series values are empty and have no incrementStatus"),
     remedy=mark("Give a value, or an incrementStatus that says why it is missing."),
@@ -127,7 +125,6 @@ def series_value_has_text_or_status(value: SeriesValue, at: Context) -> Iterator
 @rule(
     "P15",
     SeriesParameter,
-    severity=Severity.ERROR,
     like=_TOO_FEW,
     known_as="seriesParameterEnoughParameters",
     needs=Impress,
@@ -142,7 +139,6 @@ def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterato
 @rule(
     "P16",
     SeriesParameter,
-    severity=Severity.ERROR,
     like=_NOT_LISTED,
     cases={"retired": _RETIRED, "missing": _MISSING},
     known_as=("seriesParameterNoValidIncrement", "seriesParameterMissingIncrement"),
@@ -158,7 +154,6 @@ def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterato
 @rule(
     "P17",
     SeriesParameter,
-    severity=Severity.ERROR,
     like=_ILL_TYPED,
     known_as="seriesParameterNoValidIncrementType",
     needs=Impress,
@@ -172,7 +167,6 @@ def increments_read_as_their_type(series: SeriesParameter, at: Context) -> Itera
 @rule(
     "P18",
     SeriesMediaParameter,
-    severity=Severity.ERROR,
     like=_NOT_LISTED,
     cases={"too_few": _TOO_FEW, "retired": _RETIRED, "missing": _MISSING, "ill_typed": _ILL_TYPED},
     known_as=(

@@ -37,7 +37,6 @@ _LONGEST_STAGE = 20
 @rule(
     "S1",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The baseline animal '{specimen}' has neither a strainID nor a parental strain. Give its strain's MGI id."
     ),
@@ -55,7 +54,6 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
 @rule(
     "S2",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The strainID '{value}' of the baseline animal '{specimen}' is no known strain. Give its MGI id, such as "
         "MGI:2159965."
@@ -81,7 +79,6 @@ def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fau
 @rule(
     "S3",
     Specimen,
-    severity=Severity.ERROR,
     message=mark("The animal '{specimen}' is no baseline and has no colonyID. Give the id of its colony."),
     cause=mark("Animals that are no baseline have no colonyID"),
     remedy=mark("Give the id of their colony."),
@@ -97,7 +94,6 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
 @rule(
     "S4",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The colony '{value}' of '{specimen}' is not registered. Correct its id or have the colony registered."
     ),
@@ -123,7 +119,6 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
 @rule(
     "S5",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The colony '{value}' of '{specimen}' has the status {status}, which does not permit phenotyping. It must be "
         "one of: {permitted}."
@@ -149,7 +144,6 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
 @rule(
     "S6",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The colony '{colony}' of '{specimen}' was produced by {registered}, not by {value}. Correct productionCentre."
     ),
@@ -196,7 +190,6 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
 @rule(
     "S7",
     Specimen,
-    severity=Severity.ERROR,
     message=mark("The date of birth of '{specimen}' is {value}, in the future. Correct it."),
     cause=mark("Dates of birth are in the future"),
     remedy=mark("Correct the dates in the source system and export the data again."),
@@ -212,7 +205,6 @@ def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Faul
 @rule(
     "S8",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The date of birth of '{specimen}' is {value}, before its colony '{colony}' was made on {made}. Correct the "
         "date or the colony."
@@ -240,7 +232,6 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
 @rule(
     "S9",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The stage '{value}' of '{specimen}' is no DPC stage. Write a number from 0 to less than 20, such as 12.5 or "
         "E12.5."
@@ -264,7 +255,6 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
 @rule(
     "S10",
     Specimen,
-    severity=Severity.ERROR,
     message=mark(
         "The stage '{value}' of '{specimen}' is no Theiler stage. Write a whole number from 1 to 26, such as 20 or "
         "TS20a."
@@ -293,7 +283,6 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
 @rule(
     "S11",
     Specimen,
-    severity=Severity.ERROR,
     like=UNREGISTERED_CODE,
     cases={"misplaced": MISPLACED_CODE},
     known_as="testSpecimenStatusCode",
@@ -337,7 +326,6 @@ def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fa
 @rule(
     "S13",
     Specimen,
-    severity=Severity.ERROR,
     like=THERE,
     others=True,
 )

@@ -45,7 +45,6 @@ _ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
     MediaSampleParameter,
     SeriesMediaParameter,
     Metadata,
-    severity=Severity.ERROR,
     like=UNREGISTERED_CODE,
     cases={"misplaced": MISPLACED_CODE},
     known_as=(
@@ -76,7 +75,6 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
     "P8",
     SimpleParameter,
     Metadata,
-    severity=Severity.ERROR,
     message=mark("The parameter {parameter} has neither a value nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither a value nor a parameterStatus"),
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
@@ -96,7 +94,6 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
     SimpleParameter,
     Metadata,
     SeriesValue,
-    severity=Severity.ERROR,
     message=mark("The value '{value}' of {parameter} does not read as {type}: {reason}."),
     cause=mark("Values of {parameter} do not read as {type}"),
     remedy=mark(
@@ -147,19 +144,13 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     SimpleParameter,
     Metadata,
     SeriesValue,
-    severity=Severity.ERROR,
     message=mark("The value '{value}' of {parameter} is none of its {number} options."),
     cause=mark("{parameter}: '{value}' is none of its options"),
     remedy=mark("Use an option exactly as IMPReSS lists it for this parameter."),
     cause_by=("parameter", "value"),
     cases={
-        "nearest": Declaration(
-            message=mark(
-                "The value '{value}' of {parameter} is none of its {number} options. The nearest is '{nearest}'."
-            ),
-            cause=mark("{parameter}: '{value}' is none of its options"),
-            remedy=mark("Use an option exactly as IMPReSS lists it for this parameter."),
-            cause_by=("parameter", "value"),
+        "nearest": mark(
+            "The value '{value}' of {parameter} is none of its {number} options. The nearest is '{nearest}'."
         ),
         "retired": Declaration(
             message=mark("The value '{value}' of {parameter} is an option that IMPReSS has retired."),
@@ -197,7 +188,6 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
     "P11",
     SimpleParameter,
     SeriesParameter,
-    severity=Severity.ERROR,
     message=mark(
         "The unit '{value}' of {parameter} is wrong: the parameter is in {unit}. Convert the value, or correct the "
         "unit."
@@ -234,7 +224,6 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
 @rule(
     "P12",
     OntologyParameter,
-    severity=Severity.ERROR,
     message=mark("The term '{value}' of {parameter} is none of the {number} that IMPReSS lists. Correct it."),
     cause=mark("{parameter}: IMPReSS does not list the term '{value}'"),
     remedy=mark("Correct the term's id, or have IMPReSS list it for this parameter."),
