@@ -12,6 +12,7 @@ from dcc.cli.shell.context import (
     open_qc,
     open_tracker,
     parse_zip_key,
+    reading_qc,
     reason_option,
     settings_from_environment,
     user_name,
@@ -19,9 +20,18 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, echo_wrapped, json_object, picked, printable
+from dcc.cli.shell.output import (
+    count_of,
+    echo_json,
+    echo_result,
+    echo_table,
+    echo_wrapped,
+    json_object,
+    picked,
+    printable,
+)
 from dcc.cli.submissions.show import state_text
-from dcc.errors import BuiltOnError
+from dcc.errors import BuiltOnError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -246,11 +256,12 @@ def recheck(
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         found = set_back(tracker, qc, settings, centre=centre, rule=rule, keys=keys, author=user_name(), reason=reason)
-    if as_json:
-        echo_json({"documents": found.documents, "keys": [str(key) for key in found.keys]})
-        return
-    of = count_of(len(found.keys), "submission")
-    click.echo(f"{count_of(found.documents, 'document')} of {of} will be checked again by the next session: dcc crawl.")
+    documents, of = count_of(found.documents, "document"), count_of(len(found.keys), "submission")
+    echo_result(
+        {"documents": found.documents, "keys": [str(key) for key in found.keys]},
+        f"{documents} of {of} will be checked again by the next session: dcc crawl.",
+        as_json=as_json,
+    )
 
 
 @command(examples=["dcc data history --centre H --specimen H-M000001"], exits={2: "no document ever named it"})
@@ -268,10 +279,9 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
       "entity_key", "entity_id", "line", "created", "late", "undoes", "author", "reason",
       "findings": [{"rule", "severity", "message", "line", "is_active", "closed_by"}]}
     """
-    from dcc.errors import NotFoundError
     from dcc.qc.history import specimen_history
 
-    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+    with reading_qc() as connection:
         events = specimen_history(connection, centre, specimen)
     if not events:
         raise NotFoundError(

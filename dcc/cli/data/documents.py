@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, reading_qc, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, picked, printable
 from dcc.errors import NotFoundError
@@ -51,7 +51,7 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     if rebuilt and differ:
         raise click.UsageError("Give --rebuilt or --diff, not both.")
     settings = settings_from_environment()
-    with open_qc(settings) as qc, qc.connect() as connection:
+    with reading_qc(settings) as connection:
         try:
             found = find_document(connection, document)
         except NotFoundError as error:
@@ -104,7 +104,7 @@ def record(kind: str, record: str, centre: str, everything: bool, as_json: bool)
     from dcc.qc.stored_records import stored_records
 
     settings = settings_from_environment()
-    with open_qc(settings) as qc, qc.connect() as connection:
+    with reading_qc(settings) as connection:
         found = stored_records(connection, kind, centre, record, everything=everything)
     if not found:
         raise NotFoundError(
@@ -142,14 +142,14 @@ def _never_uploaded(settings: Settings, file_name: str) -> SubmittedDocument | N
     """The last document with a name that the tracker knows, such as one that is not valid."""
     from dcc.tracker.archive_access import delivered_document
 
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         return delivered_document(connection, file_name)
 
 
 def _submitted(settings: Settings, found: QcDocument) -> SubmittedDocument:
     from dcc.tracker.archive_access import delivered_document
 
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         submitted = delivered_document(connection, found.file_name, found.key, found.md5)
     if submitted is None:
         raise NotFoundError(

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, reading_qc, require_centres, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
 from dcc.errors import ConfigurationError
+from dcc.runtime.private_files import SHARED_FILE, replacement_file
 
 if TYPE_CHECKING:
     from dcc.qc.expected_procedures import LackingProcedure
@@ -78,14 +79,11 @@ def expected(
       IMPReSS says nothing}
     """
     from dcc.qc.expected_procedures import Deliveries, Expected, lacking_procedures, require_pipeline
-    from dcc.tracker.queries.zip_action_lists import require_centre
 
     settings = settings_from_environment()
-    if centre is not None:
-        with open_tracker(settings) as tracker, tracker.connect() as connection:
-            require_centre(connection, centre)
+    require_centres(settings, centre)
     wanted = Expected(datetime.now(UTC).date() if day is None else day.date(), centre, pipeline)
-    with open_qc(settings) as qc, qc.connect() as connection:
+    with reading_qc(settings) as connection:
         if pipeline is not None:
             require_pipeline(connection, pipeline)
         deliveries = Deliveries()
@@ -130,7 +128,6 @@ def expected(
 
 def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:
     from dcc.analysis.spreadsheets import guarded
-    from dcc.runtime.private_files import SHARED_FILE, replacement_file
 
     try:
         with replacement_file(path, SHARED_FILE) as part, part.open("w", encoding="utf-8", newline="") as file:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.data.causes import collect, spreadsheet_option, write_spreadsheet
-from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.context import (
+    json_option,
+    open_qc,
+    open_tracker,
+    parse_zip_key,
+    reading_qc,
+    require_centres,
+    settings_from_environment,
+)
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, echo_wrapped, printable
@@ -78,7 +86,6 @@ def findings(
         find_findings,
     )
     from dcc.rules.catalogue import CATALOGUE
-    from dcc.tracker.queries.zip_action_lists import require_centre
 
     settings = settings_from_environment()
     if spreadsheet is not None:
@@ -89,10 +96,7 @@ def findings(
             )
         _write_spreadsheet(settings, spreadsheet, centre, zip_action)
         return
-    if centre is not None:
-        with open_tracker(settings) as tracker, tracker.connect() as connection:
-            require_centre(connection, centre)
-
+    require_centres(settings, centre)
     wanted = FindingFilter(
         centre=centre,
         rule=rule,
@@ -101,7 +105,7 @@ def findings(
         file_name=document,
         only_active=not inactive_too,
     )
-    with open_qc(settings) as qc, qc.connect() as connection:
+    with reading_qc(settings) as connection:
         counts = count_findings(connection, wanted)
         most = limit if limit is not None or as_json else _SHOWN
         records = list(find_findings(connection, wanted, limit=most)) if each else []

@@ -12,19 +12,19 @@ from dcc.cli.shell.context import (
     open_tracker,
     options,
     parse_zip_key,
+    reading_tracker,
     reason_option,
     settings_from_environment,
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable
+from dcc.cli.shell.output import count_of, echo_list, echo_result, picked, printable
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import BuiltOnError, NotFoundError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dcc.session.data.proposed_withdrawals import DecidedProposal
     from dcc.tracker.hostings.missing_archives import WithdrawalProposal
 
 _STATES = ("open", "accepted", "turned_down", "came_back")
@@ -57,18 +57,16 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 
     states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         found = list_proposals(connection, states=states, source=source_id, centre=centre)
-    if as_json:
-        echo_json([_as_json(one) for one in found])
-        return
-    echo_table(
+    echo_list(
+        [_as_json(one) for one in found],
         ("submission", "source", "missing since", "documents", "state", "by", "reason"),
         [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
+        as_json=as_json,
         flexible=["reason", "by", "documents", "missing since"],
+        none="No withdrawal is proposed. What sources list no more: dcc source missing",
     )
-    if not found:
-        click.echo("No withdrawal is proposed. What sources list no more: dcc source missing")
 
 
 def _as_json(proposal: WithdrawalProposal) -> dict[str, object]:
@@ -110,22 +108,17 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
         decided = accept_proposals(tracker, qc, settings, chosen, author=user_name(), reason=reason)
     left = [one for one in decided if one.problem is not None]
-    if as_json:
-        echo_json([_decided_json(one) for one in decided])
-    else:
-        documents = count_of(sum(one.withdrawn for one in decided), "document")
-        click.echo(
-            f"Withdrew {documents} of {count_of(len(decided) - len(left), 'archive')}. The next session brings data "
-            "contexts and overviews up to date: dcc crawl."
-        )
+    documents = count_of(sum(one.withdrawn for one in decided), "document")
+    told = (
+        f"Withdrew {documents} of {count_of(len(decided) - len(left), 'archive')}. The next session brings data "
+        "contexts and overviews up to date: dcc crawl."
+    )
+    made = [{"zip": str(one.proposal.key), **picked(one, "withdrawn", "problem")} for one in decided]
+    echo_result(made, told, as_json=as_json)
     for one in left:
         click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
     if left:
         raise click.exceptions.Exit(BuiltOnError.exit_code)
-
-
-def _decided_json(one: DecidedProposal) -> dict[str, object]:
-    return {"zip": str(one.proposal.key), "withdrawn": one.withdrawn, "problem": one.problem}
 
 
 @proposals.command(
@@ -151,10 +144,8 @@ def turn_down(
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
         settle_proposals(tracker, settings, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
-    if as_json:
-        echo_json([str(one.key) for one in chosen])
-    else:
-        click.echo(f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay.")
+    told = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
+    echo_result([str(one.key) for one in chosen], told, as_json=as_json)
 
 
 def _chosen(

@@ -13,11 +13,13 @@ from dcc.cli.shell.context import (
     open_tracker,
     options,
     parse_zip_key,
+    reading_qc,
+    require_centres,
     settings_from_environment,
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.cli.shell.output import count_of, echo_json, echo_list, echo_result, echo_table, picked
 from dcc.errors import ConfigurationError
 from dcc.vocabulary import ContextEvent, ContextState
 
@@ -88,7 +90,7 @@ def contexts(as_json: bool, **given: Any) -> None:
     """
     from dcc.qc.contexts.listings import list_contexts
 
-    with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
+    with reading_qc() as connection:
         entries = list_contexts(connection, _filter_of(connection, given))
     if as_json:
         echo_json(entries)
@@ -114,12 +116,10 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
     decided = _decide(ContextEvent.DONE, given, every, reason)
-    if as_json:
-        echo_json(decided)
-        return
-    click.echo(f"{count_of(decided.changed, 'data context')} done.")
+    lines = [f"{count_of(decided.changed, 'data context')} done."]
     if decided.left:
-        click.echo(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
+        lines.append(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
+    echo_result(decided, *lines, as_json=as_json)
 
 
 @qc.command(
@@ -136,10 +136,7 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> No
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
     decided = _decide(ContextEvent.REOPENED, given, every, reason)
-    if as_json:
-        echo_json(decided)
-        return
-    click.echo(f"{count_of(decided.changed, 'data context')} reopened.")
+    echo_result(decided, f"{count_of(decided.changed, 'data context')} reopened.", as_json=as_json)
 
 
 @qc.command(
@@ -160,11 +157,8 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
     decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, given, every, reason)
-    if as_json:
-        echo_json(decided)
-        return
     told = "issues resolved" if resolve else "an issue raised"
-    click.echo(f"{count_of(decided.changed, 'data context')} with {told}.")
+    echo_result(decided, f"{count_of(decided.changed, 'data context')} with {told}.", as_json=as_json)
 
 
 @qc.command()
@@ -181,15 +175,14 @@ def history(as_json: bool, **given: Any) -> None:
     """
     from dcc.qc.contexts.listings import list_history
 
-    with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
+    with reading_qc() as connection:
         entries = list_history(connection, _filter_of(connection, given))
-    if as_json:
-        echo_json(entries)
-        return
     headers = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_table(
+    echo_list(
+        entries,
         headers,
         [_cells(entry, headers) for entry in entries],
+        as_json=as_json,
         flexible=[name for name in ("reason", *_FLEXIBLE) if name in headers],
     )
 
@@ -218,7 +211,7 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
     """
     from dcc.qc.contexts.listings import list_overview, overview_coverage
 
-    with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
+    with reading_qc() as connection:
         rows = list_overview(connection, name, centre)
         covered = overview_coverage(connection, centre)
     if as_json:
@@ -259,10 +252,8 @@ def recount(reason: str, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
         recounted = recount_contexts(engine, author=author, reason=reason)
         settle_qc(tracker, engine, settings, author=author, reason=reason)
-    if as_json:
-        echo_json(recounted)
-        return
-    click.echo(f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected.")
+    told = f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected."
+    echo_result(recounted, told, as_json=as_json)
 
 
 def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
@@ -274,12 +265,8 @@ def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
     from dcc.analysis.known_values import require_known_value
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import WAITING
-    from dcc.tracker.queries.zip_action_lists import require_centre
 
-    centre = given["centre"]
-    if centre is not None:
-        with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-            require_centre(connection, centre)
+    require_centres(settings_from_environment(), given["centre"])
     for name in ("pipeline", "procedure", "parameter", "genotype", "strain"):
         if given[name] is not None:
             require_known_value(qc, name, given[name])
@@ -346,14 +333,12 @@ def plot(
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter
     from dcc.reports.plots.values import require_documents
-    from dcc.tracker.queries.zip_action_lists import require_centre
 
     settings = settings_from_environment()
     catalogue, fonts = load_catalogue(language, settings), font_directory(settings)
     key = None if zip_name is None else parse_zip_key(zip_name)
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
-        require_centre(connection, centre)
-    with open_qc(settings) as engine, engine.connect() as connection:
+    require_centres(settings, centre)
+    with reading_qc(settings) as connection:
         if key is not None:
             require_documents(connection, key)
         if parameter is None:
@@ -364,10 +349,6 @@ def plot(
                 connection, catalogue, centre=centre, parameter_id=parameter, key=key, fonts=fonts
             )
     picture.write(output)
-    if as_json:
-        told = {"title": picture.title, "caption": picture.caption, "rule": picture.rule, "description": picture.alt}
-        echo_json({"file": str(output), **told, "outliers": picture.outliers})
-        return
-    click.echo(f"{output} written.")
-    click.echo(picture.alt)
-    click.echo(f"{picture.caption} {picture.rule}".rstrip())
+    told = picked(picture, "title", "caption", "rule", "outliers", description="alt")
+    lines = (f"{output} written.", picture.alt, f"{picture.caption} {picture.rule}".rstrip())
+    echo_result({"file": output, **told}, *lines, as_json=as_json)

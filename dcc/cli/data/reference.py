@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
+from dcc.cli.shell.context import json_option, open_qc, reading_qc, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
+from dcc.cli.shell.output import count_of, echo_list, picked, warn
 
 if TYPE_CHECKING:
     from dcc.qc.reference.freshness import Freshness
-    from dcc.qc.reference.refresh import Refreshed
 
 _PROBLEMS = 1
 _UNREACHABLE = 4
@@ -46,16 +45,15 @@ def list_sets(as_json: bool) -> None:
     from dcc.qc.reference.freshness import freshness
 
     settings = settings_from_environment()
-    with open_qc(settings) as qc, qc.connect() as connection:
+    with reading_qc(settings) as connection:
         sets = freshness(connection, settings, utc_now())
-    if as_json:
-        echo_json([_as_json(each) for each in sets])
-    else:
-        echo_table(
-            ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),
-            [(e.name, _state(e), e.rows, e.retrieved, e.checked, e.snapshot_id, e.source or "-") for e in sets],
-            flexible=["source", "snapshot", "checked", "retrieved"],
-        )
+    echo_list(
+        [_as_json(each) for each in sets],
+        ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),
+        [(e.name, _state(e), e.rows, e.retrieved, e.checked, e.snapshot_id, e.source or "-") for e in sets],
+        as_json=as_json,
+        flexible=["source", "snapshot", "checked", "retrieved"],
+    )
     for each in sets:
         if each.message is not None:
             warn(each.message)
@@ -91,26 +89,21 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     settings = settings_from_environment()
     with open_qc(settings) as qc:
         refreshed = refresh_sets(qc, settings, names or None, force=force)
-    if as_json:
-        echo_json(refreshed)
-    else:
-        _echo_refreshed(refreshed)
+    echo_list(
+        refreshed,
+        ("name", "outcome", "rows", "added", "removed", "changed", "snapshot", "source"),
+        [(e.name, e.outcome, e.rows, e.added, e.removed, e.changed, e.snapshot_id, e.source or "-") for e in refreshed],
+        as_json=as_json,
+        flexible=["source", "snapshot", "rows", "added", "removed", "changed"],
+    )
+    new = sum(each.outcome == "new" for each in refreshed)
+    if new and not as_json:
+        click.echo(f"{count_of(new, 'set')} changed. The next session judges documents with findings by them again.")
     failed = [each for each in refreshed if each.outcome == "failed"]
     for each in failed:
         warn(each.message)
     if failed:
         raise click.exceptions.Exit(_UNREACHABLE if any(each.is_unreachable for each in failed) else _PROBLEMS)
-
-
-def _echo_refreshed(refreshed: list[Refreshed]) -> None:
-    echo_table(
-        ("name", "outcome", "rows", "added", "removed", "changed", "snapshot", "source"),
-        [(e.name, e.outcome, e.rows, e.added, e.removed, e.changed, e.snapshot_id, e.source or "-") for e in refreshed],
-        flexible=["source", "snapshot", "rows", "added", "removed", "changed"],
-    )
-    new = sum(each.outcome == "new" for each in refreshed)
-    if new:
-        click.echo(f"{count_of(new, 'set')} changed. The next session judges documents with findings by them again.")
 
 
 def _state(entry: Freshness) -> str:
@@ -126,17 +119,7 @@ def _state(entry: Freshness) -> str:
 
 
 def _as_json(entry: Freshness) -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "source": entry.source,
-        "retrieved": entry.retrieved,
-        "checked": entry.checked,
-        "rows": entry.rows,
-        "snapshot_id": entry.snapshot_id,
-        "age_days": None if entry.age is None else entry.age.days,
-        "is_missing": entry.is_missing,
-        "is_stale": entry.is_stale,
-        "is_shipped": entry.is_shipped,
-        "is_other": entry.is_other,
-        "message": entry.message,
-    }
+    names = ("name", "source", "retrieved", "checked", "rows", "snapshot_id")
+    states = ("is_missing", "is_stale", "is_shipped", "is_other", "message")
+    age_days = None if entry.age is None else entry.age.days
+    return {**picked(entry, *names), "age_days": age_days, **picked(entry, *states)}

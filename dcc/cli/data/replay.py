@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, require_centres, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
@@ -89,14 +89,11 @@ def replay(
     from dcc.runtime.processes import interrupted_by_sigterm
     from dcc.session.replay.replaying import Proposal
     from dcc.session.replay.replaying import replay as replay_archives
-    from dcc.tracker.queries.zip_action_lists import require_centre
 
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)
     settings = settings_from_environment(workers=workers, k8s_jobs=workers)
+    require_centres(settings, *centre)
     with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm():
-        with tracker.connect() as connection:
-            for code in centre:
-                require_centre(connection, code)
         day = None if since is None else since.date()
         found = replay_archives(
             tracker,

@@ -10,14 +10,16 @@ import click
 from dcc.cli.shell.context import (
     json_option,
     open_qc,
-    open_tracker,
+    reading_qc,
     reason_option,
+    require_centres,
     settings_from_environment,
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.cli.shell.output import count_of, echo_list, echo_result
 from dcc.cli.shell.parameter_types import ID
+from dcc.vocabulary import WaiverEffect
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -52,14 +54,8 @@ def list_rules(as_json: bool) -> None:
     from dcc.rules.catalogue import CATALOGUE
 
     entries = list(CATALOGUE.values())
-    if as_json:
-        echo_json(entries)
-        return
-    echo_table(
-        ("id", "severity", "needs", "demand"),
-        [(e.id, e.severity, ", ".join(e.needs), e.demand) for e in entries],
-        flexible=["demand"],
-    )
+    rows = [(e.id, e.severity, ", ".join(e.needs), e.demand) for e in entries]
+    echo_list(entries, ("id", "severity", "needs", "demand"), rows, as_json=as_json, flexible=["demand"])
 
 
 @rules.command(examples=['dcc rules waive P10 --centre H --until 2027-03-31 --reason "new options are on their way"'])
@@ -91,26 +87,19 @@ def waive(
     from dcc.qc.database import writing
     from dcc.qc.judging.waiver_store import add_waiver
     from dcc.rules.waivers import Waiver
-    from dcc.tracker.queries.zip_action_lists import require_centre
-    from dcc.vocabulary import WaiverEffect
 
     today = utc_now().date()
     effect = WaiverEffect.WARN if warn else WaiverEffect.WAIVE
     first, last = _day(valid_from) or today, _day(valid_until)
     waiver = Waiver(rule, effect, reason, user_name(), first, last, centre, procedure)
     settings = settings_from_environment()
-    if centre is not None:
-        with open_tracker(settings) as tracker, tracker.connect() as connection:
-            require_centre(connection, centre)
+    require_centres(settings, centre)
     with open_qc(settings) as qc, writing(qc) as connection:
         waiver_id = add_waiver(connection, waiver, today)
         entry = _entry(connection, waiver_id, today)
         concerned = _concerned(connection, waiver)
-    if as_json:
-        echo_json(entry)
-        return
-    click.echo(f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'} {_scope(entry)}.")
-    click.echo(_to_change(concerned))
+    told = f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'} {_scope(entry)}."
+    echo_result(entry, told, _to_change(concerned), as_json=as_json)
 
 
 @rules.command()
@@ -128,14 +117,10 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
     from dcc.databases.columns import utc_now
     from dcc.qc.judging.waiver_store import list_waivers
 
-    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+    with reading_qc() as connection:
         entries = list_waivers(connection, utc_now().date(), all_of_them=all_of_them)
-    if as_json:
-        echo_json(entries)
-        return
-    if not entries:
-        click.echo("No rule is waived.")
-    echo_table(
+    echo_list(
+        entries,
         ("id", "rule", "effect", "centre", "procedure", "from", "until", "state", "findings", "author", "reason"),
         [
             (
@@ -153,7 +138,9 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
             )
             for e in entries
         ],
+        as_json=as_json,
         flexible=["reason", "effect", "author", "findings", "procedure", "from", "until"],
+        none="No rule is waived.",
     )
 
 
@@ -176,11 +163,8 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
         revoked = revoke_waiver(connection, waiver_id, author=user_name(), reason=reason)
         entry = _entry(connection, waiver_id, utc_now().date())
         concerned = _concerned(connection, revoked)
-    if as_json:
-        echo_json(entry)
-        return
-    click.echo(f"Waiver {waiver_id} of rule {revoked.rule} is revoked.")
-    click.echo(_to_change(concerned))
+    told = f"Waiver {waiver_id} of rule {revoked.rule} is revoked."
+    echo_result(entry, told, _to_change(concerned), as_json=as_json)
 
 
 def _day(given: datetime | None) -> date | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
+from dcc.cli.shell.context import json_option, reading_qc
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable
@@ -125,7 +125,7 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
     """
     from dcc.analysis.parameters import list_parameters
 
-    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+    with reading_qc() as connection:
         found = list_parameters(connection, " ".join(words))
         every = [] if found or as_json else list_parameters(connection)
     if as_json:

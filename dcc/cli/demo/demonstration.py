@@ -22,7 +22,7 @@ from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
 from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.output import count_of
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.outcomes import ZipKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.settings import Settings, load_settings
@@ -193,7 +193,6 @@ def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAdd
 
 def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
     """The host key of an SFTP server; none from a server that refuses connections."""
-    from dcc.errors import SourceUnreachableError
     from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.register.source_addresses import PinnedKey
 

@@ -8,7 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, printable
+from dcc.cli.shell.output import echo_result, printable
 from dcc.errors import ConfigurationError
 
 _CENTRES = ("H", "J", "Tcp", "Wtsi")
@@ -63,7 +63,4 @@ def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool)
         raise ConfigurationError(
             f"{path} cannot be written ({error.strerror}). See to the directory and its permissions."
         ) from error
-    if as_json:
-        echo_json({"path": path, "kind": kind, "centre": centre})
-    else:
-        click.echo(f"Wrote {printable(path)}.")
+    echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.", as_json=as_json)

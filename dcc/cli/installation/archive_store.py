@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.context import json_option, open_tracker, reading_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, picked, printable, warn
+from dcc.cli.shell.output import (
+    byte_size,
+    count_of,
+    echo_json,
+    echo_list,
+    echo_table,
+    json_object,
+    picked,
+    printable,
+    warn,
+)
 from dcc.cli.shell.parameter_types import COUNT
 
 if TYPE_CHECKING:
@@ -17,7 +27,6 @@ if TYPE_CHECKING:
     from dcc.operations.archive_audits import Audited
     from dcc.operations.archive_overview import Lost
     from dcc.settings import Settings
-    from dcc.tracker.stored_archives import Audit
 
 
 @command(
@@ -89,7 +98,7 @@ def status(history: bool, limit: int, as_json: bool) -> None:
     if history:
         _show_audits(settings, limit, as_json=as_json)
         return
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         found = store_overview(connection, settings)
     if as_json:
         replicas = [
@@ -131,27 +140,23 @@ def status(history: bool, limit: int, as_json: bool) -> None:
 def _show_audits(settings: Settings, limit: int, *, as_json: bool) -> None:
     from dcc.tracker.stored_archives import audits
 
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         found = audits(connection, limit)
-    if as_json:
-        echo_json([json_object(one) for one in found])
-        return
-    if not found:
-        click.echo("No copy was audited so far. Read those whose turn it is: dcc archive audit")
-    columns = ("replica", "started", "finished", "requested by", "read", "bad", "missing", "repaired", "ended early")
-    echo_table(columns, [_audit_row(one) for one in found], flexible=["ended early", "requested by", "finished"])
-
-
-def _audit_row(one: Audit) -> tuple[object, ...]:
-    counts = (one.copies, one.bad, one.missing, one.repaired)
-    return one.replica, one.started, one.finished, one.requested_by, *counts, one.message
+    names = ("replica", "started", "finished", "requested_by", "copies", "bad", "missing", "repaired", "message")
+    echo_list(
+        found,
+        ("replica", "started", "finished", "requested by", "read", "bad", "missing", "repaired", "ended early"),
+        [tuple(picked(one, *names).values()) for one in found],
+        as_json=as_json,
+        flexible=["ended early", "requested by", "finished"],
+        none="No copy was audited so far. Read those whose turn it is: dcc archive audit",
+    )
 
 
 def _show(done: Audited, *, as_json: bool) -> None:
     if as_json:
         caught_up = picked(done.caught_up, "lacking", kept="archives", copied="copies")
-        audits = [json_object(one) for one in done.audits]
-        echo_json({"audits": audits, **caught_up, "removed": done.removed, "lost": _lost(done.lost)})
+        echo_json({"audits": done.audits, **caught_up, "removed": done.removed, "lost": _lost(done.lost)})
     else:
         if done.caught_up.archives or done.caught_up.copies:
             click.echo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,10 @@ from dcc.cli.shell.context import any_databases, json_option, open_tracker, sett
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, printable
+from dcc.cli.shell.output import echo_json, echo_result, printable
+from dcc.configuration_file import VARIABLE, configuration_path
 from dcc.errors import ConfigurationError
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -106,17 +109,13 @@ def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
     from dcc.cli.installation.production import production_grants
 
     lines = production_grants(settings, from_host)
-    if as_json:
-        echo_json({"grants": lines})
-    else:
-        click.echo("\n".join(lines))
+    echo_result({"grants": lines}, *lines, as_json=as_json)
 
 
 def _init_production(
     settings: Settings, from_host: str | None, configuration: Configuration, *, as_json: bool
 ) -> dict[str, object]:
     from dcc.cli.installation.production import init_dagster, left_to_do, production_grants
-    from dcc.configuration_file import configuration_path
     from dcc.databases.grants import client_host_of
     from dcc.tracker.register.source_addresses import load_addresses
 
@@ -227,10 +226,7 @@ def show_settings(target: str | None, as_json: bool) -> None:
 
 
 def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
-    from pathlib import Path
 
-    from dcc.configuration_file import VARIABLE, configuration_path
-    from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
     from dcc.settings import given_settings, variable_of
     from dcc.settings.written_file import configuration_text
 

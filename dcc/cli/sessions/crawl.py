@@ -31,6 +31,7 @@ from dcc.cli.submissions.notifications import notifying_tracker_outage
 from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
 from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
 from dcc.outcomes import EndReason
+from dcc.phases import Phase
 from dcc.runtime.processes import interrupted_by_sigterm
 
 if TYPE_CHECKING:
@@ -325,7 +326,6 @@ def _conclude(
 
 def _crawls_only(display: SessionDisplay) -> bool:
     """Whether the session was to go no further than the crawl."""
-    from dcc.phases import Phase
 
     return display.session is not None and display.session.settings.last_phase < Phase.XSD
 

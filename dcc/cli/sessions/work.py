@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dcc.cli.shell.context import user_name
+from dcc.cli.shell.context import open_qc, user_name
 from dcc.cli.shell.dagster_side import Instance, SessionRun, dagster_side
 from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError, NotFoundError
+from dcc.phases import Phase
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -242,7 +243,6 @@ def process_again(
 
 
 def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners) -> None:
-    from dcc.phases import Phase
     from dcc.session.archives.processing import process_zip_actions
 
     settings = session.settings
@@ -252,7 +252,6 @@ def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listene
         listeners.on_zip(outcome)
     if settings.last_phase < Phase.UPLOAD:
         return
-    from dcc.cli.shell.context import open_qc
     from dcc.session.data.session_data import take_up_data
 
     with open_qc(settings, patience_seconds=settings.database_retry) as qc:

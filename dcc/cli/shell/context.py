@@ -19,7 +19,7 @@ from dcc.outcomes import ZipKey
 from dcc.redaction import keep_secret
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
     from dcc.settings import Settings
 
@@ -123,6 +123,40 @@ def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Ite
 
 
 @contextmanager
+def reading_tracker(settings: Settings | None = None) -> Iterator[Connection]:
+    """A connection to the tracker, by default that of the environment. Raises as `open_tracker`."""
+    with open_tracker(settings or settings_from_environment()) as tracker, tracker.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def writing_tracker(settings: Settings | None = None) -> Iterator[Connection]:
+    """One write transaction in the tracker, by default that of the environment. Raises as `open_tracker`."""
+    from dcc.tracker.database import writing
+
+    with open_tracker(settings or settings_from_environment()) as tracker, writing(tracker) as connection:
+        yield connection
+
+
+@contextmanager
+def reading_qc(settings: Settings | None = None) -> Iterator[Connection]:
+    """A connection to the QC database, by default that of the environment. Raises as `open_qc`."""
+    with open_qc(settings or settings_from_environment()) as qc, qc.connect() as connection:
+        yield connection
+
+
+def require_centres(settings: Settings, *centres: str | None) -> None:
+    """Raise NotFoundError for a centre that the tracker does not know; None is any."""
+    from dcc.tracker.queries.zip_action_lists import require_centre
+
+    codes = [code for code in centres if code is not None]
+    if codes:
+        with reading_tracker(settings) as connection:
+            for code in codes:
+                require_centre(connection, code)
+
+
+@contextmanager
 def any_databases(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
     """The tracker and the QC database, of any schema, or before they are made."""
     from dcc.qc.database import open_qc_database
@@ -156,7 +190,7 @@ def _only_action_of(name: str) -> ZipKey:
     from dcc.tracker.queries.zip_action_lists import actions_of_archive
     from dcc.tracker.submission_rows import nearest_submissions
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         actions = actions_of_archive(connection, name)
         nearest = "" if actions else nearest_submissions(connection, name)
     if not actions:

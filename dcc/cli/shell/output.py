@@ -112,6 +112,33 @@ def echo_json_list(values: Iterable[object]) -> None:
     click.echo("[]" if before == "[" else "\n]")
 
 
+def echo_result(value: object, *lines: str, as_json: bool) -> None:
+    """Print the result of a command: as JSON, or in lines for people."""
+    if as_json:
+        echo_json(value)
+        return
+    for line in lines:
+        click.echo(line)
+
+
+def echo_list(
+    values: object,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    as_json: bool,
+    flexible: Sequence[str] = (),
+    none: str = "",
+) -> None:
+    """Print a list: its values as JSON, or its rows as a table, or what to say of `none`."""
+    if as_json:
+        echo_json(values)
+        return
+    echo_table(headers, rows, flexible=flexible)
+    if not rows and none:
+        click.echo(none)
+
+
 def terminal_width() -> int | None:
     """The columns of the terminal that standard output is; None where it is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

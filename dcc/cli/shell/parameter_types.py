@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from dcc.cli.shell.context import reading_tracker
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -159,9 +161,8 @@ def _explained(_: str) -> Iterable[str]:
 
 
 def _asked(question: Callable[[Connection], list[str]]) -> list[str]:
-    from dcc.cli.shell.context import open_tracker, settings_from_environment
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         return question(connection)
 
 

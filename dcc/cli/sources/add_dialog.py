@@ -17,6 +17,8 @@ from dcc.cli.shell.context import absolute_folder, confirmed
 from dcc.cli.shell.output import printable
 from dcc.cli.sources.trial import Trial, try_source
 from dcc.errors import ConfigurationError
+from dcc.phases import KNOWN_CENTRES
+from dcc.redaction import keep_secret
 from dcc.runtime.installed_packages import SOURCES, added_names
 
 if TYPE_CHECKING:
@@ -145,7 +147,6 @@ def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
 
 def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> NewCentre | None:
     """A centre to register; None for none."""
-    from dcc.phases import KNOWN_CENTRES
     from dcc.settings.recipients import parse_addresses
     from dcc.tracker.register import centres
 
@@ -197,7 +198,6 @@ def _ask_accesskey(place: Place) -> str:
     """An access key as for `dcc source add --accesskey`, whose reference exists."""
     from pydantic import SecretStr
 
-    from dcc.redaction import keep_secret
     from dcc.sources.access import resolve_accesskey
 
     if place.protocol == "sftp":

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment, user_name
+from dcc.cli.shell.context import (
+    json_option,
+    options,
+    reading_tracker,
+    settings_from_environment,
+    user_name,
+    writing_tracker,
+)
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_json, echo_table
+from dcc.cli.shell.output import echo_list, echo_result
+from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,19 +57,15 @@ def add(code: str, as_json: bool, **given: str | None) -> None:
 
     JSON: the centre, as one of `dcc centre list --json`.
     """
-    from dcc.tracker.database import writing
     from dcc.tracker.register import centres
 
     new = centres.NewCentre(code, **{name: value for name, value in given.items() if value})
     settings = settings_from_environment()
     _refuse_unspoken(given["language"], settings)
-    with open_tracker(settings) as tracker, writing(tracker) as connection:
+    with writing_tracker(settings) as connection:
         centres.add_centre(connection, new)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
-    if as_json:
-        echo_json(entry)
-    else:
-        click.echo(f"Registered centre {entry.short_name}, {entry.full_name}.")
+    echo_result(entry, f"Registered centre {entry.short_name}, {entry.full_name}.", as_json=as_json)
 
 
 @centre.command("list")
@@ -76,20 +80,18 @@ def list_centres(as_json: bool) -> None:
     """
     from dcc.tracker.register import centres
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         entries = centres.list_centres(connection)
-    if as_json:
-        echo_json(entries)
-        return
-    echo_table(
+    echo_list(
+        entries,
         ("code", "name", "iMits", "e-mail", "active", "sources"),
         [
             (e.short_name, e.full_name, e.imits_name, e.email, "yes" if e.is_active else "no", e.sources)
             for e in entries
         ],
+        as_json=as_json,
+        none="No centre is registered. Add one: dcc centre add H",
     )
-    if not entries:
-        click.echo("No centre is registered. Add one: dcc centre add H")
 
 
 @centre.command(examples=["dcc centre change H --email data@example.org --language de"])
@@ -104,21 +106,16 @@ def change(code: str, as_json: bool, **given: str | None) -> None:
 
     JSON: the centre, as one of `dcc centre list --json`.
     """
-    from dcc.errors import ConfigurationError
-    from dcc.tracker.database import writing
     from dcc.tracker.register import centres
 
     if not any(value is not None for value in given.values()):
         raise ConfigurationError(f"Nothing to change was given for centre {code}. See `dcc centre change --help`.")
     settings = settings_from_environment()
     _refuse_unspoken(given["language"], settings)
-    with open_tracker(settings) as tracker, writing(tracker) as connection:
+    with writing_tracker(settings) as connection:
         centres.change_centre(connection, code, **given)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
-    if as_json:
-        echo_json(entry)
-    else:
-        click.echo(f"Changed centre {entry.short_name}, {entry.full_name}.")
+    echo_result(entry, f"Changed centre {entry.short_name}, {entry.full_name}.", as_json=as_json)
 
 
 @centre.command(examples=["dcc centre activate H"])
@@ -154,24 +151,18 @@ def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool
     \b
     JSON: {"owner", "delegate", "recorded_by", "created", "until", "revoked", "revoked_by", "in_force"}
     """
-    from dcc.tracker.database import writing
     from dcc.tracker.register import delegations
 
     if revoke and until is not None:
         raise click.UsageError("--until and --revoke exclude each other.")
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    with writing_tracker() as connection:
         if revoke:
             entry = delegations.revoke(connection, code, delegate_code, revoked_by=user_name())
         else:
             last = None if until is None else until.date()
             entry = delegations.delegate(connection, code, delegate_code, recorded_by=user_name(), until=last)
-    if as_json:
-        echo_json(entry)
-    elif revoke:
-        click.echo(f"Centre {delegate_code} speaks for centre {code} no more.")
-    else:
-        end = "" if entry.until is None else f" until {entry.until}"
-        click.echo(f"Centre {delegate_code} speaks for centre {code}{end}.")
+    end = " no more" if revoke else "" if entry.until is None else f" until {entry.until}"
+    echo_result(entry, f"Centre {delegate_code} speaks for centre {code}{end}.", as_json=as_json)
 
 
 @centre.command("delegations")
@@ -186,24 +177,21 @@ def list_delegations(everything: bool, as_json: bool) -> None:
     """
     from dcc.tracker.register import delegations
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         entries = delegations.list_delegations(connection, everything=everything)
-    if as_json:
-        echo_json(entries)
-        return
-    echo_table(
+    echo_list(
+        entries,
         ("owner", "speaks for it", "recorded by", "since", "until", "revoked", "by"),
         [(e.owner, e.delegate, e.recorded_by, e.created, e.until, e.revoked, e.revoked_by) for e in entries],
+        as_json=as_json,
+        none="No centre speaks for another one. To record that one does: dcc centre delegate H --to J",
     )
-    if not entries:
-        click.echo("No centre speaks for another one. To record that one does: dcc centre delegate H --to J")
 
 
 def _set_active(code: str, *, active: bool) -> None:
-    from dcc.tracker.database import writing
     from dcc.tracker.register import centres
 
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    with writing_tracker() as connection:
         centres.set_centre_active(connection, code, active)
     click.echo(f"Centre {code} is {'active' if active else 'not active'}.")
 

@@ -23,7 +23,7 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
 from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
 from dcc.cli.sources.trial import listing_line, tell
-from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
+from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceTimeoutError, UnreachableError
 from dcc.runtime.installed_packages import SOURCES, added_names
 
 if TYPE_CHECKING:
@@ -170,7 +170,6 @@ def add(
 
 def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[PinnedKey]:
     """The key to pin for a new sftp source: none if DCC_KNOWN_HOSTS has it. Raises if nobody accepts it."""
-    from dcc.errors import HostKeyUnknownError
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
     from dcc.sources.sftp.connection import fetch_host_key
@@ -229,7 +228,6 @@ def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str],
 
 
 def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
-    from dcc.errors import NotFoundError
     from dcc.tracker.register.source_addresses import load_addresses
 
     with tracker.connect() as connection:

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, open_tracker, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, echo_table, picked, warn
+from dcc.cli.shell.output import echo_list, picked, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy import Engine
 
     from dcc.reports.causes.skipped_archives import Skipped
@@ -47,6 +45,7 @@ def why(
     \b
     JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
     """
+    from dcc.declarations import ACTOR_NAMES
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
     from dcc.tracker.register.source_pace import load_dues
@@ -68,10 +67,22 @@ def why(
                 if listing.error is not None:
                     warn(str(listing.error))
                     exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
-    if as_json:
-        echo_json([_as_json(number, row, catalogue) for number, row in told])
-    else:
-        _print(told, catalogue)
+    echo_list(
+        [_as_json(number, row, catalogue) for number, row in told],
+        ("source", "entry", _WHY, "who acts"),
+        [
+            (
+                source,
+                row.entry or "",
+                row.reason(catalogue, for_wranglers=True),
+                catalogue.say(ACTOR_NAMES[row.acts]),
+            )
+            for source, row in told
+        ],
+        as_json=as_json,
+        flexible=[_WHY, "who acts"],
+        none="Nothing was kept from being taken: there is nothing there that is not new.",
+    )
     ctx.exit(exit_code)
 
 
@@ -102,18 +113,6 @@ def _as_json(source: int, row: Skipped, catalogue: Catalogue) -> dict[str, objec
     return {"source": source, "reason": reason, **picked(row, "entry", "why", "acts", "number")}
 
 
-def _print(told: Sequence[tuple[int, Skipped]], catalogue: Catalogue) -> None:
-    from dcc.declarations import ACTOR_NAMES
-
-    if not told:
-        click.echo("Nothing was kept from being taken: there is nothing there that is not new.")
-    rows = [
-        (source, row.entry or "", row.reason(catalogue, for_wranglers=True), catalogue.say(ACTOR_NAMES[row.acts]))
-        for source, row in told
-    ]
-    echo_table(("source", "entry", _WHY, "who acts"), rows, flexible=[_WHY, "who acts"])
-
-
 @command(examples=["dcc source missing", "dcc source missing 3"])
 @click.argument("source_id", metavar="[ID]", type=ID, required=False)
 @json_option
@@ -130,15 +129,13 @@ def missing(source_id: int | None, as_json: bool) -> None:
     from dcc.tracker.hostings.missing_archives import missing_archives
     from dcc.tracker.register import file_sources
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         if source_id is not None:
             file_sources.list_sources(connection, [source_id])
         found = missing_archives(connection, source_id)
-    if as_json:
-        names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
-        echo_json([{"zip": str(one.key), **picked(one, *names)} for one in found])
-        return
-    echo_table(
+    names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
+    echo_list(
+        [{"zip": str(one.key), **picked(one, *names)} for one in found],
         ("source", "submission", "missing since", "loaded", "elsewhere", "withdrawal"),
         [
             (
@@ -151,6 +148,6 @@ def missing(source_id: int | None, as_json: bool) -> None:
             )
             for one in found
         ],
+        as_json=as_json,
+        none="Every archive that was listed before is listed now.",
     )
-    if not found:
-        click.echo("Every archive that was listed before is listed now.")

@@ -15,8 +15,10 @@ from dcc.cli.shell.context import (
     json_option,
     open_tracker,
     read_accesskey,
+    reading_tracker,
     settings_from_environment,
     user_name,
+    writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
@@ -74,7 +76,7 @@ def list_sources(as_json: bool) -> None:
     from dcc.tracker.register.source_pace import load_dues
 
     settings = settings_from_environment()
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         entries = file_sources.list_sources(connection)
         dues = load_dues(connection, settings.source_failure_limit)
     if as_json:
@@ -147,11 +149,10 @@ def set_state(source_id: int, state: str) -> None:
 
     Only available sources are crawled and downloaded from.
     """
-    from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import SourceState
 
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    with writing_tracker() as connection:
         file_sources.set_source_state(connection, source_id, SourceState(state))
     click.echo(f"File source {source_id} is in the state {state}.")
 
@@ -204,13 +205,12 @@ def change(
 
     from dcc.sources.access import parse_hostname
     from dcc.sources.base import DeltaStrategy
-    from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources
 
     if hostname is not None:
         parse_hostname(hostname, 1)
     secret = None if accesskey is None else SecretStr(read_accesskey(accesskey, plain=plain))
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    with writing_tracker() as connection:
         (entry,) = file_sources.list_sources(connection, [source_id])
         if base_path and entry.protocol == "file":
             base_path = absolute_folder(base_path)
@@ -282,7 +282,6 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     No session lists it or downloads from it, not even one that names it. Your user name and the reason are recorded.
     """
     from dcc.sources.due import Pause
-    from dcc.tracker.database import writing
     from dcc.tracker.models import utc_now
     from dcc.tracker.register.source_pace import set_pause
 
@@ -290,7 +289,7 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     if until is not None and until <= now:
         raise ConfigurationError(f"{until:%Y-%m-%d %H:%M} UTC is over. Give a later time with --until, or none.")
     made = Pause(reason, user_name(), now, until)
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    with writing_tracker() as connection:
         set_pause(connection, source_id, made)
     ends = f"until {until:%Y-%m-%d %H:%M} UTC" if until else f"until `dcc source resume {source_id}`"
     click.echo(f"File source {source_id} is paused {ends}.")
@@ -305,11 +304,10 @@ def resume(source_id: int) -> None:
     schedule allows that.
     """
     from dcc.sources.due import Why
-    from dcc.tracker.database import writing
     from dcc.tracker.register.source_pace import load_dues, set_pause
 
     settings = settings_from_environment()
-    with open_tracker(settings) as tracker, writing(tracker) as connection:
+    with writing_tracker(settings) as connection:
         before = load_dues(connection, settings.source_failure_limit).get(source_id)
         set_pause(connection, source_id, None)
         after = load_dues(connection, settings.source_failure_limit).get(source_id)

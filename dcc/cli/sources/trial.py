@@ -10,7 +10,16 @@ import click
 
 from dcc.cli.shell.context import confirmed
 from dcc.cli.shell.output import count_of, printable
-from dcc.errors import BadFileNameError, CertificateRefusedError, SourceError, SourceTimeoutError
+from dcc.errors import (
+    BadFileNameError,
+    CertificateRefusedError,
+    ConfigurationError,
+    HostKeyUnknownError,
+    SourceError,
+    SourceMisconfiguredError,
+    SourceTimeoutError,
+)
+from dcc.naming import Action
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -63,7 +72,6 @@ def _host_key(
     address: SourceAddress, settings: Settings, *, accept: bool
 ) -> tuple[SourceAddress, HostKey | None] | None:
     """The address that trusts the server's key, with the key if it will be pinned; None if refused."""
-    from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceMisconfiguredError
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
     from dcc.sources.sftp.connection import fetch_host_key
@@ -86,7 +94,6 @@ def _host_key(
 
 def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
     """The directories that could be listed in a trial's time, and whether these are all of them."""
-    from dcc.naming import Action
     from dcc.sources.connect import connect
     from dcc.sources.listing_watch import ListingWatch, watching
 

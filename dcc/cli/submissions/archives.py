@@ -14,14 +14,15 @@ import click
 
 from dcc.cli.shell.context import (
     json_option,
-    open_tracker,
     options,
     parse_zip_key,
+    reading_tracker,
     settings_from_environment,
     user_name,
+    writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, picked
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_list, echo_result, echo_table, picked
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 
@@ -165,7 +166,7 @@ def echo_file(path: Path) -> None:
 def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[list[Attempt], Attempt]:
     from dcc.tracker.archive_access import archive_attempts
 
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         attempts = archive_attempts(connection, archive)
     chosen = [one for one in attempts if wanted in (None, one.id)]
     if not chosen:
@@ -178,12 +179,9 @@ def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[lis
 def _member(settings: Settings, attempt: Attempt, document: str | None) -> Iterator[Path]:
     from dcc.tracker.archive_access import fetched_archive, fetched_member
 
-    if document is None:
-        with fetched_archive(settings, attempt) as path:
-            yield path
-    else:
-        with fetched_member(settings, attempt, document) as path:
-            yield path
+    fetched = fetched_archive(settings, attempt) if document is None else fetched_member(settings, attempt, document)
+    with fetched as path:
+        yield path
 
 
 @archive.command(
@@ -206,23 +204,20 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     \b
     JSON: as one of `dcc archive declined --json`
     """
-    from dcc.tracker.database import writing
     from dcc.tracker.hostings import foreign_archives
 
     if revoke == (reason is not None):
         raise click.UsageError("Give --reason to turn it down, or --revoke to take that back.")
     key = parse_zip_key(zip_action)
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    with writing_tracker() as connection:
         if reason is None:
             made = foreign_archives.accept_archive(connection, key, revoked_by=user_name())
         else:
             made = foreign_archives.decline_archive(connection, key, declined_by=user_name(), reason=reason)
-    if as_json:
-        echo_json(_as_json(made))
-    elif reason is None:
-        click.echo(f"{key} is held again. Ask centre {made.owner}, whose name it bears.")
-    else:
-        click.echo(f"{key} is turned down. Both centres get a message with the next notifications.")
+    told = "turned down. Both centres get a message with the next notifications."
+    if revoke:
+        told = f"held again. Ask centre {made.owner}, whose name it bears."
+    echo_result(_as_json(made), f"{key} is {told}", as_json=as_json)
 
 
 @archive.command()
@@ -237,18 +232,16 @@ def declined(everything: bool, as_json: bool) -> None:
     """
     from dcc.tracker.hostings.foreign_archives import list_declines
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         entries = list_declines(connection, everything=everything)
-    if as_json:
-        echo_json([_as_json(entry) for entry in entries])
-        return
-    echo_table(
+    echo_list(
+        [_as_json(entry) for entry in entries],
         ("submission", "by", "when", "reason", "taken back", "revoked by"),
         [(str(e.key), e.declined_by, e.created, e.reason, e.revoked, e.revoked_by) for e in entries],
+        as_json=as_json,
         flexible=["reason", "revoked by", "taken back", "by", "when"],
+        none="No archive is turned down. Held ones are listed by: dcc status",
     )
-    if not entries:
-        click.echo("No archive is turned down. Held ones are listed by: dcc status")
 
 
 def _as_json(entry: Decline) -> dict[str, object]:

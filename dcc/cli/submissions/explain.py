@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dcc.cli.shell import error_advice, explanations
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
@@ -62,7 +63,6 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
 
 def _explained(names: Sequence[str]) -> Explanation:
     """What names mean, with the facts for what to look at next. Raises NotFoundError with what may be meant."""
-    from dcc.cli.shell import error_advice, explanations
 
     (name, *further) = names
     state = explanations.state_explained(*names)

@@ -13,7 +13,8 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import count_of, echo_json, printable
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, DocumentError, EmptyArchiveError
+from dcc.naming import ANY_CENTRE, ARCHIVE_SUFFIXES, manifest_beside
 
 if TYPE_CHECKING:
     from dcc.archives.manifest import Counts
@@ -39,7 +40,6 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
     JSON: {"path", "files": [{"file", "size", "checksum", "specimens", "experiments"}]}
     """
     from dcc.archives.manifest import write_manifest
-    from dcc.naming import manifest_beside
 
     target = path / f"manifest.{suffix}" if path.is_dir() else path.with_name(manifest_beside(path.name, suffix))
     try:
@@ -64,8 +64,6 @@ def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
     from dcc.archives.entries import legible
     from dcc.converters.conversion import converter_for
     from dcc.documents.schema_set import SchemaSet
-    from dcc.errors import EmptyArchiveError
-    from dcc.naming import ARCHIVE_SUFFIXES
 
     schemas = SchemaSet.load()
     rows = []
@@ -90,7 +88,6 @@ def _rows_of_archive(archive: Path) -> list[dict[str, Any]]:
 
 def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str, Any]]:
     """The rows of what lies in an archive, whose place is `place`."""
-    from dcc.naming import ANY_CENTRE
     from dcc.session.prepare.archive_checks import ArchiveChecker, Setup
 
     setup = Setup.from_settings(settings_from_environment(), ANY_CENTRE)
@@ -108,7 +105,6 @@ def _rows(files: dict[str, Path], schemas: SchemaSet) -> list[dict[str, Any]]:
 
 
 def _counts(place: str, path: Path, schemas: SchemaSet) -> Counts:
-    from dcc.errors import DocumentError
     from dcc.session.prepare.manifests import count_file
 
     try:

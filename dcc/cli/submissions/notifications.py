@@ -10,8 +10,9 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, echo_table, picked, printable, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, picked, printable, warn
 from dcc.cli.shell.parameter_types import ID
+from dcc.errors import ConfigurationError, NotFoundError, TrackerUnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -79,8 +80,6 @@ def notify(
 @contextmanager
 def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
     """Notify wranglers if the tracker cannot be reached in the block, and raise the error."""
-    from dcc.errors import TrackerUnreachableError
-
     try:
         yield
     except TrackerUnreachableError as error:
@@ -95,7 +94,6 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
 
 
 def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
-    from dcc.errors import ConfigurationError, NotFoundError
     from dcc.tracker.crawls import list_sessions
     from dcc.tracker.queries.zip_action_lists import require_centre
 
@@ -111,7 +109,6 @@ def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
 
 
 def _send_test(settings: Settings, address: str, as_json: bool) -> None:
-    from dcc.errors import ConfigurationError
     from dcc.notify.notifications import send_test
     from dcc.settings.recipients import parse_addresses
 
@@ -120,10 +117,7 @@ def _send_test(settings: Settings, address: str, as_json: bool) -> None:
     except ValueError:
         raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
     said = send_test(settings, one)
-    if as_json:
-        echo_json({"sent": {"mail": 1}, "failed": 0, "sentences": [said]})
-    else:
-        click.echo(printable(said))
+    echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [said]}, printable(said), as_json=as_json)
 
 
 def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> int:
@@ -133,11 +127,8 @@ def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: s
         told = notify_due(tracker, settings)
     else:
         told = notify_session(tracker, settings, session_id, centre=centre)
-    if as_json:
-        echo_json({"sent": dict(told.sent), "failed": told.failed, "sentences": list(told.sentences)})
-    else:
-        for sentence in told.sentences or (_nothing(settings),):
-            click.echo(printable(sentence))
+    lines = map(printable, told.sentences or (_nothing(settings),))
+    echo_result(picked(told, "sent", "failed", "sentences"), *lines, as_json=as_json)
     return _NOT_SENT if told.failed else 0
 
 
@@ -184,17 +175,12 @@ def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
     from dcc.notify.ledger import Ledger
 
     entries = Ledger(tracker).entries(session=session_id)
-    if as_json:
-        names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
-        echo_json([picked(entry, *names, session="session_id") for entry in entries])
-        return
-    echo_table(
+    names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
+    echo_list(
+        [picked(entry, *names, session="session_id") for entry in entries],
         ("when", "what", "of", "by", "to", "state", "why"),
-        [
-            (one.changed, one.kind, one.subject, one.channel, one.recipient, one.state, one.reason or "")
-            for one in entries
-        ],
+        [(e.changed, e.kind, e.subject, e.channel, e.recipient, e.state, e.reason or "") for e in entries],
+        as_json=as_json,
         flexible=["why", "to", "by", "of", "when"],
+        none="No message was sent yet.",
     )
-    if not entries:
-        click.echo("No message was sent yet.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from dcc.cli.shell import error_advice
 from dcc.cli.shell.context import ask_in_production, options, yes_option
 from dcc.cli.shell.output import count_of
 from dcc.errors import NotFoundError
@@ -119,7 +120,6 @@ def filter_of(
 
 def _kind_of(code: str) -> str:
     """The kind in the tracker's logs of an error's id or name, or a rule's id."""
-    from dcc.cli.shell import error_advice
     from dcc.rules.catalogue import CATALOGUE
 
     entry = error_advice.explain(code)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, reading_tracker
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, json_object, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, echo_wrapped, json_object, printable, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import NotFoundError
 from dcc.phases import Phase
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
-    from dcc.tracker.session_statistics import Problems, SourceStatistics
+    from dcc.tracker.session_statistics import Problems
 
 
 @click.group(cls=CommandGroup)
@@ -72,16 +72,12 @@ def _print_list(limit: int, as_json: bool) -> None:
     from dcc.tracker.crawls import list_sessions
     from dcc.tracker.session_statistics import problems_of
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         entries = list_sessions(connection, limit=limit)
         problems = problems_of(connection, [entry.id for entry in entries])
-    if as_json:
-        echo_json([session_json(entry, problems) for entry in entries])
-        return
     note_facts(last_session=entries[0].id if entries else None)
-    if not entries:
-        click.echo("There has been no session. Run one: dcc crawl")
-    echo_table(
+    echo_list(
+        [session_json(entry, problems) for entry in entries],
         ("id", "group", "started", "finished", "outcome", "failed in", "sources", "new", "refused"),
         [
             (
@@ -97,7 +93,9 @@ def _print_list(limit: int, as_json: bool) -> None:
             )
             for entry in entries
         ],
+        as_json=as_json,
         flexible=["failed in", "refused", "new", "sources", "group", "finished"],
+        none="There has been no session. Run one: dcc crawl",
     )
 
 
@@ -118,7 +116,7 @@ def show(session_id: int, as_json: bool) -> None:
     from dcc.tracker.crawls import list_sessions
     from dcc.tracker.session_statistics import MEASURES, problems_of, seconds_by_phase, seconds_text, statistics_of
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         entry = next(iter(list_sessions(connection, ids=[session_id])), None)
         if entry is None:
             raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
@@ -130,8 +128,7 @@ def show(session_id: int, as_json: bool) -> None:
         or any(one.findings or one.failed for one in statistics)
     )
     if as_json:
-        made = {"seconds": seconds, "statistics": [json_object(one) for one in statistics]}
-        echo_json({**session_json(entry, problems), **made})
+        echo_json({**session_json(entry, problems), "seconds": seconds, "statistics": statistics})
         return
     echo_wrapped(session_line(entry, problems))
     for failure in _failures(entry):
@@ -143,8 +140,18 @@ def show(session_id: int, as_json: bool) -> None:
         echo_table(
             ("source", "centre", *MEASURES),
             [
-                (one.source, one.centre, one.listed, one.fetched, byte_size(one.bytes), *_worked_on(one))
-                for one in statistics
+                (
+                    e.source,
+                    e.centre,
+                    e.listed,
+                    e.fetched,
+                    byte_size(e.bytes),
+                    e.documents,
+                    e.findings,
+                    e.failed,
+                    e.seconds,
+                )
+                for e in statistics
             ],
             flexible=["bytes", "seconds", "listed", "fetched"],
         )
@@ -155,10 +162,6 @@ def _failures(entry: SessionEntry) -> list[str]:
     crawls = [f"file source {one.source}: {one.error.fact.problem}" for one in entry.crawls if one.error is not None]
     tasks = [task for task in entry.tasks if task.outcome == "failed" and not (crawls and task.phase is Phase.ZIP_NAME)]
     return [*crawls, *(task.comment or task.phase.short_name for task in tasks)]
-
-
-def _worked_on(one: SourceStatistics) -> tuple[int, int, int, int]:
-    return one.documents, one.findings, one.failed, one.seconds
 
 
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, echo_wrapped, json_object, printable
@@ -79,7 +79,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
     from dcc.tracker.queries.zip_stories import zip_story
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         story = zip_story(connection, key)
         failed_documents = _failed_documents(connection, story, key, settings)
     failed = story.status is Status.FAILED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.context import json_option, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import (
@@ -90,7 +90,7 @@ def status(as_json: bool) -> None:
     from dcc.tracker.session_statistics import problems_of
 
     settings = settings_from_environment()
-    with open_tracker(settings) as tracker, tracker.connect() as connection:
+    with reading_tracker(settings) as connection:
         zip_actions = zip_action_lists.count_zip_actions(connection)
         xml_files = zip_action_lists.count_documents(connection)
         entries = file_sources.list_sources(connection)
@@ -296,7 +296,7 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     wanted = filter_of(**given, on_hold=on_hold or None)
     failing = acknowledged or wanted.status is Status.FAILED
     wanted = replace(wanted, acknowledged=acknowledged if failing or wanted.faulty else None)
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    with reading_tracker() as connection:
         entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or failing or given["quarantine"])
     if as_json:
         echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])

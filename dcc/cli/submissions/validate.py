@@ -14,6 +14,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json_list, echo_wrapped, picked, printable
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
+from dcc.phases import KNOWN_CENTRES
 from dcc.runtime.installed_packages import has_platform
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ def validate(
       each document (<archive>/<document>)
     """
     from dcc.documents.schema_set import SchemaSet
-    from dcc.phases import KNOWN_CENTRES
     from dcc.reference.loading import load_shipped
     from dcc.session.validation import check_paths
 
