@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from dcc import redaction
+from tests.support.memory import keep_temporary_files_in_memory
 from tests.support.sharing import OF_BROWSER, OF_PAGE
 from tests.support.trials import EVERYWHERE, trials
 
@@ -36,6 +37,8 @@ pytest_plugins = [
 
 # Most tests crawl what they have just written; those about archives being uploaded set a quiet period.
 os.environ.setdefault("DCC_QUIET_SECONDS", "0")
+
+keep_temporary_files_in_memory()
 
 # All modules that are loaded from here on stay: the garbage collector would go through them time and again.
 gc.disable()

@@ -17,6 +17,7 @@ from tests.chaos.faults import KINDS
 from tests.chaos.sequence import Outcome, run_sequence
 from tests.chaos.workers import compare_workers, disturb_workers
 from tests.chaos.worlds import world_of
+from tests.support.memory import keep_temporary_files_in_memory
 
 _ROUNDS = 8
 _DATABASES = ("sqlite", "mariadb")
@@ -96,6 +97,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trial; the exit code."""
     chosen = _parse(arguments)
+    keep_temporary_files_in_memory()
     # So that servers are stopped and file systems given back.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if chosen.workers or chosen.workers_equal:

@@ -152,7 +152,7 @@ class Servers:
 @contextmanager
 def running_servers() -> Iterator[Servers]:
     """The servers, for as long as the block lasts. vsftpd needs root."""
-    folder = Path(tempfile.mkdtemp(prefix="dcc-chaos-servers-", dir=_memory()))
+    folder = Path(tempfile.mkdtemp(prefix="dcc-chaos-servers-"))
     folder.chmod(0o755)
     root = folder / "served"
     root.mkdir(mode=0o755)
@@ -173,11 +173,6 @@ def running_servers() -> Iterator[Servers]:
             server.stop()
         stack.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _memory() -> Path | None:
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() and os.access(memory, os.W_OK) else None
 
 
 def _take_ports(stack: ExitStack, listeners: dict[int, socket.socket]) -> tuple[int, ...]:

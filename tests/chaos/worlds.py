@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,10 +24,8 @@ class DurableMariaDb(MariaDb):
 def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
     """The servers and the prepared home that sequences on a kind of database share."""
     start_fork_server()
-    memory = Path("/dev/shm")
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-", dir=place)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-")))
         servers = stack.enter_context(running_servers())
         proxy = stack.enter_context(FaultProxy(servers.ports, servers.listeners))
         home = stack.enter_context(prepared_home(folder))

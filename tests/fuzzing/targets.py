@@ -41,6 +41,7 @@ from dcc.sources.sftp.bounds import StrictMessage
 from dcc.sources.sftp.client import Answer
 from dcc.sources.sftp.source import _kind
 from dcc.tracker.archive_names import stored_name
+from tests.support.memory import keep_temporary_files_in_memory
 
 ARCHIVE = "H.2013-10-31.1.impc.zip"
 CENTRES = {"H", "J", "a" * 200}
@@ -57,8 +58,8 @@ def _schemas() -> SchemaSet:
 
 @functools.cache
 def _folder() -> Path:
-    memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="dcc-fuzz-", dir=memory if memory.is_dir() else None))
+    keep_temporary_files_in_memory()
+    return Path(tempfile.mkdtemp(prefix="dcc-fuzz-"))
 
 
 def forget_files() -> None:

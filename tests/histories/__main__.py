@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.histories.running import Prepared, live, submit
+from tests.support.memory import keep_temporary_files_in_memory
 
 
 def main() -> int:
@@ -23,9 +24,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="The seed of the first; the next has the next. [1]")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    memory = Path("/dev/shm")
+    keep_temporary_files_in_memory()
     failed, sessions, states = set(), 0, Counter[str]()
-    with tempfile.TemporaryDirectory(prefix="dcc-histories-", dir=memory if memory.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(prefix="dcc-histories-") as folder:
         prepared = Prepared(Path(folder))
         for seed in range(given.seed, given.seed + given.histories):
             for outcome in (live(prepared, seed), submit(prepared, seed)):

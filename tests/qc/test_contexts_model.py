@@ -63,7 +63,7 @@ class Contexts(RuleBasedStateMachine):
     def start(self, documents_at_once: int) -> None:
         self.patched = pytest.MonkeyPatch()
         self.patched.setattr(affected_runs, "DOCUMENTS_AT_ONCE", documents_at_once)
-        self.home = Path(tempfile.mkdtemp(prefix="dcc-model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-model-"))
         path = self.home / "qc.db"
         path.write_bytes(_empty_database())
         self.engine = open_qc_database(Settings(home=self.home, qc_url=SecretStr(f"sqlite:///{path}")))

@@ -93,7 +93,7 @@ class Documents(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="dcc-model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-model-"))
         path = self.home / "qc.db"
         path.write_bytes(_empty_database())
         self.engine = open_qc_database(Settings(home=self.home, qc_url=SecretStr(f"sqlite:///{path}")))

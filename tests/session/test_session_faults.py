@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,29 +127,20 @@ class TestServersThatAreNotTrusted:
         assert set(quick.states().values()) == {"xsd done"}
 
 
-@pytest.fixture
-def folder_in_memory() -> Iterator[Path]:
-    """A folder where many files are made fast."""
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="dcc-listing-", dir=memory if memory.is_dir() else None))
-    yield folder
-    shutil.rmtree(folder)
-
-
 @only_sqlite
 def test_tens_of_thousands_of_entries_are_a_normal_session(
-    quick: Installation, sftp_server: Share, folder_in_memory: Path
+    quick: Installation, sftp_server: Share, tmp_path: Path
 ) -> None:
     """Seven queries in five sessions for each known file.
 
     A hundred thousand are listed from each kind of server, and recorded, by the tests of those.
     """
     number = 30_000 if EVERYWHERE else 10_000
-    (folder_in_memory / "add").mkdir()
+    (tmp_path / "add").mkdir()
     for inc in range(number):
-        name = folder_in_memory / "add" / f"H.2013-10-{inc % 28 + 1:02}.{inc}.impc.zip"
+        name = tmp_path / "add" / f"H.2013-10-{inc % 28 + 1:02}.{inc}.impc.zip"
         os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
-    register(quick, replace(sftp_server, base_path=str(folder_in_memory)))
+    register(quick, replace(sftp_server, base_path=str(tmp_path)))
 
     def crawl() -> tuple[SourceCrawl, float, int]:
         began = time.process_time()

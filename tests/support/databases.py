@@ -56,7 +56,6 @@ TO_VALIDATE = State(Phase.XSD, Status.PENDING)
 
 _START_SECONDS = 60
 _STOP_SECONDS = 20
-_DATA_BYTES = 500_000_000
 
 _SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
 only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
@@ -69,7 +68,7 @@ class MariaDb:
     flush_at_commit = 0
 
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_memory()))
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-"))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -209,12 +208,6 @@ def _mariadbd() -> str:
             pytest.fail(message)
         pytest.skip(message)
     return path
-
-
-def _memory() -> Path | None:
-    """A file system in memory, where many small transactions are fast; None where there is not enough of it."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() and shutil.disk_usage(memory).free > _DATA_BYTES else None
 
 
 @pytest.fixture(scope="session")
