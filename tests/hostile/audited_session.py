@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-SYSTEM = ("/etc", "/usr", "/lib", "/proc", "/dev", "/sys", "/opt")
+DEVICES = ("/dev/null", "/dev/random", "/dev/tty", "/dev/urandom")
+SYSTEM = ("/etc", "/usr", "/lib", "/proc", "/sys", "/opt", *DEVICES)
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {
     "os.mkdir",
@@ -73,7 +74,7 @@ class Auditor:
         real = os.path.realpath(os.fsdecode(path))
         self._resolving.path = False
         if writes:
-            if not _is_in(real, (self._written,)) and not real.startswith("/dev/"):
+            if not _is_in(real, (self._written, *DEVICES)):
                 self._add("writes", real)
         elif not _is_in(real, self._read):
             self._add("reads", real)
