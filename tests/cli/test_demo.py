@@ -34,7 +34,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def processes_in(folder: Path) -> list[str]:
-    """The commands of all processes that work in `folder`, which a demonstration's servers inherit from it."""
+    """The commands of all processes that work in `folder`, which those that a demonstration starts inherit from it."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -52,13 +52,12 @@ def wait_until_alone(folder: Path) -> None:
 
 @contextmanager
 def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A demonstration whose servers are running."""
+    """A demonstration whose servers are running: they are, when the tracker is made."""
     with subprocess.Popen([DCC, "demo"], cwd=folder, env=environment(), stdout=subprocess.DEVNULL) as demo:
         try:
             end = time.monotonic() + END_SECONDS
             while time.monotonic() < end and demo.poll() is None:
-                commands = processes_in(folder)
-                if all(any(name in command for command in commands) for name in ("sftp_server", ".ftp_server")):
+                if (folder / ".demo" / "home" / "tracker.db").exists():
                     break
                 time.sleep(0.1)
             assert demo.poll() is None

@@ -16,7 +16,7 @@ import click
 from pydantic import SecretStr
 
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, Expected, demo_sources
-from dcc.cli.demo.servers import Account, refusing_port, require_packages, running
+from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
 from dcc.cli.sessions.display import SessionDisplay
 from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
 from dcc.cli.shell.context import any_databases
@@ -35,11 +35,15 @@ if TYPE_CHECKING:
     from dcc.tracker.register.source_addresses import PinnedKey
 
 _MARK = ".made-by-dcc-demo"
-_SERVERS = {SourceProtocol.SFTP: "dcc.cli.demo.sftp_server", SourceProtocol.FTP: "dcc.cli.demo.ftp_server"}
+_SERVERS = {SourceProtocol.SFTP: sftp_server, SourceProtocol.FTP: ftp_server}
 
 
 def demonstrate(folder: Path) -> int:
-    """Run the demonstration in `folder`; see `dcc.cli.demo.run_demo`."""
+    """Run the demonstration in `folder`, which is emptied first; returns 0 if the outcome is the expected one, else 1.
+
+    Raises ConfigurationError if the servers' packages are missing or `folder` has other content, and errors of the
+    session.
+    """
     began = time.monotonic()
     require_packages()
     _begin_anew(folder)
@@ -105,10 +109,7 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
             file.write(account.password)
         accounts[source.protocol][source.username] = account
     with ExitStack() as stack:
-        ports = {
-            protocol: stack.enter_context(running(module, accounts[protocol], folder / "servers" / f"{protocol}.log"))
-            for protocol, module in _SERVERS.items()
-        }
+        ports = {protocol: stack.enter_context(serve(accounts[protocol])) for protocol, serve in _SERVERS.items()}
         refusing = stack.enter_context(refusing_port())
         yield [
             SourceAddress(

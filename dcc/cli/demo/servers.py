@@ -1,48 +1,39 @@
-"""File servers for the demonstration: real SFTP and FTP servers on loopback, each a process of its own.
-
-A server reads its accounts as one line of JSON from standard input and prints its port as the first line of standard
-output. It ends when its standard input is closed, so that it never outlives the process that started it.
-"""
+"""File servers for the demonstration: real SFTP and FTP servers on loopback, in threads of this process."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
-import json
-import select
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, cast
+from threading import Event, Thread
+from typing import TYPE_CHECKING
 
 from dcc.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    import asyncssh
+
 _START_SECONDS = 30.0
-_STOP_SECONDS = 3.0
+_LOOK_SECONDS = 0.1
 _PACKAGES = ("asyncssh", "pyftpdlib")
+_READ_ONLY = "elr"
+
+Announce = Callable[[int], object]
+"""Tells the port of a server that answers now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """A login of a demonstration server and the folder that it sees as its root."""
 
-    password: str
+    password: str = field(repr=False)
     folder: Path
-
-
-def read_accounts() -> dict[str, Account]:
-    """The accounts by user name, from standard input; on the server's side."""
-    accounts = json.loads(sys.stdin.readline())
-    return {name: Account(password, Path(folder)) for name, (password, folder) in accounts.items()}
-
-
-def announce(port: int) -> None:
-    """Print the port on standard output; on the server's side."""
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
 
 
 def require_packages() -> None:
@@ -55,27 +46,14 @@ def require_packages() -> None:
         )
 
 
-@contextmanager
-def running(module: str, accounts: Mapping[str, Account], log: Path) -> Iterator[int]:
-    """Run the server `module` for `accounts`; yields its port on 127.0.0.1.
+def sftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
+    """An SFTP server for accounts by user name, until the end of the block; gives its port on 127.0.0.1."""
+    return _running(lambda announce, ended: asyncio.run(_serve_sftp(accounts, announce, ended)))
 
-    `log` receives the server's standard error. Raises ConfigurationError if it does not start.
-    """
-    with (
-        log.open("ab") as errors,
-        subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            _give_accounts(process, accounts)
-            yield _port(process, module, log)
-        finally:
-            _stop(process)
+
+def ftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
+    """An FTP server for accounts by user name, until the end of the block; gives its port on 127.0.0.1."""
+    return _running(partial(_serve_ftp, accounts))
 
 
 @contextmanager
@@ -86,28 +64,58 @@ def refusing_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def _give_accounts(process: subprocess.Popen[bytes], accounts: Mapping[str, Account]) -> None:
-    plain = {name: (account.password, str(account.folder)) for name, account in accounts.items()}
-    accounts_input = cast(IO[bytes], process.stdin)
-    with suppress(BrokenPipeError):
-        accounts_input.write(json.dumps(plain).encode() + b"\n")
-        accounts_input.flush()
-
-
-def _port(process: subprocess.Popen[bytes], module: str, log: Path) -> int:
-    answer = cast(IO[bytes], process.stdout)
-    ready, _, _ = select.select([answer], [], [], _START_SECONDS)
-    line = answer.readline() if ready else b""
-    if not line.strip().isdigit():
-        raise ConfigurationError(f"The demonstration server {module} did not start: {log} says why.")
-    return int(line)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the server: by closing its input, and if that is not enough by force."""
-    with suppress(BrokenPipeError):
-        cast(IO[bytes], process.stdin).close()
+@contextmanager
+def _running(serve: Callable[[Announce, Event], None]) -> Iterator[int]:
+    port: Future[int] = Future()
+    ended = Event()
+    thread = Thread(target=serve, args=(port.set_result, ended), daemon=True)
+    thread.start()
     try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        yield port.result(_START_SECONDS)
+    finally:
+        ended.set()
+        thread.join()
+
+
+async def _serve_sftp(accounts: Mapping[str, Account], announce: Announce, ended: Event) -> None:
+    import asyncssh
+
+    class Logins(asyncssh.SSHServer):
+        """Accepts the accounts' passwords and nothing else."""
+
+        def password_auth_supported(self) -> bool:
+            """Only passwords are accepted."""
+            return True
+
+        def validate_password(self, username: str, password: str) -> bool:
+            """Whether the account exists and has this password."""
+            return username in accounts and accounts[username].password == password
+
+    def folder(channel: asyncssh.SSHServerChannel[bytes]) -> asyncssh.SFTPServer:
+        return asyncssh.SFTPServer(channel, chroot=str(accounts[channel.get_extra_info("username")].folder).encode())
+
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    async with asyncssh.listen(
+        "127.0.0.1", 0, server_factory=Logins, server_host_keys=[key], sftp_factory=folder
+    ) as server:
+        announce(server.get_port())
+        await asyncio.to_thread(ended.wait)
+
+
+def _serve_ftp(accounts: Mapping[str, Account], announce: Announce, ended: Event) -> None:
+    from pyftpdlib.authorizers import DummyAuthorizer
+    from pyftpdlib.handlers import FTPHandler
+    from pyftpdlib.servers import FTPServer
+
+    class Handler(FTPHandler):  # type: ignore[misc]
+        """One login of the server."""
+
+        authorizer = DummyAuthorizer()
+        banner = "Demonstration FTP server"
+
+    for name, account in accounts.items():
+        Handler.authorizer.add_user(name, account.password, str(account.folder), perm=_READ_ONLY)
+    with FTPServer(("127.0.0.1", 0), Handler) as server:
+        announce(server.address[1])
+        while not ended.is_set():
+            server.serve_forever(timeout=_LOOK_SECONDS, blocking=False)

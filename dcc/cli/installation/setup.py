@@ -226,7 +226,6 @@ def show_settings(target: str | None, as_json: bool) -> None:
 
 
 def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
-
     from dcc.settings import given_settings, variable_of
     from dcc.settings.written_file import configuration_text
 
@@ -329,6 +328,6 @@ def demo(ctx: click.Context) -> None:
 
     Everything is in .demo of the working directory.
     """
-    from dcc.cli.demo import run_demo
+    from dcc.cli.demo.demonstration import demonstrate
 
-    ctx.exit(run_demo())
+    ctx.exit(demonstrate(Path(".demo")))
