@@ -1,9 +1,7 @@
 """Archives that would do harm, or that cannot be what they claim: refused whole, with nothing written."""
 
 import io
-import shutil
 import struct
-import subprocess
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,7 +12,6 @@ from dcc.archives.extraction import ExtractedArchive
 from dcc.archives.limits import ArchiveLimits
 from dcc.errors import (
     CorruptArchiveError,
-    EncryptedArchiveError,
     OversizedArchiveError,
 )
 from tests.archives.test_archives import EXPERIMENT, LIMITS, SPECIMEN, extract, make_zip, tree
@@ -28,14 +25,6 @@ def refuse(path: Path, error: type[Exception], reason: str, limits: ArchiveLimit
         extract(path, limits)
     assert path.name in str(raised.value)
     assert tree(path.parent) == before
-
-
-@pytest.mark.skipif(shutil.which("zip") is None, reason="zip is not installed")
-def test_an_archive_encrypted_by_zip_is_refused(tmp_path: Path) -> None:
-    (tmp_path / SPECIMEN).write_bytes(DOCUMENT)
-    path = tmp_path / "J.2013-10-31.1.impc.zip"
-    subprocess.run(["zip", "-q", "-j", "-P", "secret", path, tmp_path / SPECIMEN], check=True)
-    refuse(path, EncryptedArchiveError, "without a password")
 
 
 def test_the_ratio_allowed_is_a_limit_of_the_installation(tmp_path: Path) -> None:
@@ -53,11 +42,6 @@ def test_small_documents_may_repeat_themselves(tmp_path: Path) -> None:
 def test_an_archive_is_refused_for_its_size_in_all(tmp_path: Path) -> None:
     path = make_zip(tmp_path, {SPECIMEN: b"a" * 600, EXPERIMENT: b"b" * 600})
     refuse(path, OversizedArchiveError, r"1,200 bytes; 1,000 are allowed", ArchiveLimits(1000, 200, 10))
-
-
-def test_an_archive_is_refused_for_its_number_of_entries(tmp_path: Path) -> None:
-    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, **{str(n): b"" for n in range(10)}})
-    refuse(path, OversizedArchiveError, "10 are allowed", ArchiveLimits(10**9, 200, 10))
 
 
 def test_entries_are_counted_whatever_the_archive_says_of_their_number(tmp_path: Path) -> None:
@@ -99,11 +83,6 @@ def test_no_more_is_inflated_than_an_entry_declares(tmp_path: Path) -> None:
     assert found.documents[0].path.stat().st_size == 1000
 
 
-def test_an_entry_that_ends_too_early_is_refused(tmp_path: Path) -> None:
-    path = lying_zip(tmp_path, 5_000_001)
-    refuse(path, CorruptArchiveError, "damaged", ArchiveLimits(10**9, 10_000, 10))
-
-
 def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
     path = make_zip(tmp_path, {SPECIMEN: DOCUMENT * 100, EXPERIMENT: DOCUMENT * 100}, zipfile.ZIP_STORED)
     content = bytearray(path.read_bytes())
@@ -111,19 +90,6 @@ def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
     struct.pack_into("<L", content, second + 42, 0)
     path.write_bytes(content)
     refuse(path, CorruptArchiveError, "overlaps")
-
-
-@pytest.mark.parametrize("size", [0, 1, 10, 21])
-def test_a_file_shorter_than_any_archive_is_refused(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "J.2013-10-31.1.impc.zip"
-    path.write_bytes(b"PK\x05\x06" + bytes(30) if size > 21 else b"P" * size)
-    refuse(path, CorruptArchiveError, "is empty" if size == 0 else "is neither a zip nor a tar archive")
-
-
-def test_a_wrong_checksum_is_refused_and_says_which_entry(tmp_path: Path) -> None:
-    path = make_zip(tmp_path, {EXPERIMENT: b"<x/>", SPECIMEN: DOCUMENT}, zipfile.ZIP_STORED)
-    path.write_bytes(path.read_bytes().replace(DOCUMENT, DOCUMENT.replace(b"t", b"T")))
-    refuse(path, CorruptArchiveError, f"CRC-32 for file '{SPECIMEN}'")
 
 
 def test_names_in_an_old_code_page_are_shown_and_refused(tmp_path: Path) -> None:

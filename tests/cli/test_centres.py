@@ -25,7 +25,12 @@ def test_centres_are_added_and_listed(bare_dcc: Dcc) -> None:
     entries = bare_dcc.json("centre", "list")
     assert entries[0] == added
     assert [entry["full_name"] for entry in entries] == ["Harwell", "The Jackson Laboratory"]
+    assert (entries[1]["imits_name"], entries[1]["email"], entries[1]["is_active"]) == ("JAX", "", True)
     assert "The Jackson Laboratory" in bare_dcc("centre", "list").stdout
+    # Names differ in case, and may be none that is known.
+    bare_dcc("centre", "add", "h", "--name", "Another")
+    bare_dcc("centre", "add", "New_Centre", "--name", "A new one")
+    assert [entry["short_name"] for entry in bare_dcc.json("centre", "list")] == ["H", "J", "New_Centre", "h"]
 
 
 @only_sqlite

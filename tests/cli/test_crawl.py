@@ -242,7 +242,8 @@ def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
     folder.put("add/H 1; x.zip", b"x")
     dcc("crawl", exit_code=1)
     dcc.environment["DCC_NOTIFY_LOG"] = "true"
-    assert "knows no add/Typo.zip" in dcc.error("retry", "add/Typo.zip", exit_code=2)
+    for unknown in ("add/Typo.zip", GOOD.replace("add/", "edit/"), GOOD.lower()):
+        assert f"knows no {unknown}" in dcc.error("retry", GOOD, unknown, exit_code=2)
     assert "<action>/<file name>" in dcc.error("retry", "nonsense", exit_code=2)
     assert "dcc show 'add/H 1; x.zip'" in dcc.error("retry", "add/H 1; x.zip", exit_code=1)
     dcc("centre", "deactivate", "H")

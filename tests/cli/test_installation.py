@@ -153,27 +153,6 @@ def test_a_setting_by_its_old_name_counts_and_is_warned_of(dcc: Dcc) -> None:
 
 
 @only_sqlite
-def test_a_token_in_the_address_of_reference_data_is_masked(bare_dcc: Dcc) -> None:
-    bare_dcc.secrets.append("hunter2token")
-    home = Path(bare_dcc.environment["DCC_HOME"])
-    bare_dcc.environment |= {
-        "DCC_REFERENCE_COLONIES": "http://127.0.0.1:1/colonies.csv?token=hunter2token",
-        "DCC_LOG_FILE": str(home / "dcc.log"),
-        "DCC_LOG_LEVEL": "debug",
-    }
-    bare_dcc("init")
-    assert "http://127.0.0.1:1/colonies.csv?***" in bare_dcc("settings").stdout
-    bare_dcc("settings", "--json")
-    bare_dcc("reference", "refresh", exit_code=4)
-    bare_dcc("reference", "refresh", "--json", exit_code=4)
-    bare_dcc("reference", "list", exit_code=1)
-    bare_dcc("reference", "list", "--json", exit_code=1)
-    bare_dcc("doctor", "--no-sources", exit_code=1)
-    bare_dcc("crawl", exit_code=0)
-    bare_dcc.check((home / "dcc.log").read_text())
-
-
-@only_sqlite
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a command as another user")
 def test_the_home_of_another_user_is_no_place_to_work_in(bare_dcc: Dcc) -> None:
     nobody = pwd.getpwnam("nobody").pw_uid

@@ -204,6 +204,7 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
         (["--centre", "H", "--action", "add", "--phase", "xsd", "--status", "done"], 1),
     ):
         assert len(dcc.json("zips", *options)) == expected
+    assert dcc.json("zips", "--centre", "H")[0]["sources"] == [1, 2]
     result = dcc("zips", "--status", "failed")
     assert BAD in result.stdout
     assert result.stderr == "2 submissions.\n"

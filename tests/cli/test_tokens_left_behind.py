@@ -141,7 +141,10 @@ def test_no_token_of_a_server_of_reference_data_is_left_anywhere(dcc: Dcc, regis
     run("--debug", "crawl", exit_code=1, DCC_DAGSTER_EVENTS="false", **outdated)
     run.job("refresh_reference_data", **outdated)
     assert "403" in run("--debug", "reference", "list", exit_code=1, **outdated)
+    away = {"DCC_REFERENCE_COLONIES": sources("http://127.0.0.1:1", TOKEN)["DCC_REFERENCE_COLONIES"]}
+    run("reference", "refresh", "colonies", exit_code=4, **away)
     run("doctor", "--json", exit_code=1, **outdated)
+    assert f"{registry}/colonies.csv?***" in run("settings")
     run("settings", "--json")
     run("sessions", "--json")
     with_password = {"DCC_REFERENCE_PROJECTS": registry.replace("://", f"://me:{PASSWORD}@") + "/projects.csv"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pymysql
 from sqlalchemy import Connection, Engine, event, text, update
 from sqlalchemy.exc import OperationalError
@@ -59,44 +57,6 @@ def test_each_answer_of_the_server_is_taken_for_what_it_is() -> None:
         assert is_transient(error) is (code in CONTENTION or code in AWAY), code
         assert isinstance(error, TrackerUnreachableError) is (code in AWAY or code in REFUSED), code
         assert lacks_right(error) is (code in {1044, 1142}), code
-
-
-@only_mariadb
-def test_both_of_two_writers_that_deadlock_succeed(tracker: Engine) -> None:
-    """InnoDB gives one up, with error 1213; that one's whole transaction is done again."""
-    centres = [seed_centre(tracker, name) for name in ("H", "J")]
-    both_hold_one = threading.Barrier(2, timeout=20)
-    tries: list[int] = []
-    failures: list[BaseException] = []
-
-    def write(order: list[int]) -> None:
-        waited = False
-
-        def work(connection: Connection) -> None:
-            nonlocal waited
-            tries.append(1)
-            for centre in order:
-                added = Centre.full_name + "!"
-                connection.execute(update(Centre).where(Centre.id == centre).values(full_name=added))
-                if not waited:
-                    waited = True
-                    both_hold_one.wait()
-
-        try:
-            run_writing(tracker, work, patience_seconds=20)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=write, args=(order,)) for order in (centres, centres[::-1])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert len(tries) == 3
-    with tracker.connect() as connection:
-        names = connection.scalars(text("SELECT full_name FROM centre ORDER BY id")).all()
-    assert list(names) == ["Centre H!!", "Centre J!!"]
 
 
 @only_mariadb

@@ -7,7 +7,6 @@ from datetime import date
 import pytest
 from sqlalchemy import Engine, Row, select, update
 
-from dcc.errors import BadFileNameError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -275,29 +274,6 @@ class TestNamedRetries:
             ("Ada", *state) for state in states
         ]
         assert [plan.za_id for plan in _plans(tracker, None, seeded)] == seeded
-
-    def test_one_that_is_not_known_is_named_and_nothing_is_opened(self, tracker: Engine) -> None:
-        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), NAME, state=VALID)
-        for unknown in (ZipKey(Action.EDIT, NAME), ZipKey(Action.ADD, NAME.lower())):
-            with (
-                pytest.raises(NotFoundError, match=rf"The tracker knows no {unknown}\. .*dcc zips"),
-                writing(tracker) as connection,
-            ):
-                reopen_named(connection, [ZipKey(Action.ADD, NAME), unknown], "Ada")
-        assert _state(tracker, ZipAction, zip_.za_id) == VALID
-        assert _rows(tracker, Reopening) == []
-
-    @only_sqlite
-    def test_one_that_is_refused_for_its_name_cannot_be_opened(self, tracker: Engine) -> None:
-        state = State(Phase.ZIP_NAME, Status.FAILED)
-        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), "x.zip", state=state)
-        key = ZipKey(Action.ADD, "x.zip")
-        with (
-            pytest.raises(BadFileNameError, match=r"refused for its name .*dcc show add/x\.zip"),
-            writing(tracker) as connection,
-        ):
-            reopen_named(connection, [key], "Ada")
-        assert _state(tracker, ZipAction, zip_.za_id) == state
 
 
 class TestInterrupted:

@@ -52,50 +52,10 @@ def crawlable(tracker: Engine) -> list[int]:
         return [found.id for found in load_addresses(connection)]
 
 
-def test_a_known_centre_needs_only_its_code(tracker: Engine) -> None:
-    add_centre(tracker)
-    with tracker.connect() as connection:
-        (entry,) = centres.list_centres(connection)
-    assert (entry.short_name, entry.full_name, entry.imits_name) == ("H", "MRC Harwell", "HARWELL")
-    assert entry.is_active
-    assert entry.email == ""
-
-
-def test_another_centre_needs_its_full_name(tracker: Engine) -> None:
-    with pytest.raises(ConfigurationError, match="--name"):
-        add_centre(tracker, "New_Centre")
-    add_centre(tracker, "New_Centre", full_name="A new one")
-    with tracker.connect() as connection:
-        assert [entry.full_name for entry in centres.list_centres(connection)] == ["A new one"]
-
-
 def test_a_code_that_file_names_cannot_hold_is_refused(tracker: Engine) -> None:
     for code in ("", "H1", "H.", "H/..", "é", "x" * 33, "H\n"):
         with pytest.raises(ConfigurationError, match="centre code"):
             add_centre(tracker, code, full_name="Some centre")
-
-
-def test_a_centre_is_registered_once_and_its_code_is_case_sensitive(tracker: Engine) -> None:
-    add_centre(tracker)
-    with pytest.raises(ConfigurationError, match="registered already"):
-        add_centre(tracker)
-    add_centre(tracker, "h", full_name="Another centre")
-    with tracker.connect() as connection:
-        assert [entry.short_name for entry in centres.list_centres(connection)] == ["H", "h"]
-
-
-def test_only_active_centres_sources_are_crawled(tracker: Engine) -> None:
-    add_centre(tracker)
-    source = add_source(tracker)
-    with writing(tracker) as connection:
-        centres.set_centre_active(connection, "H", active=False)
-    assert crawlable(tracker) == []
-    assert not listed(tracker)[0].centre_active
-    with writing(tracker) as connection:
-        centres.set_centre_active(connection, "H", active=True)
-    assert crawlable(tracker) == [source]
-    with pytest.raises(NotFoundError, match="no centre 'X'"), writing(tracker) as connection:
-        centres.set_centre_active(connection, "X", active=True)
 
 
 def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker: Engine) -> None:
@@ -114,32 +74,6 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
             assert centres.list_centres(connection)[0].sources == (0 if state is SourceState.REMOVED else 1)
     with pytest.raises(NotFoundError, match="no file source 99"), writing(tracker) as connection:
         file_sources.set_source_state(connection, 99, SourceState.REMOVED)
-
-
-def test_a_source_is_stored_as_given(tracker: Engine) -> None:
-    add_centre(tracker)
-    key = PinnedKey("ssh-ed25519", "AAAA", "SHA256:abc")
-    source = add_source(tracker, key, accesskey=SecretStr(SECRET))
-    with tracker.connect() as connection:
-        (found,) = load_addresses(connection, ids=[source])
-    expected = address(id=source, accesskey=SecretStr(SECRET), host_keys=("ssh-ed25519 AAAA",))
-    assert found == expected
-    assert listed(tracker)[0].fingerprints == ("SHA256:abc",)
-
-
-def test_a_source_of_an_unknown_centre_is_refused(tracker: Engine) -> None:
-    with pytest.raises(NotFoundError, match="dcc centre add H"):
-        add_source(tracker)
-
-
-def test_the_same_source_is_registered_once_unless_it_was_removed(tracker: Engine) -> None:
-    add_centre(tracker)
-    first = add_source(tracker)
-    with pytest.raises(ConfigurationError, match=f"file source {first}"):
-        add_source(tracker)
-    with writing(tracker) as connection:
-        file_sources.set_source_state(connection, first, SourceState.REMOVED)
-    assert add_source(tracker) != first
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from datetime import date, datetime, timedelta
 import pytest
 from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, insert, literal, select, update
 
-from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
@@ -30,7 +29,7 @@ from dcc.tracker.models import (
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.queries import board, zip_action_lists
 from dcc.tracker.queries.board import Cell
-from dcc.tracker.queries.zip_action_lists import StateCount, ZipFilter
+from dcc.tracker.queries.zip_action_lists import ZipFilter
 from dcc.tracker.states import State
 from tests.support.databases import (
     SeededZip,
@@ -76,19 +75,6 @@ def is_read(statement: str) -> bool:
     return statement.startswith("SELECT")
 
 
-def test_zip_actions_are_counted_by_state_along_the_pipeline(tracker: Engine) -> None:
-    centre = seed_centre(tracker)
-    source = seed_source(tracker, centre)
-    for inc, states in enumerate([[INVALID], [VALID], [VALID], []]):
-        propose(tracker, put_zip(tracker, source, centre, "2026-01-01", inc).za_id, *states)
-    with tracker.connect() as connection:
-        assert zip_action_lists.count_zip_actions(connection) == [
-            StateCount(Phase.ZIP_NAME, Status.DONE, 1),
-            StateCount(Phase.XSD, Status.DONE, 2),
-            StateCount(Phase.XSD, Status.FAILED, 1),
-        ]
-
-
 @pytest.mark.both_databases
 def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> None:
     centre = seed_centre(tracker)
@@ -132,30 +118,6 @@ def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present
         ("H.2026-02-01.1.impc.zip", Action.ADD, (source, other)),
     ]
     assert {(e.centre, e.phase, e.status, e.size_bytes) for e in entries} == {("H", Phase.ZIP_NAME, Status.DONE, 1_000)}
-
-
-def test_a_filter_lets_through_what_fits_all_of_it(tracker: Engine) -> None:
-    harwell, jax = seed_centre(tracker, "H"), seed_centre(tracker, "J")
-    source = seed_source(tracker, harwell)
-    failed = put_zip(tracker, source, harwell, "2026-01-01")
-    propose(tracker, failed.za_id, INVALID)
-    put_zip(tracker, source, harwell, "2026-01-02", action=Action.EDIT)
-    put_zip(tracker, source, jax, "2026-01-03")
-    seed_zip(tracker, source, "nonsense.zip", state=State(Phase.ZIP_NAME, Status.FAILED))
-
-    def found(connection: Connection, **wanted: object) -> list[str]:
-        return [entry.file_name for entry in zip_action_lists.find_zips(connection, ZipFilter(**wanted))]  # type: ignore[arg-type]
-
-    with tracker.connect() as connection:
-        assert found(connection, centre="J") == ["H.2026-01-03.1.impc.zip"]
-        assert found(connection, action=Action.EDIT) == ["H.2026-01-02.1.impc.zip"]
-        assert found(connection, status=Status.FAILED) == ["nonsense.zip", "H.2026-01-01.1.impc.zip"]
-        assert found(connection, phase=Phase.XSD, status=Status.FAILED) == ["H.2026-01-01.1.impc.zip"]
-        assert found(connection, centre="H", action=Action.DELETE) == []
-        by_source = {e.file_name: e.sources for e in zip_action_lists.find_zips(connection, ZipFilter(centre="H"))}
-        assert set(by_source.values()) == {(source,)}
-        with pytest.raises(NotFoundError, match="no centre 'X'"):
-            found(connection, centre="X")
 
 
 def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Engine) -> None:
