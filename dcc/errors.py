@@ -74,6 +74,8 @@ class DccError(Exception):
 class InternalFaultError(DccError):
     """The platform itself has a fault."""
 
+    exit_code = 70
+
 
 class HelperEndedError(InternalFaultError):
     """A process that reads documents ended early."""

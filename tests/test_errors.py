@@ -69,7 +69,7 @@ def test_a_summary_is_the_first_line_even_where_there_is_more_or_nothing() -> No
 def test_the_command_ends_with_the_code_of_each_kind() -> None:
     expected = {
         errors.FaultyDataError: 1,
-        errors.InternalFaultError: 1,
+        errors.InternalFaultError: 70,
         errors.DiskFullError: 4,
         errors.CleaningError: 1,
         errors.ArchiveRemovedError: 1,

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, String, Update, bindparam, func, select, update
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import TableValuedAlias
@@ -38,7 +39,10 @@ def portions(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[list[Ite
 
 
 def rows_with(
-    connection: Connection, statement: Select[Any], column: ColumnElement[Any], items: Iterable[Any]
+    connection: Connection,
+    statement: Select[*tuple[Any, ...]],
+    column: ColumnElement[Any] | InstrumentedAttribute[Any],
+    items: Iterable[Any],
 ) -> Iterator[Any]:
     """The rows of a statement whose column has one of these numbers or texts."""
     for portion in portions(items):

@@ -13,13 +13,14 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
+from dcc.databases.list_parameters import rows_with
 from dcc.notify.messages import Item, Kind
 from dcc.notify.outages import centre_ids
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
+from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.zip_lines import zips_of_session
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_addresses
@@ -43,7 +44,6 @@ _NO_NEWS: Final = frozenset(
     }
 )
 """Outcomes that digests leave out; `owner_news` reports archives on other centres' servers."""
-_LOT: Final = 500
 _MOST_CAUSES: Final = 1_000
 
 
@@ -130,20 +130,10 @@ def collect_digests(
 
 def causes_of(tracker: Engine, settings: Settings, session_id: int) -> dict[str | None, list[Cause]]:
     """The causes of errors in a session's submissions, by centre; without those of the QC database if there is none."""
-    from dcc.qc.database import open_qc_database, require_current
     from dcc.reports.causes.collecting import causes_of_session
 
-    qc = open_qc_database(settings)
-    try:
-        with tracker.connect() as connection:
-            try:
-                require_current(qc)
-                with qc.connect() as data:
-                    found = causes_of_session(connection, data, session_id, settings, most=_MOST_CAUSES)
-            except (QcDatabaseUnreachableError, QcDatabaseOutdatedError):
-                found = causes_of_session(connection, None, session_id, settings, most=_MOST_CAUSES)
-    finally:
-        qc.dispose()
+    with tracker.connect() as connection, qc_at_hand(settings) as (qc, _):
+        found = causes_of_session(connection, qc, session_id, settings, most=_MOST_CAUSES)
     causes: dict[str | None, list[Cause]] = defaultdict(list)
     for cause in found:
         causes[cause.centre].append(cause)
@@ -184,8 +174,5 @@ def _by_centre(connection: Connection, session: SessionEntry, lines: Sequence[Zi
 
 
 def _md5s(connection: Connection, names: Sequence[str]) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for start in range(0, len(names), _LOT):
-        query = select(ZipFile.file_name, ZipFile.content_md5).where(ZipFile.file_name.in_(names[start : start + _LOT]))
-        found |= {row.file_name: row.content_md5 for row in connection.execute(query)}
-    return found
+    query = select(ZipFile.file_name, ZipFile.content_md5)
+    return {row.file_name: row.content_md5 for row in rows_with(connection, query, ZipFile.file_name, names)}

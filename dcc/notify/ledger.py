@@ -25,6 +25,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, in
 from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import portions, rows_with
 from dcc.notify.messages import Item, Kind
 from dcc.tracker.database import insert_rows, run_writing
 from dcc.tracker.models import NotificationRow
@@ -40,7 +41,6 @@ A sensor tries every minute, and a mail server may be down for a weekend.
 """
 LONGEST_PAUSE: Final = timedelta(hours=3)
 
-_LOT: Final = 500
 _SUBJECT_LENGTH: Final = 255
 _RECIPIENT_LENGTH: Final = 256
 _PATIENCE_SECONDS: Final = 5.0
@@ -275,18 +275,9 @@ class Ledger:
 
 
 def _known(connection: Connection, told: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    columns = (
-        NotificationRow.told,
-        NotificationRow.state,
-        NotificationRow.message_id,
-        NotificationRow.changed,
-        NotificationRow.attempts,
-    )
-    for start in range(0, len(told), _LOT):
-        query = select(*columns).where(NotificationRow.told.in_(told[start : start + _LOT]))
-        found |= {row.told: row for row in connection.execute(query)}
-    return found
+    row = NotificationRow
+    query = select(row.told, row.state, row.message_id, row.changed, row.attempts)
+    return {found.told: found for found in rows_with(connection, query, row.told, told)}
 
 
 def _is_free(row: Any) -> bool:
@@ -374,23 +365,19 @@ def _told_of(
     connection: Connection, kind: Kind, subjects: Sequence[str], channel: str, recipient: str
 ) -> dict[int, str]:
     """The rows of these items and the others of their messages."""
-    found: dict[int, str] = {}
-    for start in range(0, len(subjects), _LOT):
-        lot = [subject[:_SUBJECT_LENGTH] for subject in subjects[start : start + _LOT]]
-        query = select(NotificationRow.id, NotificationRow.message_id).where(
-            NotificationRow.kind == kind,
-            NotificationRow.channel == channel,
-            NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
-            NotificationRow.subject.in_(lot),
-        )
-        found |= {row.id: row.message_id for row in connection.execute(query)}
-    return found
+    query = select(NotificationRow.id, NotificationRow.message_id).where(
+        NotificationRow.kind == kind,
+        NotificationRow.channel == channel,
+        NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
+    )
+    kept = {subject[:_SUBJECT_LENGTH] for subject in subjects}
+    found = rows_with(connection, query, NotificationRow.subject, kept)
+    return {row.id: row.message_id for row in found}
 
 
 def _forget(connection: Connection, rows: Iterable[int]) -> None:
-    ids = list(rows)
-    for start in range(0, len(ids), _LOT):
-        connection.execute(delete(NotificationRow).where(NotificationRow.id.in_(ids[start : start + _LOT])))
+    for portion in portions(rows):
+        connection.execute(delete(NotificationRow).where(NotificationRow.id.in_(portion)))
 
 
 def _open_outages(channel: str, recipient: str) -> Any:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Final
 
-from dcc.errors import DccError, QcDatabaseOutdatedError, QcDatabaseUnreachableError
+from dcc.errors import DccError
 from dcc.notify.channels.base import Channel
 from dcc.notify.digests import Digest, causes_of, collect_digests
 from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
 from dcc.notify.rounds import Round
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import Cause
+from dcc.reports.submissions.stored_reports import qc_at_hand
 
 _MOST_REPORTS: Final = 5
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -100,24 +101,13 @@ class SessionNews:
         return attached
 
     def _page(self, digest: Digest, key: ZipKey) -> str:
-        from dcc.qc.database import open_qc_database, require_current
         from dcc.reports.submissions.collecting import collect_submission
         from dcc.reports.submissions.page import render_html
 
         settings, catalogue = self._round.settings, self._round.composer.catalogue(digest.centre.language)
-        qc = open_qc_database(settings)
-        try:
-            with self._round.tracker.connect() as connection:
-                try:
-                    require_current(qc)
-                    with qc.connect() as data:
-                        report = collect_submission(connection, data, key, settings, most_pictures=0)
-                except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
-                    missing = str(error)
-                    report = collect_submission(connection, None, key, settings, most_pictures=0, qc_missing=missing)
-            return render_html(report, catalogue, settings)
-        finally:
-            qc.dispose()
+        with self._round.tracker.connect() as connection, qc_at_hand(settings) as (qc, missing):
+            report = collect_submission(connection, qc, key, settings, most_pictures=0, qc_missing=missing)
+        return render_html(report, catalogue, settings)
 
 
 def _has_zips(items: Sequence[Item]) -> bool:

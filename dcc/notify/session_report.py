@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError, NotFoundError
-from dcc.notify.channels.reports import Report, open_channels
+from dcc.notify.channels.reports import Report, ways_to_send
 from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
@@ -55,15 +55,15 @@ log = logging.getLogger(__name__)
 
 
 def send_session_report(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
-    """Send the report of a finished session by every channel of the settings; by default there is none.
+    """Send the report of a finished session in every way that the settings ask for; by default there is none.
 
-    Returns a sentence for each channel: where the report was sent, or why not and what to do, which is also logged as a
+    Returns a sentence for each: where the report was sent, or why not and what to do, which is also logged as a
     warning. Never raises DccError or SQLAlchemyError: the session's work stands without a report.
     """
     sentences: list[str] = []
     try:
-        channels = open_channels(settings)
-        if not channels:
+        ways = ways_to_send(settings)
+        if not ways:
             return sentences
         facts = run_reading(
             tracker,
@@ -76,9 +76,9 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
         report = replace(report, subject=settings.labelled(report.subject))
     except (DccError, SQLAlchemyError) as error:
         return [_not_sent(session_id, error)]
-    for channel in channels:
+    for send in ways:
         try:
-            sentences.append(channel.send(report))
+            sentences.append(send(report))
         except DccError as error:
             sentences.append(_not_sent(session_id, error))
         else:

@@ -18,7 +18,7 @@ from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
-from dcc.notify.channels.reports import DirectoryChannel, Report
+from dcc.notify.channels.reports import Report, write_to_directory
 from dcc.operations.metrics.collector import replace_file
 from dcc.outcomes import ZipKey
 from dcc.reports.causes import spreadsheet
@@ -118,7 +118,7 @@ def test_the_directory_of_the_dagster_instance_is_closed_to_others(tmp_path: Pat
 
 def test_reports_are_for_their_directorys_group_and_nobody_else(tmp_path: Path) -> None:
     directory = tmp_path / "reports" / "sessions"
-    DirectoryChannel(directory).send(Report(7, "Subject", "Text"))
+    write_to_directory(directory, Report(7, "Subject", "Text"))
     assert [mode(directory), mode(directory / "session-000007.txt")] == [0o750, 0o640]
 
 
@@ -139,7 +139,7 @@ def test_a_report_is_not_written_through_a_file_that_somebody_laid_out(tmp_path:
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     (tmp_path / f".session-000007.txt.{os.getpid()}").symlink_to(victim)
-    DirectoryChannel(tmp_path).send(Report(7, "Subject", "Text"))
+    write_to_directory(tmp_path, Report(7, "Subject", "Text"))
     assert victim.read_text() == "as it was"
     assert (tmp_path / "session-000007.txt").read_text() == "Subject\n\nText"
     assert not (tmp_path / "session-000007.txt").is_symlink()
@@ -170,7 +170,7 @@ def test_nothing_is_made_where_a_strangers_link_leads(strangers_link: Path) -> N
         with pytest.raises(ConfigurationError, match="link that another user"):
             attempt()
     with pytest.raises(ReportNotSentError, match="link that another user"):
-        DirectoryChannel(strangers_link).send(Report(7, "Subject", "Text"))
+        write_to_directory(strangers_link, Report(7, "Subject", "Text"))
     assert list((strangers_link.parent / "ours").iterdir()) == []
 
 

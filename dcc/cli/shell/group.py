@@ -33,11 +33,10 @@ from dcc.errors import (
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import is_full, no_space_left
 from dcc.runtime.installed_packages import OF_PLATFORM, has_platform
-from dcc.runtime.logging_setup import NOTICE, RAISED, LogPlan, log_plan, logging_as, plan_from_environment
+from dcc.runtime.logging_setup import NOTICE, RAISED, log_plan, logging_as, plan_from_environment
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
-INTERNAL_FAULT = 70
 
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR})
 """What a path itself, or who may use it, is wrong by: no fault of the platform."""
@@ -50,7 +49,7 @@ _ENDS: Final = {
     2: "wrong use or configuration, or an unknown name",
     3: "another session is active",
     4: "a file source or database could not be reached",
-    INTERNAL_FAULT: "the platform itself is at fault",
+    InternalFaultError.exit_code: "the platform itself is at fault",
     INTERRUPTED: "interrupted",
 }
 
@@ -64,10 +63,10 @@ def _write_exit_codes(formatter: click.HelpFormatter, codes: Mapping[int, str] =
 class CommandFailedError(click.ClickException):
     """A command ended with an error: one line on standard error, with the error's id, and an exit code."""
 
-    def __init__(self, message: str, exit_code: int, kind: type[DccError]) -> None:
-        super().__init__(redacted(message))
-        self.exit_code = exit_code  # type: ignore[misc]
-        self.error_id = kind.error_id()
+    def __init__(self, error: DccError) -> None:
+        super().__init__(redacted(str(error)))
+        self.exit_code = error.exit_code  # type: ignore[misc]
+        self.error_id = error.error_id()
         self.is_told = False
 
     def show(self, file: Any = None) -> None:
@@ -216,7 +215,7 @@ class RootGroup(CommandGroup):
         """Find the command. Raises CommandFailedError if its packages are not installed."""
         found = super().resolve_command(ctx, args)
         if not self.runs_here(found[0] or ""):
-            raise _platform_missing(OF_PLATFORM)
+            raise CommandFailedError(_platform_missing(OF_PLATFORM))
         return found
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -229,7 +228,7 @@ class RootGroup(CommandGroup):
         try:
             return super().make_context(*args, **options)
         except OSError as error:
-            raise _unexpected(error) from error
+            raise CommandFailedError(_told(error)) from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the options of `dcc` itself off the arguments, and remember those without text."""
@@ -238,11 +237,11 @@ class RootGroup(CommandGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; raises only click's own exceptions, which carry the exit code."""
-        try:
-            plan = plan_from_environment()
-        except DccError as error:
-            raise CommandFailedError(str(error), error.exit_code, type(error)) from error
-        with _logging(plan):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(logging_as(plan_from_environment()))
+            except DccError as error:
+                raise CommandFailedError(error) from error
             try:
                 return self._invoke(ctx)
             except CommandFailedError as error:
@@ -267,20 +266,9 @@ class RootGroup(CommandGroup):
         except BrokenPipeError as error:
             _silence_stdout()
             raise click.exceptions.Exit(PIPE_CLOSED) from error
-        except DccError as error:
-            _show_traceback(ctx)
-            if isinstance(error, NotFoundError) and ctx.meta[_NO_TEXT]:
-                raise _no_text(ctx.meta[_NO_TEXT][0]) from error
-            code = INTERNAL_FAULT if isinstance(error, InternalFaultError) else error.exit_code
-            raise CommandFailedError(str(error), code, type(error)) from error
-        except UnicodeEncodeError as error:
-            _show_traceback(ctx)
-            if ctx.meta[_NO_TEXT]:
-                raise _no_text(ctx.meta[_NO_TEXT][0]) from error
-            raise _unexpected(error) from error
         except Exception as error:
             _show_traceback(ctx)
-            raise _unexpected(error) from error
+            raise CommandFailedError(_told(error, *ctx.meta[_NO_TEXT])) from error
         return result
 
 
@@ -318,17 +306,6 @@ def _log_messages_shown(level: int) -> Iterator[None]:
         root.removeHandler(handler)
 
 
-@contextmanager
-def _logging(plan: LogPlan | None) -> Iterator[None]:
-    """Log as the settings ask while the command runs."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(logging_as(plan))
-        except DccError as error:
-            raise CommandFailedError(str(error), error.exit_code, type(error)) from error
-        yield
-
-
 def _log_failure(error: CommandFailedError) -> None:
     plan = log_plan()
     if plan is not None:
@@ -355,15 +332,6 @@ def _is_text(argument: str) -> bool:
     return True
 
 
-def _no_text(argument: str) -> CommandFailedError:
-    return CommandFailedError(
-        f"The argument '{printable(argument)}' is not in UTF-8, as all that the databases hold is. "
-        "Write it in UTF-8, in a locale such as C.UTF-8.",
-        ConfigurationError.exit_code,
-        ConfigurationError,
-    )
-
-
 def _is_of_stdout(error: OSError) -> bool:
     """Whether standard output could not be written."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -377,51 +345,47 @@ def _is_of_stdout(error: OSError) -> bool:
     return False
 
 
-def _platform_missing(package: str) -> CommandFailedError:
-    return CommandFailedError(
-        f"This needs the whole platform, of which {package} is not installed: `pip install 'dcc[platform]'`.",
-        ConfigurationError.exit_code,
-        ConfigurationError,
+def _platform_missing(package: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"This needs the whole platform, of which {package} is not installed: `pip install 'dcc[platform]'`."
     )
 
 
-def _unexpected(error: Exception) -> CommandFailedError:
+def _told(error: Exception, *no_text: str) -> DccError:
+    """The error that says what happened; `no_text` are arguments that are no text, which may be why."""
+    if no_text and isinstance(error, NotFoundError | UnicodeEncodeError):
+        return ConfigurationError(
+            f"The argument '{printable(no_text[0])}' is not in UTF-8, as all that the databases hold is. "
+            "Write it in UTF-8, in a locale such as C.UTF-8."
+        )
+    if isinstance(error, DccError):
+        return error
     if isinstance(error, OSError) and _is_of_stdout(error):
         _silence_stdout()
-        return CommandFailedError(
+        return ExportError(
             f"Standard output cannot be written: {error.strerror}. What the command did before stands; "
-            "free space there, or have it print elsewhere.",
-            ExportError.exit_code,
-            ExportError,
+            "free space there, or have it print elsewhere."
         )
     if isinstance(error, OSError) and is_full(error):
         place = Path(error.filename) if isinstance(error.filename, str) else Path.cwd()
         named = no_space_left(place) if error.filename else "no space left on a disk"
-        return CommandFailedError(
-            f"The command could not write what it had to: {named}. Free some space there, then run it again.",
-            DiskFullError.exit_code,
-            DiskFullError,
+        return DiskFullError(
+            f"The command could not write what it had to: {named}. Free some space there, then run it again."
         )
     if isinstance(error, OSError) and error.errno in _REFUSED and isinstance(error.filename, str):
-        return CommandFailedError(
+        return ConfigurationError(
             f"{Path(error.filename).absolute()} cannot be read or written: {error.strerror}. See to the permissions of "
-            "it and of its directories, name another place, or change to a directory that you may use.",
-            ConfigurationError.exit_code,
-            ConfigurationError,
+            "it and of its directories, name another place, or change to a directory that you may use."
         )
     if isinstance(error, ModuleNotFoundError) and not (error.name or "dcc").startswith("dcc"):
         return _platform_missing(error.name or "a package")
     sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
     if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
-        return CommandFailedError(
+        return DatabaseUnreachableError(
             f"A database did not answer as it should: {error.orig}. "
-            "See that its server runs and has space, then run the command again.",
-            DatabaseUnreachableError.exit_code,
-            DatabaseUnreachableError,
+            "See that its server runs and has space, then run the command again."
         )
-    return CommandFailedError(
+    return InternalFaultError(
         f"The platform itself is at fault: {type(error).__name__}: {error}. "
-        "Run `dcc --debug` with the same command and report what it prints.",
-        INTERNAL_FAULT,
-        InternalFaultError,
+        "Run `dcc --debug` with the same command and report what it prints."
     )

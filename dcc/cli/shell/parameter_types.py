@@ -161,7 +161,6 @@ def _explained(_: str) -> Iterable[str]:
 
 
 def _asked(question: Callable[[Connection], list[str]]) -> list[str]:
-
     with reading_tracker() as connection:
         return question(connection)
 

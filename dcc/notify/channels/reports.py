@@ -1,23 +1,19 @@
-"""How session reports are sent: by e-mail, and as files in a directory.
-
-To add a way, write a `ReportChannel` and a function that makes it from the settings, and add the function to CHANNELS.
-"""
+"""How session reports are sent: by e-mail, and as files in a directory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Protocol
 
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.notify.channels.mail import MailTransport, Wording, sender_of
 from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, replacement_file
 from dcc.settings import Settings
-from dcc.settings.recipients import MailServer, parse_smtp_url
+from dcc.settings.recipients import parse_smtp_url
 
 _WORDING = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
 
@@ -31,96 +27,71 @@ class Report:
     text: str
 
 
-class ReportChannel(Protocol):
-    """One way in which a report reaches people."""
+def send_by_mail(settings: Settings, report: Report) -> str:
+    """Send a report to all recipients of the settings in one e-mail; returns a sentence with its destination.
 
-    def send(self, report: Report) -> str:
-        """Send a report; returns a sentence with its destination. Raises ReportNotSentError."""
-        ...
-
-
-class SmtpChannel:
-    """Sends reports by e-mail, to all recipients in one message; see `MailTransport`."""
-
-    def __init__(self, server: MailServer, recipients: tuple[str, ...], settings: Settings) -> None:
-        self._recipients, self._sender = recipients, sender_of(settings)
-        self._transport = MailTransport(server, settings, _WORDING)
-
-    def send(self, report: Report) -> str:
-        """Send a report; see `ReportChannel.send`."""
-        label = self._transport.label
-        refused = self._transport.deliver(self._message(report), self._recipients)
-        if refused:
-            others = ", ".join(address for address in self._recipients if address not in refused)
-            raise ReportNotSentError(
-                f"The mail server {label} refused {', '.join(refused)}; the report was sent to {others}. "
-                "Correct the addresses in DCC_REPORT_TO."
-            )
-        return (
-            f"The report of session {report.session_id} was sent by e-mail to {', '.join(self._recipients)} ({label})."
+    Raises ReportNotSentError; see `MailTransport`.
+    """
+    transport, recipients = _transport(settings), settings.report_addresses
+    refused = transport.deliver(_letter(report, sender_of(settings), recipients), recipients)
+    if refused:
+        others = ", ".join(address for address in recipients if address not in refused)
+        raise ReportNotSentError(
+            f"The mail server {transport.label} refused {', '.join(refused)}; the report was sent to {others}. "
+            "Correct the addresses in DCC_REPORT_TO."
         )
-
-    def reach(self) -> str:
-        """Connect and log in without sending anything; returns the server's name. Raises ReportNotSentError."""
-        return self._transport.reach()
-
-    def _message(self, report: Report) -> EmailMessage:
-        message = EmailMessage()
-        message["Subject"] = report.subject
-        message["From"] = self._sender
-        message["To"] = ", ".join(self._recipients)
-        message["Date"] = formatdate(localtime=False)
-        message["Message-ID"] = make_msgid(f"dcc-session-{report.session_id}", self._sender.rpartition("@")[2])
-        # Keeps holiday notices from answering (RFC 3834).
-        message["Auto-Submitted"] = "auto-generated"
-        message.set_content(report.text, charset="utf-8", cte="quoted-printable")
-        return message
+    return (
+        f"The report of session {report.session_id} was sent by e-mail to {', '.join(recipients)} ({transport.label})."
+    )
 
 
-class DirectoryChannel:
-    """Writes reports as files `session-<id>.txt` into a directory, and makes the directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def send(self, report: Report) -> str:
-        """Write a report; see `ReportChannel.send`."""
-        path = self._directory / f"session-{report.session_id:06}.txt"
-        try:
-            make_directory(self._directory, SHARED_DIRECTORY)
-            # Complete or absent: other programs may watch the directory.
-            with replacement_file(path, SHARED_FILE) as part:
-                part.write_text(f"{report.subject}\n\n{report.text}", "utf-8", errors="backslashreplace")
-        except (OSError, ConfigurationError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
-            raise ReportNotSentError(
-                f"The report of session {report.session_id} could not be written to {path} ({reason}). "
-                "Correct DCC_REPORT_DIRECTORY or its permissions."
-            ) from error
-        return f"The report of session {report.session_id} was written to {path}."
+def _letter(report: Report, sender: str, recipients: Sequence[str]) -> EmailMessage:
+    letter = EmailMessage()
+    letter["Subject"] = report.subject
+    letter["From"] = sender
+    letter["To"] = ", ".join(recipients)
+    letter["Date"] = formatdate(localtime=False)
+    letter["Message-ID"] = make_msgid(f"dcc-session-{report.session_id}", sender.rpartition("@")[2])
+    # Keeps holiday notices from answering (RFC 3834).
+    letter["Auto-Submitted"] = "auto-generated"
+    letter.set_content(report.text, charset="utf-8", cte="quoted-printable")
+    return letter
 
 
-def _smtp_channel(settings: Settings) -> ReportChannel | None:
-    recipients = settings.report_addresses
-    return SmtpChannel(parse_smtp_url(settings.smtp_url), recipients, settings) if recipients else None
+def write_to_directory(directory: Path, report: Report) -> str:
+    """Write a report as `session-<id>.txt` into a directory, which is made; returns a sentence with its destination.
+
+    Raises ReportNotSentError.
+    """
+    path = directory / f"session-{report.session_id:06}.txt"
+    try:
+        make_directory(directory, SHARED_DIRECTORY)
+        # Complete or absent: other programs may watch the directory.
+        with replacement_file(path, SHARED_FILE) as part:
+            part.write_text(f"{report.subject}\n\n{report.text}", "utf-8", errors="backslashreplace")
+    except (OSError, ConfigurationError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
+        raise ReportNotSentError(
+            f"The report of session {report.session_id} could not be written to {path} ({reason}). "
+            "Correct DCC_REPORT_DIRECTORY or its permissions."
+        ) from error
+    return f"The report of session {report.session_id} was written to {path}."
 
 
-def _directory_channel(settings: Settings) -> ReportChannel | None:
-    return None if settings.report_directory is None else DirectoryChannel(settings.report_directory)
-
-
-CHANNELS: Mapping[str, Callable[[Settings], ReportChannel | None]] = MappingProxyType(
-    {"file": _directory_channel, "smtp": _smtp_channel}
-)
-"""Makes each channel from the settings; None if these do not ask for it."""
-
-
-def open_channels(settings: Settings) -> list[ReportChannel]:
-    """The channels that the settings ask for; by default none."""
-    made = (make(settings) for make in CHANNELS.values())
-    return [channel for channel in made if channel is not None]
+def ways_to_send(settings: Settings) -> list[Callable[[Report], str]]:
+    """The functions that send a report as the settings ask; by default none."""
+    ways: list[Callable[[Report], str]] = []
+    if settings.report_directory is not None:
+        ways.append(partial(write_to_directory, settings.report_directory))
+    if settings.report_addresses:
+        ways.append(partial(send_by_mail, settings))
+    return ways
 
 
 def reach_mail_server(settings: Settings) -> str:
     """Check that the mail server accepts a login, without sending; returns its name. Raises ReportNotSentError."""
-    return SmtpChannel(parse_smtp_url(settings.smtp_url), settings.report_addresses, settings).reach()
+    return _transport(settings).reach()
+
+
+def _transport(settings: Settings) -> MailTransport:
+    return MailTransport(parse_smtp_url(settings.smtp_url), settings, _WORDING)
