@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.circumstances import circumstances, missing, versions
+from benchmarks.measuring import ROOT
 from benchmarks.registry import Bench, Benchmark, all_benchmarks, chosen
 from benchmarks.results import RECORD, RESULTS, Entry, as_markdown, entry, goals_table, read_entries, write_entries
 
-_ROOT = Path(__file__).parent.parent
-DOCUMENT = _ROOT / "docs" / "performance.md"
+DOCUMENT = ROOT / "docs" / "performance.md"
 MARK = "<!-- What follows is written by `make bench BENCH_ARGS=--record`. -->\n"
 
 

@@ -14,15 +14,14 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic import SecretStr
 from sqlalchemy import insert
 
-from benchmarks.mariadb import mariadb_server
-from benchmarks.measuring import Figure, Note
+from benchmarks.measuring import Figure, Note, clean_environment, module
 from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.servers import mariadb_server
 from dcc.declarations import all_declared, cause_id, message_of, rule_of
 from dcc.messages import names_in, to_json
 from dcc.qc.database import init_qc_database, open_qc_database
@@ -121,10 +120,10 @@ def count(tracker: str, qc: str) -> dict[str, float]:
 
 def measure(name: str, tracker: str, qc: str, runs: int) -> Note:
     """The fastest of some runs, each in a process of its own, on databases that are filled. Raises as they end."""
-    command = [sys.executable, "-m", "benchmarks.causes", tracker, qc]
-    root = Path(__file__).parent.parent
+    command, environment = module("causes", tracker, qc), clean_environment()
     each = [
-        json.loads(subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE).stdout) for _ in range(runs)
+        json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+        for _ in range(runs)
     ]
     best = min(each, key=lambda run: float(run["seconds"]))
     return Note(

@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
+
+from benchmarks.measuring import ROOT
 
 _PATH = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
 
@@ -30,14 +31,26 @@ TOOLS = {
 }
 """How each tool that is measured beside the platform tells its version, by the name that benchmarks give it."""
 
-_ROOT = Path(__file__).parent.parent
 _STEPS = 20_000_000
 _PACKAGES = ("dcc", "dagster", "lxml", "paramiko", "sqlalchemy")
 
 
+def installed(commands: Iterable[str]) -> bool:
+    """Whether all of these commands are there."""
+    return all(shutil.which(command, path=_PATH) for command in commands)
+
+
+def program(command: str) -> str:
+    """Where a command is. Raises FileNotFoundError when it is not installed."""
+    found = shutil.which(command, path=_PATH)
+    if found is None:
+        raise FileNotFoundError(f"{command} is not installed. As root, make bench installs it.")
+    return found
+
+
 def missing(tools: Iterable[str]) -> list[str]:
     """Those that are not installed."""
-    return sorted(tool for tool in set(tools) if shutil.which(TOOLS[tool][0], path=_PATH) is None)
+    return sorted(tool for tool in set(tools) if not installed(TOOLS[tool][:1]))
 
 
 def circumstances() -> dict[str, str]:
@@ -56,7 +69,7 @@ def _commit() -> str:
     asked = (["rev-parse", "--short=10", "HEAD"], ["status", "--porcelain", "--", "*.py"])
     try:
         commit, changed = (
-            subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, check=True, text=True).stdout.strip()
+            subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True, text=True).stdout.strip()
             for words in asked
         )
     except (OSError, subprocess.CalledProcessError):
@@ -77,9 +90,8 @@ def versions(tools: Iterable[str]) -> dict[str, str]:
     told = {"Python": platform.python_version()} | {package: version(package) for package in _PACKAGES}
     for tool in tools:
         command, *words = TOOLS[tool]
-        found = shutil.which(command, path=_PATH)
-        if found is not None:
-            told[tool] = _first_line([found, *words])
+        if installed([command]):
+            told[tool] = _first_line([program(command), *words])
     return told
 
 

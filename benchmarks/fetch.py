@@ -1,9 +1,10 @@
-"""Fetch every archive of a file source's `add` directory as a session does: the platform's side of the benchmark.
+"""The platform's side of the benchmarks of file sources, as a process of its own: list the directory `add`, and fetch.
 
-python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH STAGING
+python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH [STAGING]
 
-Connections, waiting and checks are those of the default settings; the archives end in staging, resumable until then.
-What a session does beside that, it does not: nothing is recorded, hashed or unpacked.
+Listed only, the number of archives is printed. With STAGING each is fetched as a session does. Connections, waiting and
+checks are those of the default settings; the archives end in staging, resumable until then. What a session does beside
+that, it does not: nothing is recorded, hashed or unpacked.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import queue
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from pydantic import SecretStr
 
@@ -26,8 +28,8 @@ from dcc.session.fetching.downloads import (
     TransferCompleted,
     TransferFailed,
 )
-from dcc.settings import load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.settings import Settings, load_settings
+from dcc.sources.base import ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
@@ -35,19 +37,27 @@ from dcc.store.staging import Staging
 _GATHER_SECONDS = 0.005
 
 
-def fetch_all(
-    protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str, staging: str
+def main(
+    protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str, staging: str = ""
 ) -> None:
-    """List the source and fetch every archive into staging. Raises what the first failure was."""
-    settings = load_settings(known_hosts=known_hosts or None, staging=staging)
+    """List the source; print how many archives it holds, or fetch every one into staging. Raises the first failure."""
+    settings = load_settings(known_hosts=known_hosts or None, staging=staging or None)
     address = SourceAddress(1, "H", SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path)
     with connect(address, settings) as connection:
         listing = connection.list_action(Action.ADD)
+    if staging:
+        fetch_all(address, settings, listing.zips)
+    else:
+        print(len(listing.zips))
+
+
+def fetch_all(address: SourceAddress, settings: Settings, files: Sequence[ListedFile]) -> None:
+    """Fetch every archive into staging. Raises what the first failure was."""
     waiting = deque(
         Transfer(
             number, ZipKey(Action.ADD, file.name), Hosting(number, 1, file.size_bytes, file.modified, file.has_md5)
         )
-        for number, file in enumerate(listing.zips)
+        for number, file in enumerate(files)
     )
     place = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
     place.make()
@@ -71,4 +81,4 @@ def fetch_all(
 
 
 if __name__ == "__main__":
-    fetch_all(*sys.argv[1:])
+    main(*sys.argv[1:])

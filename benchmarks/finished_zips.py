@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import SecretStr
 from sqlalchemy import Engine, insert
 
-from benchmarks.measuring import clean_environment
+from benchmarks.installation import databases, make_installation
+from benchmarks.known_archives import CENTRES
+from benchmarks.measuring import DCC, clean_environment
 from dcc.errors import SchemaViolationError
 from dcc.naming import DocumentKind
 from dcc.phases import Phase, Status
-from dcc.qc.database import open_qc_database
 from dcc.qc.judging.documents import signature_of
 from dcc.qc.models import DOCUMENT
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.qc.reference.snapshots import active_snapshots
-from dcc.settings import load_settings
-from dcc.tracker.database import exception_id, open_tracker
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import exception_id
 from dcc.vocabulary import DocumentAction, DocumentState
 
-DCC: Final = str(Path(sys.executable).with_name("dcc"))
-CENTRES: Final = ("Bcm", "Gmc", "H", "Ics", "J", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi", "Krb", "Biat")
 DOCUMENTS: Final = 5
 FAILED_EVERY: Final = 50
 """One of so many zip actions has failed the validation of its documents."""
@@ -62,12 +63,14 @@ class FinishedZips:
             (root / "add").mkdir(parents=True)
             for name in itertools.islice(_names(centre), self._known // 12 + (number < self._known % 12)):
                 (root / "add" / name).touch()
-        self.command("init")
-        for centre, root in self._roots.items():
-            self.command("centre", "add", centre, "--name", f"Centre {centre}")
-            self.command("source", "add", "--centre", centre, "--protocol", "file", "--base-path", str(root))
+        sources = [
+            SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(root))
+            for centre, root in self._roots.items()
+        ]
+        make_installation(self.home, sources, None, self._urls)
         self.command("crawl", "--until", "zip_name")
-        self._finish()
+        with self.databases() as (settings, tracker, qc):
+            self._finish(settings, tracker, qc)
 
     def command(self, *words: str, events: bool = False, expected: tuple[int, ...] = (0,), **more: str) -> str:
         """Run `dcc` on it; returns what it printed. Raises RuntimeError when it ends with another exit code."""
@@ -78,19 +81,17 @@ class FinishedZips:
             raise RuntimeError(f"dcc {' '.join(words)} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
         return ended.stdout
 
-    def engines(self) -> tuple[Engine, Engine]:
-        """The tracker and the QC database."""
-        settings = load_settings(home=self.home, **{name[4:].lower(): url for name, url in self._urls.items()})
-        return open_tracker(settings), open_qc_database(settings)
+    def databases(self) -> AbstractContextManager[tuple[Settings, Engine, Engine]]:
+        """The settings, the tracker and the QC database."""
+        return databases(self.home, self._urls)
 
-    def _finish(self) -> None:
-        tracker, qc = self.engines()
+    def _finish(self, settings: Settings, tracker: Engine, qc: Engine) -> None:
         with tracker.begin() as connection:
             kind = exception_id(connection, SchemaViolationError.short_name(), SchemaViolationError.summary())
             for statement in _statements(tracker.dialect.name, kind):
                 connection.exec_driver_sql(statement)
             documents = connection.exec_driver_sql(_DOCUMENTS).all()
-        ensure_reference(qc, load_settings(home=self.home))
+        ensure_reference(qc, settings)
         with qc.begin() as connection:
             judged = {
                 "judged_at": datetime(2026, 1, 1),
@@ -102,8 +103,6 @@ class FinishedZips:
                     for number, row in enumerate(documents[start : start + _AT_ONCE], start + 1)
                 ]
                 connection.execute(insert(DOCUMENT), rows)
-        tracker.dispose()
-        qc.dispose()
 
 
 def _names(centre: str) -> Iterator[str]:

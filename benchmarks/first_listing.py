@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,11 +19,9 @@ from typing import Final
 from pydantic import SecretStr
 
 from benchmarks.installation import make_installation
-from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
-from benchmarks.openssh import await_port, free_port, openssh_server
+from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.session import DCC
-from benchmarks.vsftpd import vsftpd_server
+from benchmarks.servers import free_port, listens, openssh_server, running, vsftpd_server
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.http.file_attributes import MAX_ASKED
 
@@ -37,7 +34,6 @@ MOST_MEGABYTES: Final = 400
 
 _FIRST: Final = date(1990, 1, 1)
 _A_DAY: Final = 20
-_ROOT: Final = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +71,9 @@ def _address(
 def over_sftp(folder: Path, root: Path) -> Iterator[Listed]:
     """Behind OpenSSH."""
     with openssh_server(folder) as server:
-        options = (part for part in server.sftp_command if part.startswith("-o"))
-        program = shlex.join(["ssh", "-a", "-x", "-F", "/dev/null", *options])
-        opened = f"open sftp://{server.username}:@127.0.0.1:{server.port}"
-        said = f'set sftp:connect-program "{program}"; set cmd:fail-exit yes; {opened}; cls -l {root}/add'
-        address = _address(SourceProtocol.SFTP, server.hostname, str(root), server.username, f"key:{server.key}")
-        yield Listed(
-            address,
-            "lftp cls -l",
-            f"lftp --norc -c {shlex.quote(said)}",
-            "lftp --norc -c '...; cls -l BASE/add'",
-            server.known_hosts,
-        )
+        said = f"lftp --norc -c {shlex.quote(f'{server.lftp_open()}; cls -l {root}/add')}"
+        command = "lftp --norc -c '...; cls -l BASE/add'"
+        yield Listed(server.source("H", root), "lftp cls -l", said, command, server.known_hosts)
 
 
 @contextmanager
@@ -104,25 +91,15 @@ def over_http(folder: Path, root: Path) -> Iterator[Listed]:
     folder.mkdir()
     port = free_port()
     served = [sys.executable, "-m", "http.server", "--protocol", "HTTP/1.1", "--bind", "127.0.0.1"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*served, "--directory", str(root), str(port)], stdout=log, stderr=log)
-    try:
-        await_port(port, process, folder / "log")
+    with running([*served, "--directory", str(root), str(port)], folder / "log", lambda: listens(port)):
         url = f"http://127.0.0.1:{port}/add/"
         newest = sorted(path.name for path in (root / "add").iterdir())[-MAX_ASKED:]
         asked = folder / "asked"
         asked.write_text("".join(f"url={url}{name}\noutput=/dev/null\n" for name in newest))
         script = f'curl -sSf -o {folder}/page {url}; curl -sSfI -K {asked}; grep -o \'href="[^"]*zip"\' {folder}/page'
         tool = f"curl of the page, and curl -I of {len(newest):,} archives"
-        yield Listed(
-            _address(SourceProtocol.HTTP, f"127.0.0.1:{port}", "/"),
-            tool,
-            script,
-            "curl -o page URL/add/; curl -I -K urls",
-        )
-    finally:
-        process.terminate()
-        process.wait()
+        address = _address(SourceProtocol.HTTP, f"127.0.0.1:{port}", "/")
+        yield Listed(address, tool, script, "curl -o page URL/add/; curl -I -K urls")
 
 
 @contextmanager
@@ -155,9 +132,8 @@ class FirstListing:
         """The platform's listing, in a process of its own."""
         address, known_hosts = self._listed.address, str(self._listed.known_hosts or "")
         access = [address.username, address.accesskey.get_secret_value(), known_hosts, address.base_path]
-        command = [sys.executable, "-m", "benchmarks.list_source", address.protocol, address.hostname, *access]
-        environment = clean_environment(PYTHONPATH=str(_ROOT))
-        timing = timed(command, log=self._log, environment=environment, memory=True)
+        command = module("fetch", address.protocol, address.hostname, *access)
+        timing = timed(command, log=self._log, environment=clean_environment(), memory=True)
         self._require(int(self._log.read_text()))
         return timing
 
@@ -184,7 +160,7 @@ def compare(
     """The tool, which is the measure, our listing alone, and whole sessions."""
     first = FirstListing(folder, listed, archives)
     ours = [
-        Contender(LISTING, first.list_by_platform, command="python -m benchmarks.list_source ..."),
+        Contender(LISTING, first.list_by_platform, command="python -m benchmarks.fetch ..."),
         Contender(PLAIN, lambda: first.crawl(events=False), command=f"DCC_DAGSTER_EVENTS=false {EVENTS} --json"),
     ]
     if events:

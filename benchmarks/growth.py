@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import statistics
 import subprocess
@@ -11,14 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import matplotlib.figure
+
 from benchmarks.known_archives import CENTRES, DOCUMENTS, KnownArchives
-from benchmarks.measuring import Figure, Note, Timing, timed
-from benchmarks.openssh import OpenSsh, openssh_server
-from benchmarks.plotting import Points, exponent, log_log_plot
+from benchmarks.measuring import DCC, Figure, Note, Timing, timed
 from benchmarks.quiet_session import QuietSession
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.results import RESULTS
-from benchmarks.session import DCC
+from benchmarks.servers import OpenSsh, openssh_server
 
 KNOWN: Final = (1_000, 10_000, 30_000, 100_000)
 NEW: Final = (100, 1_000, 10_000)
@@ -27,6 +28,8 @@ LINEAR: Final = 1.05
 _ENDS: Final = {"xsd": {("xsd", "done")}, "qc": {("qc", "pending"), ("qc", "done")}}
 _LEAST: Final = 0.001
 PLOTS: Final = RESULTS.parent
+
+Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +170,25 @@ def _table(steps: Sequence[Step]) -> str:
 
 
 def _plot(name: str, title: str, across: str, series: Mapping[str, Points]) -> None:
-    """Draw lines, by their names, into `.bench/<name>.svg`."""
+    """Draw lines, by their names, into `.bench/<name>.svg`: what is linear has a slope of one."""
+    figure = matplotlib.figure.Figure(figsize=(9, 5))
+    axes = figure.subplots()
+    for line, points in series.items():
+        axes.loglog(*zip(*points, strict=True), marker="o", label=line)
+    axes.set(title=title, xlabel=across, ylabel="seconds")
+    axes.grid(color="#ddd")
+    axes.legend()
     PLOTS.mkdir(exist_ok=True)
-    (PLOTS / f"{name}.svg").write_text(log_log_plot(title, across, "seconds", series), "utf-8")
+    figure.savefig(PLOTS / f"{name}.svg")
+
+
+def exponent(points: Points) -> float:
+    """The power by which the second number of points grows with the first: the slope of a line fitted to logarithms.
+
+    All numbers are positive, and at least two of the first ones differ.
+    """
+    across, up = ([math.log(value) for value in values] for values in zip(*points, strict=True))
+    return statistics.linear_regression(across, up).slope
 
 
 def _known(bench: Bench) -> Iterator[Note]:

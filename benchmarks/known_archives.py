@@ -19,9 +19,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Select, func, insert, select
 
 from benchmarks.installation import databases, make_installation
-from benchmarks.measuring import clean_environment
-from benchmarks.openssh import OpenSsh
-from benchmarks.session import DCC
+from benchmarks.measuring import DCC, clean_environment
+from benchmarks.servers import OpenSsh
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter

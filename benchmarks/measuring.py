@@ -6,12 +6,15 @@ import os
 import resource
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+ROOT = Path(__file__).parent.parent
+DCC = str(Path(sys.executable).with_name("dcc"))
 _LOOK_SECONDS = 0.05
 
 
@@ -180,14 +183,20 @@ def timed(
     return Timing(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak)
 
 
+def module(name: str, *words: str) -> list[str]:
+    """The command that runs a module of this package as a process of its own."""
+    return [sys.executable, "-m", f"benchmarks.{name}", *words]
+
+
 def clean_environment(**variables: str) -> dict[str, str]:
     """This process's environment without settings of the platform, but for no quiet period, and with `variables`.
 
-    What runs in it may keep the bytecode of its modules, as an installed platform does: pip compiles what it installs.
+    Modules of this package are found from any directory. What runs in it may keep the bytecode of its modules, as an
+    installed platform does: pip compiles what it installs.
     """
     unwanted = ("DCC_", "DAGSTER_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    return {**kept, "DCC_QUIET_SECONDS": "0", **variables}
+    return {**kept, "DCC_QUIET_SECONDS": "0", "PYTHONPATH": str(ROOT), **variables}
 
 
 def peak_megabytes(process: subprocess.Popen[bytes]) -> list[float]:

@@ -1,134 +1,67 @@
-"""What the metrics of a large tracker cost: `python -m benchmarks.metrics --zips 100000 [--database mariadb]`.
-
-The tracker has that many zip actions of twelve centres, each downloaded once with two documents, in all states, after
-a thousand sessions; nothing is in staging.
-"""
+"""What collecting the metrics of a large tracker costs: many submissions, and a thousand sessions."""
 
 from __future__ import annotations
 
-import argparse
-import tempfile
+import statistics
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
-from pydantic import SecretStr
-from sqlalchemy import Connection, insert
+from sqlalchemy import insert
 
-from benchmarks.mariadb import mariadb_server
+from benchmarks.finished_zips import FinishedZips
+from benchmarks.known_archives import CENTRES
+from benchmarks.measuring import Figure, Note
+from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.servers import mariadb_server
+from dcc.databases.transactions import writing
 from dcc.operations.metrics.collector import Collection, exposition
-from dcc.phases import KNOWN_CENTRES
-from dcc.settings import Settings
-from dcc.tracker import models
-from dcc.tracker.database import init_tracker, open_tracker, writing
+from dcc.tracker.models import CrawlingSession, SourceCrawlRow, utc_now
 
-_AT_ONCE = 5_000
-_SESSIONS = 1_000
-_RUNS = 5
-_STATES = ((11, 3), (6, 5), (11, 1), (8, 5), (2, 3), (7, 1), (4, 5))
+ZIPS: Final = 100_000
+_SESSIONS: Final = range(1_001, 2_001)
 
 
-def main() -> None:
-    """Make the tracker, collect its metrics some times, and say how long that took."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--zips", type=int, default=100_000)
-    parser.add_argument("--database", choices=["sqlite", "mariadb"], default="sqlite")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="dcc-metrics-") as folder, ExitStack() as stack:
-        home = Path(folder)
-        settings = Settings(home=home)
-        if arguments.database == "mariadb":
-            server = stack.enter_context(mariadb_server(home / "mariadb"))
-            url = SecretStr(server.url("phenodcc_tracker"))
-            settings = settings.model_copy(update={"tracker_url": url})
-        _fill(settings, arguments.zips)
+def metrics_times(name: str, folder: Path, runs: int, urls: Mapping[str, str], known: int = ZIPS) -> Note:
+    """How long the metrics take of an installation in `folder` that is made."""
+    zips = FinishedZips(folder, known, **urls)
+    zips.make()
+    seconds, text = [], b""
+    with zips.databases() as (settings, tracker, _):
+        now = utc_now()
+        times = {"start_time": now, "finish_time": now}
+        sessions = [{"id": number, "status": 0, "created": now, **times} for number in _SESSIONS]
+        crawls = [
+            {"session_id": number, "file_source_id": source, "outcome": "ok", **times}
+            for number in _SESSIONS
+            for source in range(1, len(CENTRES) + 1)
+        ]
+        with writing(tracker) as connection:
+            connection.execute(insert(CrawlingSession), sessions)
+            connection.execute(insert(SourceCrawlRow), crawls)
         collection = Collection(settings, part_seconds=600)
-        for _ in range(_RUNS):
+        for _ in range(runs):
             began = time.perf_counter()
             text = exposition(collection.collect())
-            seconds = time.perf_counter() - began
-            print(f"{seconds:.2f} s, {text.count(b'dcc_'):,} samples and names, {len(text):,} bytes")
+            seconds.append(time.perf_counter() - began)
+    told = f"{text.count(b'dcc_'):,} samples and names, {len(text):,} bytes."
+    title = f"Metrics of {known:,} submissions after {len(_SESSIONS):,} sessions, {name}"
+    return Note(title, told, [Figure("collecting and writing them", statistics.median(seconds), "s")])
 
 
-def _fill(settings: Settings, zips: int) -> None:
-    tracker = open_tracker(settings)
-    init_tracker(tracker)
-    now = models.utc_now()
-    with writing(tracker) as connection:
-        centres = range(1, len(KNOWN_CENTRES) + 1)
-        _add(
-            connection,
-            models.Centre,
-            [
-                {
-                    "id": number,
-                    "short_name": known.short_name,
-                    "full_name": known.full_name,
-                    "email": "",
-                    "created": now,
-                }
-                for number, known in enumerate(KNOWN_CENTRES, start=1)
-            ],
-        )
-        source: dict[str, object] = {"protocol_id": 2, "username": "", "accesskey": "", "state_id": 1, "created": now}
-        _add(
-            connection,
-            models.FileSource,
-            [{"id": number, "centre_id": number, "hostname": f"server-{number}", **source} for number in centres],
-        )
-        session: dict[str, object] = {"start_time": now, "finish_time": now, "status": 0, "created": now}
-        _add(connection, models.CrawlingSession, [{"id": number, **session} for number in range(1, _SESSIONS + 1)])
-        _add(
-            connection,
-            models.SourceCrawlRow,
-            [
-                {"session_id": number, "file_source_id": centre, "start_time": now, "finish_time": now, "outcome": "ok"}
-                for number in range(1, _SESSIONS + 1)
-                for centre in centres
-            ],
-        )
-        _add(connection, models.AnException, [{"id": 1, "short_name": "SchemaViolationError"}])
-        for first in range(1, zips + 1, _AT_ONCE):
-            _add_zips(connection, range(first, min(first + _AT_ONCE, zips + 1)), len(centres))
-    tracker.dispose()
+def _on_sqlite(bench: Bench) -> Iterator[Finding]:
+    yield metrics_times("SQLite", bench.folder, bench.runs, {})
 
 
-def _add_zips(connection: Connection, numbers: range, centres: int) -> None:
-    now = models.utc_now()
-    zips, actions, hostings, documents, problems = [], [], [], [], []
-    downloads: list[dict[str, object]] = []
-    for number in numbers:
-        centre = number % centres + 1
-        phase, status = _STATES[number % len(_STATES)]
-        state = {"phase_id": phase, "status_id": status}
-        zips.append({"id": number, "file_name": f"H.2013-10-31.{number}.impc.zip", "centre_id": centre})
-        actions.append({"id": number, "zip_id": number, "todo_id": 1, **state})
-        hostings.append({"id": number, "za_id": number, "file_source_id": centre})
-        times: dict[str, object] = {"request": now, "received": now, "downloaded_size_bytes": 1000}
-        downloads.append({"id": number, "zf_id": number, **times, **state})
-        for which in (0, 1):
-            xml: dict[str, object] = {
-                "id": 2 * number + which,
-                "zip_id": number,
-                "fname": f"{number}.{which}.xml",
-                "centre_id": centre,
-            }
-            documents.append({**xml, **state})
-        if status == 5:
-            problems.append({"xml_id": 2 * number, "exception_id": 1, "message": "Wrong."})
-    _add(connection, models.ZipFile, zips)
-    _add(connection, models.ZipAction, actions)
-    _add(connection, models.FileSourceHasZip, hostings)
-    _add(connection, models.ZipDownload, downloads)
-    _add(connection, models.XmlFile, documents)
-    _add(connection, models.XmlLog, problems)
+def _on_mariadb(bench: Bench) -> Iterator[Finding]:
+    with mariadb_server(bench.folder / "mariadb") as server:
+        urls = {"DCC_TRACKER_URL": server.url("tracker"), "DCC_QC_URL": server.url("qc")}
+        yield metrics_times("MariaDB", bench.folder, bench.runs, urls)
 
 
-def _add(connection: Connection, model: type[models.Base], rows: Sequence[Mapping[str, object]]) -> None:
-    if rows:
-        connection.execute(insert(model), rows)
-
-
-if __name__ == "__main__":
-    main()
+_ABOUT = "What `dcc metrics` collects of submissions that are through with quality control or failed."
+BENCHMARKS = [
+    Benchmark("metrics-sqlite", _ABOUT, _on_sqlite),
+    Benchmark("metrics-mariadb", _ABOUT, _on_mariadb, tools=("mariadb",)),
+]

@@ -7,15 +7,17 @@ them from CSV, LOAD DATA LOCAL INFILE of MariaDB's client from lines with tabs.
 from __future__ import annotations
 
 import csv
+import itertools
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import SecretStr
 
-from benchmarks.mariadb import MariaDb
+from benchmarks.servers import MariaDb
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.qc.models import DOCUMENT_TABLES
 from dcc.qc.rows.lines import as_lines
@@ -64,36 +66,90 @@ def finished_rows(database: Path, folder: Path) -> FinishedRows:
     return FinishedRows(counts, folder)
 
 
-def import_script(rows: FinishedRows) -> str:
-    """The load as a script of SQLite's command line."""
-    loads = [f".import --csv {rows.folder / table}.csv {_quoted(table)}" for table in rows.counts]
-    return "\n".join([".bail on", "PRAGMA synchronous = NORMAL;", "BEGIN;", *loads, "COMMIT;", ""])
+class Databases(Protocol):
+    """A kind of database that rows are loaded into: its name, and what the plain load is called there."""
+
+    name: str
+    load: str
+
+    def script(self, rows: FinishedRows) -> str:
+        """The load as a script of the database's client."""
+        ...
+
+    def empty(self, rows: FinishedRows) -> AbstractContextManager[Empty]:
+        """A new QC database for the block, after which it must hold `rows`: else RuntimeError is raised."""
+        ...
 
 
-def load_data_script(rows: FinishedRows) -> str:
-    """The load as a script of MariaDB's client."""
-    loads = [
-        f"LOAD DATA LOCAL INFILE '{rows.folder / table}.tsv' INTO TABLE `{table}` CHARACTER SET utf8mb4;"
-        for table in rows.counts
-    ]
-    return "\n".join(["BEGIN;", *loads, "COMMIT;", ""])
+@dataclass(frozen=True)
+class Empty:
+    """An empty QC database: its URL, its client, which reads scripts, and settings that put a session's work there."""
+
+    url: str
+    client: list[str]
+    variables: dict[str, str]
 
 
-def rows_in_file(place: Path, rows: FinishedRows) -> dict[str, int]:
-    """How many rows a database on SQLite has in the tables of `rows`."""
-    with closing(sqlite3.connect(place)) as connection:
-        return {table: _count(connection, table) for table in rows.counts}
+@dataclass
+class OnSqlite:
+    """QC databases on SQLite, in files of a folder."""
+
+    folder: Path
+    name: str = "SQLite"
+    load: str = "sqlite3 .import"
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def script(self, rows: FinishedRows) -> str:
+        """The load as a script of SQLite's command line."""
+        loads = [f".import --csv {rows.folder / table}.csv {_quoted(table)}" for table in rows.counts]
+        return "\n".join([".bail on", "PRAGMA synchronous = NORMAL;", "BEGIN;", *loads, "COMMIT;", ""])
+
+    @contextmanager
+    def empty(self, rows: FinishedRows) -> Iterator[Empty]:
+        """A new file; see `Databases`."""
+        place = self.folder / f"qc-{next(self._numbers)}.db"
+        url = f"sqlite:///{place}"
+        init_qc(url)
+        yield Empty(url, ["sqlite3", str(place)], {"DCC_QC_URL": url})
+        with closing(sqlite3.connect(place)) as connection:
+            _require_rows(rows, {table: _count(connection, table) for table in rows.counts})
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{place}{suffix}").unlink(missing_ok=True)
 
 
-def rows_in_database(server: MariaDb, name: str, rows: FinishedRows) -> dict[str, int]:
-    """How many rows a database of a server has in the tables of `rows`."""
-    counted = [f"SELECT '{table}', COUNT(*) FROM `{name}`.`{table}`" for table in rows.counts]
-    told = server.query(" UNION ALL ".join(counted))
-    return {table: int(number) for table, number in (line.split("\t") for line in told.splitlines())}
+@dataclass
+class OnMariaDb:
+    """QC databases on a server."""
+
+    server: MariaDb
+    name: str = "MariaDB"
+    load: str = "LOAD DATA LOCAL INFILE"
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def script(self, rows: FinishedRows) -> str:
+        """The load as a script of MariaDB's client."""
+        loads = [
+            f"LOAD DATA LOCAL INFILE '{rows.folder / table}.tsv' INTO TABLE `{table}` CHARACTER SET utf8mb4;"
+            for table in rows.counts
+        ]
+        return "\n".join(["BEGIN;", *loads, "COMMIT;", ""])
+
+    @contextmanager
+    def empty(self, rows: FinishedRows) -> Iterator[Empty]:
+        """A new database of the server, which a session's tracker is on too; see `Databases`."""
+        number = next(self._numbers)
+        tracker, qc = f"tracker_{number}", f"qc_{number}"
+        url = self.server.url(qc)
+        init_qc(url)
+        yield Empty(url, [*self.server.client, qc], {"DCC_QC_URL": url, "DCC_TRACKER_URL": self.server.url(tracker)})
+        counted = [f"SELECT '{table}', COUNT(*) FROM `{qc}`.`{table}`" for table in rows.counts]
+        told = self.server.query(" UNION ALL ".join(counted))
+        _require_rows(rows, {table: int(number) for table, number in (line.split("\t") for line in told.splitlines())})
+        for database in (tracker, qc):
+            self.server.query(f"DROP DATABASE IF EXISTS `{database}`")
 
 
-def require_rows(rows: FinishedRows, found: Mapping[str, int]) -> None:
-    """Raise RuntimeError when not all rows were found."""
+def _require_rows(rows: FinishedRows, found: Mapping[str, int]) -> None:
     if found != rows.counts:
         raise RuntimeError(
             f"The rows are {found}, not {rows.counts}. The work was not done, so its time means nothing."

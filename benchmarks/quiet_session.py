@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.known_archives import CENTRES, KnownArchives
-from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
-from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark
-from benchmarks.session import DCC
+from benchmarks.servers import openssh_server
 
 KNOWN: Final = 100_000
 SHELL: Final = "lftp cls, one source after the other"
@@ -54,15 +53,7 @@ class QuietSession:
         return timing
 
     def _listing(self, root: Path) -> str:
-        return f"lftp -c {shlex.quote(lftp_listing(self._known.server, root))}"
-
-
-def lftp_listing(server: OpenSsh, root: Path) -> str:
-    """What `lftp -c` is told to list the archives to be added of a file source, with sizes and times."""
-    program = shlex.join(["ssh", "-a", "-x", *(part for part in server.sftp_command if part.startswith("-o"))])
-    connect = f'set sftp:connect-program "{program} -F /dev/null"; set cmd:fail-exit yes'
-    opened = f"open sftp://{server.username}:@127.0.0.1:{server.port}"
-    return f"{connect}; {opened}; cls -l {shlex.quote(str(root / 'add'))}; bye"
+        return f"lftp -c {shlex.quote(f'{self._known.server.lftp_open()}; cls -l {root}/add')}"
 
 
 def _measure(bench: Bench) -> Iterator[Comparison]:

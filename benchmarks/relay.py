@@ -9,178 +9,100 @@ with 14 KB in flight, doubles that with each round trip, and ends at 4 MB (the l
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import heapq
-import itertools
-import selectors
 import socket
-import subprocess
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from pathlib import Path
+
+from benchmarks.measuring import clean_environment, module
+from benchmarks.servers import running
 
 FIRST_WINDOW = 10 * 1448
 WINDOW = 4 * 1024 * 1024
-_CHUNK = 1024 * 1024
-_START_SECONDS = 10.0
-
-
-class _Clock:
-    """What is to be done at which time."""
-
-    def __init__(self) -> None:
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
-
-    def at(self, when: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (when, next(self._order), action))
-
-    def act(self) -> float | None:
-        """Do what is due; the seconds until something else is."""
-        while self._due:
-            wait = self._due[0][0] - time.monotonic()
-            if wait > 0:
-                return wait
-            heapq.heappop(self._due)[2]()
-        return None
+_CHUNK = 256 * 1024
 
 
 class _Flow:
     """One direction of a connection: what `source` sends arrives at `target` after half a round trip."""
 
-    def __init__(self, relay: Relay, source: socket.socket, target: socket.socket, begins: float) -> None:
-        self._relay, self._source, self._target = relay, source, target
-        self._begins = begins
+    def __init__(self, source: socket.socket, target: socket.socket, delay: float, begins: float) -> None:
+        self._source, self._target = source, target
+        self._delay, self._begins = delay, begins
         self._window, self._in_flight = FIRST_WINDOW, 0
-        self._arrived: deque[memoryview] = deque()
-        self._ended = self._finished = False
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
-    @property
-    def may_read(self) -> bool:
-        return not self._ended and self._in_flight < self._window
+    async def receive(self) -> None:
+        """Take up what the source sends, as far as the window allows, until it ends."""
+        loop, data = asyncio.get_running_loop(), b"first"
+        while data:
+            await self._has_room.wait()
+            data = await loop.sock_recv(self._source, min(_CHUNK, self._window - self._in_flight))
+            self._in_flight += len(data)
+            self._note_room()
+            self._under_way.put_nowait((max(loop.time(), self._begins) + self._delay / 2, data))
 
-    @property
-    def may_write(self) -> bool:
-        return bool(self._arrived) and not self._finished
-
-    @property
-    def finished(self) -> bool:
-        return self._finished
-
-    def read(self) -> None:
-        """Take up what the source has sent, as far as the window allows."""
-        try:
-            data = self._source.recv(min(_CHUNK, self._window - self._in_flight))
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._in_flight += len(data)
-        self._ended = not data
-        when = max(time.monotonic(), self._begins) + self._relay.delay / 2
-        self._relay.clock.at(when, lambda: self._arrive(memoryview(data)))
-
-    def _arrive(self, data: memoryview) -> None:
-        self._arrived.append(data)
-        self.write()
-        self._relay.watch(self._source, self._target)
-
-    def write(self) -> None:
-        """Pass on what has arrived, as far as the target takes it."""
-        while self.may_write:
-            data = self._arrived.popleft()
-            if not data:
-                self._finished = True
-                with contextlib.suppress(OSError):
-                    self._target.shutdown(socket.SHUT_WR)
-                return
-            try:
-                sent = self._target.send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self._finished = self._ended = True
-                return
-            self._relay.clock.at(time.monotonic() + self._relay.delay / 2, partial(self._acknowledge, sent))
-            if sent < len(data):
-                self._arrived.appendleft(data[sent:])
-                return
+    async def send(self) -> None:
+        """Pass on what has arrived, and tell the source of it as late."""
+        loop, data = asyncio.get_running_loop(), b"first"
+        while data:
+            arrives, data = await self._under_way.get()
+            await asyncio.sleep(arrives - loop.time())
+            await loop.sock_sendall(self._target, data)
+            loop.call_later(self._delay / 2, self._acknowledge, len(data))
+        self._target.shutdown(socket.SHUT_WR)
 
     def _acknowledge(self, count: int) -> None:
         self._in_flight -= count
         self._window = min(self._window + count, WINDOW)
-        self._relay.watch(self._source, self._target)
+        self._note_room()
+
+    def _note_room(self) -> None:
+        if self._in_flight < self._window:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
 
 
-class Relay:
-    """Connections from each of some addresses to another, `delay` seconds there and back."""
-
-    def __init__(self, delay: float, pairs: Mapping[tuple[str, int], tuple[str, int]]) -> None:
-        self.delay, self.clock = delay, _Clock()
-        self._selector = selectors.DefaultSelector()
-        self._flows: dict[socket.socket, tuple[_Flow, _Flow]] = {}
-        for here, there in pairs.items():
-            listener = socket.create_server(here, backlog=128)
-            listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ, there)
-
-    def run(self) -> None:
-        """Relay until the process is ended."""
-        while True:
-            for key, events in self._selector.select(self.clock.act()):
-                connection = key.fileobj
-                assert isinstance(connection, socket.socket)
-                if key.data is not None:
-                    self._accept(connection, key.data)
-                    continue
-                outgoing, incoming = self._flows[connection]
-                if events & selectors.EVENT_WRITE:
-                    incoming.write()
-                if events & selectors.EVENT_READ and outgoing.may_read:
-                    outgoing.read()
-                self.watch(connection)
-
-    def _accept(self, listener: socket.socket, there: tuple[str, int]) -> None:
-        near, _ = listener.accept()
-        # The server hears of the connection when the handshake is complete.
-        begins = time.monotonic() + self.delay
-        self.clock.at(begins + self.delay / 2, lambda: self._connect(near, there, begins))
-
-    def _connect(self, near: socket.socket, there: tuple[str, int], begins: float) -> None:
-        try:
-            far = socket.create_connection(there)
-        except OSError:
-            near.close()
-            return
+async def _connect(near: socket.socket, there: tuple[str, int], delay: float) -> None:
+    """Relay one connection until both directions have ended, or one has failed."""
+    loop = asyncio.get_running_loop()
+    # The server hears of the connection when the handshake is complete.
+    begins = loop.time() + delay
+    await asyncio.sleep(1.5 * delay)
+    with near, socket.socket() as far:
         for each in (near, far):
             each.setblocking(False)
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        outgoing, incoming = _Flow(self, near, far, begins), _Flow(self, far, near, begins)
-        self._flows[near], self._flows[far] = (outgoing, incoming), (incoming, outgoing)
-        self.watch(near, far)
+        with contextlib.suppress(OSError, ExceptionGroup):
+            await loop.sock_connect(far, there)
+            async with asyncio.TaskGroup() as both:
+                for flow in (_Flow(near, far, delay, begins), _Flow(far, near, delay, begins)):
+                    both.create_task(flow.receive())
+                    both.create_task(flow.send())
 
-    def watch(self, *connections: socket.socket) -> None:
-        """Wait for what each connection can do next; close both sides when both directions are through."""
-        for connection in connections:
-            if connection not in self._flows:
-                continue
-            outgoing, incoming = self._flows[connection]
-            events = selectors.EVENT_READ * outgoing.may_read | selectors.EVENT_WRITE * incoming.may_write
-            if outgoing.finished and incoming.finished:
-                events = 0
-                del self._flows[connection]
-            known = self._selector.get_map().get(connection)
-            if known is None and events:
-                self._selector.register(connection, events)
-            elif known is not None and not events:
-                self._selector.unregister(connection)
-            elif known is not None and known.events != events:
-                self._selector.modify(connection, events)
-            if connection not in self._flows:
-                connection.close()
+
+async def _relay(delay: float, pairs: Mapping[tuple[str, int], tuple[str, int]]) -> None:
+    """Relay until the process is ended."""
+    loop, connections = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    async def accept(listener: socket.socket, there: tuple[str, int]) -> None:
+        while True:
+            near, _ = await loop.sock_accept(listener)
+            task = asyncio.create_task(_connect(near, there, delay))
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+
+    async with asyncio.TaskGroup() as listeners:
+        for here, there in pairs.items():
+            listener = socket.create_server(here, backlog=128)
+            listener.setblocking(False)
+            listeners.create_task(accept(listener, there))
+        print("ready", flush=True)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -189,31 +111,13 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def delaying_relay(delay: float, pairs: Mapping[str, str]) -> Iterator[None]:
+def delaying_relay(log: Path, delay: float, pairs: Mapping[str, str]) -> Iterator[None]:
     """Run a relay in a process of its own: each `host:port` of the keys leads to that of the value."""
-    arguments = [f"{here}={there}" for here, there in pairs.items()]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.relay", str(delay), *arguments], stdout=subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        if process.stdout.readline() != b"ready\n":
-            raise RuntimeError("The delaying relay did not start.")
+    command = module("relay", str(delay), *(f"{here}={there}" for here, there in pairs.items()))
+    with running(command, log, lambda: log.read_bytes() == b"ready\n", clean_environment()):
         yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def main() -> None:
-    """Relay between the addresses of the command line."""
-    delay, *pairs = sys.argv[1:]
-    relay = Relay(
-        float(delay), {_address(here): _address(there) for here, there in (pair.split("=") for pair in pairs)}
-    )
-    print("ready", flush=True)
-    relay.run()
 
 
 if __name__ == "__main__":
-    main()
+    _pairs = [pair.split("=") for pair in sys.argv[2:]]
+    asyncio.run(_relay(float(sys.argv[1]), {_address(here): _address(there) for here, there in _pairs}))

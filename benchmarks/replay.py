@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,9 +17,9 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, MetaData, select
 
 from benchmarks.installation import databases, make_installation
-from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
+from benchmarks.measuring import DCC, ROOT, Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.session import DCC, DOCUMENTS, submission
+from benchmarks.session import DOCUMENTS, submission
 from dcc.session.replay.stored_archives import find_archives
 from dcc.session.replay.verdicts import Verdict
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -44,7 +43,6 @@ def experiment_is_of_a_working_day(experiment, at):
         yield fault(experiment.line, experiment.date, experiment=experiment.experiment_id)
 '''
 _MODULE = "changed_rules"
-_ROOT = Path(__file__).parent.parent
 
 
 def write_rules(folder: Path) -> Path:
@@ -124,10 +122,9 @@ class ReplayBenchmark:
 
     def run_prepare(self) -> Timing:
         """Preparing the archives by the changed rules, and nothing else."""
-        command = [sys.executable, "-m", "benchmarks.replay_process", str(self._home)]
         log = self._folder / "prepare.log"
-        environment = clean_environment(TMPDIR=str(self._folder), PYTHONPATH=f"{_ROOT}:{self._rules.parent}")
-        timing = timed(command, log=log, environment=environment)
+        environment = clean_environment(TMPDIR=str(self._folder), PYTHONPATH=f"{ROOT}:{self._rules.parent}")
+        timing = timed(module("replay_process", str(self._home)), log=log, environment=environment)
         if int(log.read_text()) != self._archives * DOCUMENTS:
             raise RuntimeError(f"Not all documents were prepared; see {log}.")
         return timing

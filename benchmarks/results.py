@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Comparison
+from benchmarks.measuring import ROOT, Comparison
 from benchmarks.registry import Benchmark, Finding
 
-_ROOT = Path(__file__).parent.parent
-RESULTS = _ROOT / ".bench" / "results.json"
+RESULTS = ROOT / ".bench" / "results.json"
 """What was measured on this machine."""
-RECORD = _ROOT / "docs" / "performance.json"
+RECORD = ROOT / "docs" / "performance.json"
 """What was recorded in the documents."""
 
 Entry = dict[str, Any]

@@ -13,22 +13,21 @@ import json
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from benchmarks.installation import make_installation
-from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
-from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.servers import OpenSsh, openssh_server
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 
 ARCHIVES = 200
 DOCUMENTS = 5
 DOCUMENT_BYTES = 50_000
 SCHEMAS = Path(__file__).parent.parent / "dcc" / "documents" / "schemas"
-DCC = str(Path(sys.executable).with_name("dcc"))
 
 TITLE = "A crawling session"
 SHELL = "sftp, unzip, md5sum, xmllint"
@@ -99,7 +98,7 @@ class SessionBenchmark:
         place = self.fresh("shell")
         environment = clean_environment(
             SFTP=shlex.join(self._server.sftp_command),
-            DESTINATION=self._server.destination,
+            DESTINATION=f"{self._server.username}@127.0.0.1",
             REMOTE=str(self._remote),
             SCHEMAS=str(SCHEMAS),
         )
@@ -111,31 +110,25 @@ class SessionBenchmark:
         shutil.rmtree(place)
         return timing
 
-    def run_crawl(self, *, events: bool, wrapper: tuple[str, ...] = ()) -> Timing:
-        """`dcc crawl`, with the tracker and the source registered beforehand; `wrapper` runs it (a profiler)."""
+    def run_crawl(self, *, events: bool) -> Timing:
+        """`dcc crawl`, with the tracker and the source registered beforehand."""
         home = self.fresh("dcc")
-        timing = self.crawl(home, XSD_DONE, events=events, wrapper=wrapper)
+        timing = self.crawl(home, XSD_DONE, events=events)
         shutil.rmtree(home)
         return timing
 
     def crawl(
-        self,
-        home: Path,
-        end: End,
-        *,
-        events: bool = False,
-        wrapper: tuple[str, ...] = (),
-        databases: Mapping[str, str] | None = None,
+        self, home: Path, end: End, *, events: bool = False, databases: Mapping[str, str] = MappingProxyType({})
     ) -> Timing:
         """A session that brings everything to `end` in an installation that stays, in the empty directory `home`.
 
         `databases` are settings that say where they are, by default in `home`.
         """
         environment = clean_environment(
-            DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower(), DCC_UNTIL=end.phase, **(databases or {})
+            DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower(), DCC_UNTIL=end.phase, **databases
         )
-        make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, databases or {})
-        timing = timed([*wrapper, DCC, "crawl"], log=home.with_suffix(".log"), environment=environment)
+        make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, databases)
+        timing = timed([DCC, "crawl"], log=home.with_suffix(".log"), environment=environment)
         told = subprocess.run([DCC, "status", "--json"], env=environment, check=True, capture_output=True)
         for kind, count in (("zip_actions", self._archives), ("xml_files", self._archives * DOCUMENTS)):
             states = json.loads(told.stdout)[kind]

@@ -9,18 +9,16 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
-from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.relay import delaying_relay
-from benchmarks.vsftpd import Vsftpd, vsftpd_server
+from benchmarks.servers import OpenSsh, Vsftpd, openssh_server, vsftpd_server
 
 MEGABYTE = 1_000_000
 LARGE_BYTES = 1_000 * MEGABYTE
@@ -62,7 +60,8 @@ def servers(folder: Path, *, ftp: bool, far: bool) -> Iterator[Servers]:
         vsftpd = stack.enter_context(vsftpd_server(folder / "vsftpd", root)) if ftp else None
         if far:
             ports = [openssh.port] if vsftpd is None else [openssh.port, vsftpd.port, *vsftpd.data_ports]
-            stack.enter_context(delaying_relay(DELAY, {f"{FAR}:{port}": f"{NEAR}:{port}" for port in ports}))
+            pairs = {f"{FAR}:{port}": f"{NEAR}:{port}" for port in ports}
+            stack.enter_context(delaying_relay(folder / "relay.log", DELAY, pairs))
         yield Servers(root, openssh, vsftpd)
 
 
@@ -117,11 +116,7 @@ class TransferBenchmark:
     def _lftp_open(self, protocol: str) -> str:
         if protocol == "ftp":
             return f"open ftp://{self._host}:{self._ftp.port}/{self._remote.name}/add"
-        openssh = self._running.openssh
-        options = f"-F /dev/null -oIdentityFile={openssh.key} -oIdentitiesOnly=yes -oIdentityAgent=none"
-        program = f"ssh -a -x {options} -oUserKnownHostsFile={openssh.known_hosts} -oGlobalKnownHostsFile=/dev/null"
-        where = f"sftp://{openssh.username}:none@{self._host}:{openssh.port}{self._remote}/add"
-        return f"set sftp:connect-program '{program}'; open {where}"
+        return f"{self._running.openssh.lftp_open(self._host)}{self._remote}/add"
 
     def run_platform(self, protocol: str) -> Timing:
         """The platform's downloads by its default settings, in a process of its own."""
@@ -132,9 +127,8 @@ class TransferBenchmark:
             openssh = self._running.openssh
             access = [openssh.username, f"key:{openssh.key}", str(openssh.known_hosts)]
             server = [f"{self._host}:{openssh.port}", *access, str(self._remote)]
-        environment = clean_environment(PYTHONPATH=str(Path(__file__).parent.parent))
-        command = [sys.executable, "-m", "benchmarks.fetch", protocol, *server, str(place)]
-        timing = timed(command, log=self._log, environment=environment)
+        command = module("fetch", protocol, *server, str(place))
+        timing = timed(command, log=self._log, environment=clean_environment())
         return self._finish(place, timing, place / "add")
 
     @property

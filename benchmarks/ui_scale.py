@@ -7,8 +7,6 @@ asked of a server that has just started, and again; a page asks for several at o
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -17,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.finished_zips import DCC, FinishedZips
-from benchmarks.measuring import Figure, Note
+from benchmarks.finished_zips import FinishedZips
+from benchmarks.measuring import DCC, Figure, Note
 from benchmarks.registry import Bench, Benchmark
+from benchmarks.servers import free_port, running
 
 KNOWN: Final = 100_000
 SHOWN: Final = 5_000
@@ -141,22 +140,10 @@ def ask(url: str, question: Question) -> tuple[float, bytes]:
 @contextmanager
 def served(zips: FinishedZips) -> Iterator[str]:
     """The URL of the UI on an installation."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = int(server.getsockname()[1])
-    process = subprocess.Popen(
-        [DCC, "ui", "--without-daemon", "--port", str(port)],
-        env=zips.environment(events=True),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        if not any("The UI is at" in line for line in process.stdout):
-            raise RuntimeError("The UI did not start.")
+    port, log = free_port(), zips.home / "ui.log"
+    command = [DCC, "ui", "--without-daemon", "--port", str(port)]
+    with running(command, log, lambda: "The UI is at" in log.read_text(), zips.environment(events=True)):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def answers(url: str) -> list[Answer]:

@@ -14,9 +14,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
+from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.session import CHECK, DCC, DOCUMENTS, SCHEMAS, submission
+from benchmarks.session import CHECK, DOCUMENTS, SCHEMAS, submission
 from benchmarks.upload import write_large
 
 SMALL_ARCHIVES = 400

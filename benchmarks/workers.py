@@ -2,34 +2,45 @@
 
 Each worker is bound to a core of its own. Time is taken from the first archive that is left in the object store to the
 last, so that the start of Dagster's run counts nowhere, but each batch's own step does. What is left to the session
-is measured in a process of its own, which finds all archives as workers left them.
+is measured in a process of its own, `python -m benchmarks.workers`, which finds all archives as workers left them.
 """
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.installation import databases, make_installation
-from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, family
-from benchmarks.openssh import OpenSsh, await_port, free_port, openssh_server
+from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, family, module
 from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.servers import OpenSsh, openssh_server, redis_server, running
 from benchmarks.session import DOCUMENTS, submission
 from dcc.naming import Action
+from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import Batch, BatchArchive
 from dcc.session.batches.results import FromWorkers
-from dcc.settings import Settings
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.data.session_data import take_up_data
+from dcc.settings import Settings, load_settings
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
+from dcc.tracker.database import open_tracker
 from dcc_assets.batches import DagsterWorkers
 
 ARCHIVES = 240
@@ -41,9 +52,7 @@ TWO = "two Celery workers of one core each"
 GOAL = round(1 / 1.7, 3)
 
 _CELERY = str(Path(sys.executable).with_name("celery"))
-_PROCESS = "benchmarks.workers_process"
 _TICKS = os.sysconf("SC_CLK_TCK")
-_START_SECONDS = 120.0
 _SESSION = 1
 
 
@@ -132,27 +141,13 @@ class WorkersBenchmark:
         return len(archives) * (ended - began) / max(all_of_them - first, 1)
 
 
-@contextmanager
-def _worker(home: Path, environment: dict[str, str], core: int) -> Iterator[subprocess.Popen[bytes]]:
+def _worker(home: Path, environment: dict[str, str], core: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A Celery worker of one process on one core, which takes batches when the block begins."""
     log = home / f"worker-{core}.log"
     command = ["taskset", "-c", str(core), _CELERY, "-A", "dcc_dagster.celery_worker", "worker"]
     command += ["-c1", "-linfo", "-n", f"core{core}@%h"]
-    staging = str(home / f"staging-{core}")
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, env=environment | {"DCC_STAGING": staging}, stdout=output, stderr=output, start_new_session=True
-        )
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while " ready." not in log.read_text(errors="replace"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"The worker did not start: {log.read_text(errors='replace')}")
-            time.sleep(0.1)
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
+    staging = {"DCC_STAGING": str(home / f"staging-{core}")}
+    return running(command, log, lambda: " ready." in log.read_text(errors="replace"), environment | staging)
 
 
 def _processor_seconds(workers: Sequence[subprocess.Popen[bytes]]) -> float:
@@ -167,31 +162,38 @@ def _processor_seconds(workers: Sequence[subprocess.Popen[bytes]]) -> float:
 
 def _session(environment: dict[str, str]) -> Timing:
     """A session that finds what workers left."""
-    ended = subprocess.run(
-        [sys.executable, "-m", _PROCESS], env=environment, check=True, capture_output=True, text=True
-    )
-    wall, cpu = map(float, ended.stdout.split())
+    told = subprocess.run(module("workers"), env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    wall, cpu = map(float, told.split())
     return Timing(wall, cpu)
 
 
-@contextmanager
-def _broker(folder: Path) -> Iterator[str]:
-    """The URL of a Redis server."""
-    folder.mkdir()
-    port = free_port()
-    command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", ""]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        await_port(port, process, folder / "log")
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.terminate()
-        process.wait()
+@dataclass(frozen=True)
+class FinishedWorkers:
+    """Workers that have left everything before they are asked; see `Workers`."""
+
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+        """There is nothing to do."""
+
+
+def main() -> None:
+    """Run a session on DCC_HOME whose archives workers have prepared; print its seconds on the clock and processors."""
+    # As `dcc` does.
+    gc.set_threshold(50_000, 20, 100)
+    settings = load_settings()
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    wall, before = time.perf_counter(), os.times()
+    with open_session(tracker, settings) as session:
+        deque(crawl_file_sources(session, None), maxlen=0)
+        outcomes = list(process_zip_actions(session, workers=FinishedWorkers()))
+        deque(take_up_data(qc, session, until=Phase.QC), maxlen=0)
+    after = os.times()
+    if not all(outcome.succeeded for outcome in outcomes):
+        raise RuntimeError("Archives failed: the time means nothing.")
+    print(time.perf_counter() - wall, sum(after[:4]) - sum(before[:4]))
 
 
 def _measure(bench: Bench) -> Iterator[Finding]:
-    with openssh_server(bench.folder / "sshd") as server, _broker(bench.folder / "redis") as broker:
+    with openssh_server(bench.folder / "sshd") as server, redis_server(bench.folder / "redis") as broker:
         workers = WorkersBenchmark(bench.folder, server, broker)
         comparison = workers.comparison()
         comparison.measure(bench.runs, uncounted=0)
@@ -210,3 +212,6 @@ BENCHMARKS = [
         most_runs=2,
     )
 ]
+
+if __name__ == "__main__":
+    main()

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import causes, transfer
-from benchmarks.circumstances import TOOLS, circumstances, missing, versions
-from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
+from benchmarks.circumstances import TOOLS, circumstances, installed, missing, versions
 from benchmarks.measuring import Contender, Note, Timing, timed
-from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.plain_load import OnMariaDb, OnSqlite
 from benchmarks.registry import Benchmark, Finding
 from benchmarks.replay import ReplayBenchmark
 from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
+from benchmarks.servers import MARIADB, MariaDb, OpenSsh, mariadb_server, openssh_server
 from benchmarks.session_qc import WholeSession
 from benchmarks.transfer import TransferBenchmark
 from benchmarks.upload import UploadBenchmark, write_small
@@ -50,12 +50,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSsh]:
 def test_both_sides_of_a_whole_session_write_every_row(tmp_path: Path, server: OpenSsh, mariadb: MariaDb) -> None:
     session = WholeSession(tmp_path / "work", server, 1)
     assert session.rows.counts["document"] == 5
-    assert session.run_shell().wall > 0
-    assert session.run_shell(mariadb).wall > 0
-    assert session.run_crawl(mariadb).wall > 0
+    on_sqlite, on_mariadb = OnSqlite(tmp_path), OnMariaDb(mariadb)
+    assert session.run_shell(on_sqlite).wall > 0
+    assert session.run_shell(on_mariadb).wall > 0
+    assert session.run_crawl(on_mariadb).wall > 0
     session.rows.counts["measurement"] += 1
     with pytest.raises(RuntimeError, match="The rows are"):
-        session.run_shell()
+        session.run_shell(on_sqlite)
 
 
 def test_the_benchmark_of_causes_counts_every_finding(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_both_sides_of_the_transfer_bring_every_file_over_ftp() -> None:
 
 @pytest.fixture(scope="module")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    missing = [tool for tool in ("sqlite3", *SERVER) if not installed([tool])]
+    missing = [tool for tool in ("sqlite3", *MARIADB) if not installed([tool])]
     if missing:
         pytest.skip(f"Not installed: {', '.join(missing)}. As root, make test installs them.")
     with mariadb_server(tmp_path_factory.mktemp("mariadb") / "server") as running:
@@ -118,16 +119,17 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
 @pytest.mark.servers
 def test_both_sides_of_the_upload_write_every_row_or_are_not_timed(tmp_path: Path, mariadb: MariaDb) -> None:
     write_small(tmp_path / "documents", 3, 5_000)
-    benchmark = UploadBenchmark(tmp_path / "work", tmp_path / "documents", mariadb)
+    benchmark = UploadBenchmark(tmp_path / "work", tmp_path / "documents")
     assert benchmark.rows.counts["document"] == 3
     assert benchmark.rows.counts["measurement"] > 50
-    for comparison in benchmark.comparisons("Documents", bound=False):
-        for contender in comparison.contenders:
+    kinds = (OnSqlite(tmp_path), OnMariaDb(mariadb))
+    for databases in kinds:
+        for contender in benchmark.comparison("Documents", databases, bound=False).contenders:
             assert contender.run().wall > 0
     benchmark.rows.counts["measurement"] += 1
-    for run in (benchmark.run_import, benchmark.run_load_data):
+    for databases in kinds:
         with pytest.raises(RuntimeError, match="The rows are"):
-            run()
+            benchmark.run_load(databases)
 
 
 def shown(*findings: Finding, name: str = "one", measured: str = "2026-11-21 13:28 UTC") -> str:

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Engine, func, select
 
 from benchmarks.known_archives import DOCUMENTS, KnownArchives
-from benchmarks.openssh import openssh_server
 from benchmarks.quiet_session import QuietSession
+from benchmarks.servers import openssh_server
 from dcc.cli.sessions.work import Listeners, crawl_and_process
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status

@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.measuring import clean_environment, module
 from benchmarks.validate_memory import write_document, write_huge_text
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
@@ -25,9 +25,8 @@ def validate(path: Path, max_tree_bytes: int = 4_000_000) -> list[Problem]:
 
 def measured(*paths: Path) -> list[dict[str, Any]]:
     """Validate documents in a process of its own; of each `errors`, the `last` one, `cpu` and `peak_mb` until then."""
-    script = Path(__file__).parents[2] / "benchmarks" / "validate_memory.py"
-    command = [sys.executable, str(script), "--document", *map(str, paths)]
-    told = subprocess.run(command, check=True, capture_output=True).stdout.splitlines()
+    command = module("validate_memory", *map(str, paths))
+    told = subprocess.run(command, env=clean_environment(), check=True, capture_output=True).stdout.splitlines()
     return [json.loads(line) for line in told]
 
 
