@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from dcc.documents import contents as said
+from dcc.documents import contents
 from dcc.naming import DocumentKind
 
 _ROOTS: Final = {DocumentKind.SPECIMEN: "centreSpecimenSet", DocumentKind.EXPERIMENT: "centreProcedureSet"}
-_NAMES: Final[dict[type, str]] = {said.Housing: "housing", said.Line: "line", said.Experiment: "experiment"}
+_NAMES: Final[dict[type, str]] = {contents.Housing: "housing", contents.Line: "line", contents.Experiment: "experiment"}
 
 
 def path_of_centre(kind: DocumentKind, position: int) -> str:
@@ -19,6 +19,6 @@ def path_of_centre(kind: DocumentKind, position: int) -> str:
     return f"/{_ROOTS[kind]}/centre[{position}]"
 
 
-def element_name(entity: said.Entity) -> str:
+def element_name(entity: contents.Entity) -> str:
     """The name of an entity's element; entities are counted by it."""
-    return entity.kind if isinstance(entity, said.Specimen) else _NAMES[type(entity)]
+    return entity.kind if isinstance(entity, contents.Specimen) else _NAMES[type(entity)]

@@ -190,7 +190,7 @@ def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> T
 
 def session_of_dead_process(dead: DeadSession, *, taken_up: bool) -> Trouble:
     """The outage of a session whose process died; `taken_up`: the next session has finished its work."""
-    trouble = broken_session(dead.session, dead.group, dead.said)
+    trouble = broken_session(dead.session, dead.group, dead.reason)
     return replace(trouble, over=taken_up, reported=False)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
 
 from dcc.databases.list_parameters import rows_with
-from dcc.qc.apply.versions import key_columns, key_of_row, lived, same_text
+from dcc.qc.apply.versions import is_lifetime_of, key_columns, key_of_row, same_text
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import NOT_STORED
@@ -76,7 +76,7 @@ def document_at(connection: Connection, moment: datetime) -> int:
 
 def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
     """The condition on an entity's table that a version was current after that document."""
-    return exists().where(lived(kind), _lasts(document_id))
+    return exists().where(is_lifetime_of(kind), _lasts(document_id))
 
 
 def _lasts(document_id: int) -> ColumnElement[bool]:

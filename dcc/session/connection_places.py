@@ -74,22 +74,22 @@ class ConnectionPlaces:
             yield
             return
         with ExitStack() as held:
-            number = held.enter_context(self._in_line(address, goes_on))
-            said = False
-            while number not in self._having(line := _outlasting(self._read_line, goes_on)):
+            number = held.enter_context(self._queued(address, goes_on))
+            is_logged = False
+            while number not in self._rows_with_places(line := _outlasting(self._read_line, goes_on)):
                 if not goes_on():
                     raise _none_free(address)
-                if not said:
+                if not is_logged:
                     progress.info("%s: waiting for a connection that others use", address.label)
-                    said = True
+                    is_logged = True
                 if all(one.number != number for one in line):
                     # This process was taken for dead, because the tracker was away or the process stood still.
                     held.close()
-                    number = held.enter_context(self._in_line(address, goes_on))
+                    number = held.enter_context(self._queued(address, goes_on))
                 time.sleep(_LOOK_SECONDS)
             yield
 
-    def is_to_give_up(self, address: SourceAddress) -> bool:
+    def must_give_up(self, address: SourceAddress) -> bool:
         """Whether a connection to a source must be given up because another process waits; for one at a time."""
         with self._lock:
             wanted = address.id in self._wanted
@@ -100,7 +100,7 @@ class ConnectionPlaces:
     def kept(self) -> Iterator[None]:
         """Send signs of life during the block."""
         over = threading.Event()
-        signs = with_log_context(self._give_signs)
+        signs = with_log_context(self._renew_places)
         beat = threading.Thread(target=signs, args=(over,), name="connection places", daemon=True)
         beat.start()
         try:
@@ -110,7 +110,7 @@ class ConnectionPlaces:
             over.set()
             beat.join()
 
-    def _give_signs(self, over: threading.Event) -> None:
+    def _renew_places(self, over: threading.Event) -> None:
         while not over.wait(self._settings.lease_timeout / _RENEWALS):
             with self._lock:
                 held = dict(self._held)
@@ -126,7 +126,7 @@ class ConnectionPlaces:
 
     def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[InLine]) -> None:
         """Record who waits for a connection to the same source, or to another one on the same server."""
-        having = self._having(line)
+        having = self._rows_with_places(line)
         waiting = [one for one in line if one.number not in having]
         sources = {one.source for one in waiting}
         # Without a limit for the server, a connection to another source helps nobody.
@@ -142,9 +142,9 @@ class ConnectionPlaces:
             self._wanted |= wanted | lost
 
     @contextmanager
-    def _in_line(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[int]:
+    def _queued(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[int]:
         """Wait in the queue at the given position."""
-        number = _outlasting(lambda: self._write(lambda connection: self._line_up(connection, address)), goes_on)
+        number = _outlasting(lambda: self._write(lambda connection: self._join_queue(connection, address)), goes_on)
         with self._lock:
             self._held[number] = address
         try:
@@ -154,7 +154,7 @@ class ConnectionPlaces:
                 del self._held[number]
             self._leave(number)
 
-    def _line_up(self, connection: Connection, address: SourceAddress) -> int:
+    def _join_queue(self, connection: Connection, address: SourceAddress) -> int:
         # One after the other: then a later one sees all earlier ones.
         await_turn(connection)
         dead = [row.id for row in connection.execute(_LINE) if not is_alive(row, self._settings)]
@@ -192,8 +192,8 @@ class ConnectionPlaces:
             InLine(row.id, row.file_source_id, row.server, row.most) for row in rows if is_alive(row, self._settings)
         ]
 
-    def _having(self, line: Iterable[InLine]) -> set[int]:
-        return having_places(line, lambda server: self._settings.limits_of(server).connections or math.inf)
+    def _rows_with_places(self, line: Iterable[InLine]) -> set[int]:
+        return rows_with_places(line, lambda server: self._settings.limits_of(server).connections or math.inf)
 
     def _reserve_turns(self, server: str, seconds: float) -> float:
         """See `dcc.sources.request_turns.Reserve`."""
@@ -211,7 +211,7 @@ class ConnectionPlaces:
         return run_writing(self._tracker, work, patience_seconds=self._settings.database_retry)
 
 
-def having_places(line: Iterable[InLine], most_at_server: Callable[[str], float]) -> set[int]:
+def rows_with_places(line: Iterable[InLine], most_at_server: Callable[[str], float]) -> set[int]:
     """The numbers of the rows with a place: those for which earlier ones leave room at their source and server.
 
     A row keeps its place whoever leaves, because that makes room for one more at most.

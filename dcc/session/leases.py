@@ -53,7 +53,7 @@ class DeadSession(NamedTuple):
 
     session: int
     group: CentreGroup | None
-    said: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class Lease:
     @property
     def died(self) -> DeadSession:
         """The message about its death."""
-        said = (
+        reason = (
             f"{self.label} died (process {self.pid} on {self.host}, last sign of life {self.heartbeat} UTC). It is "
             "recorded as died and its unfinished work is taken up."
         )
-        return DeadSession(self.session, self.group, said)
+        return DeadSession(self.session, self.group, reason)
 
     def shares_centres_with(self, group: CentreGroup | None) -> bool:
         """Whether it is for a centre of a group; None: all centres."""

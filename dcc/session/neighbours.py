@@ -72,7 +72,7 @@ class Asking:
             if not isinstance(content, Block):
                 self.has_entities = True
                 self.storable += is_stored
-            kept = _bare(content) if isinstance(content, Experiment) else content
+            kept = _without_measurements(content) if isinstance(content, Experiment) else content
             if isinstance(kept, Block | Specimen | Experiment):
                 self.contents.append(kept)
                 if is_stored:
@@ -83,7 +83,7 @@ class Asking:
 _NO_RESULTS: Final = ((), (), (), (), (), (), ())
 
 
-def _bare(experiment: Experiment) -> Experiment:
+def _without_measurements(experiment: Experiment) -> Experiment:
     procedure = experiment.procedure
     if procedure is None:
         return experiment

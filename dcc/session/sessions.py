@@ -240,7 +240,7 @@ def hold_session(
         return time.monotonic(), acquire_lease(connection, holder, settings, wanted, resume)
 
     began, acquired = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
-    notices = tuple(one.said for one in acquired.dead)
+    notices = tuple(one.reason for one in acquired.dead)
     limit = settings.session_time_limit
     session = Session(
         acquired.session_id,
@@ -304,11 +304,11 @@ def _logged(session: Session) -> Iterator[None]:
         reason = str(error) or type(error).__name__
         # The person who interrupts a session knows of it.
         level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
-        told = (session.id, time.monotonic() - began, reason)
-        progress.log(level, "Session %d broke off after %.1f s: %s", *told, extra={RAISED: True})
+        facts = (session.id, time.monotonic() - began, reason)
+        progress.log(level, "Session %d broke off after %.1f s: %s", *facts, extra={RAISED: True})
         raise
-    what, why = ("ended", f": {session.ended}") if session.ended else ("waits for a run to go on with it", "")
-    progress.info("Session %d %s after %.1f s%s", session.id, what, time.monotonic() - began, why)
+    end, why = ("ended", f": {session.ended}") if session.ended else ("waits for a run to go on with it", "")
+    progress.info("Session %d %s after %.1f s%s", session.id, end, time.monotonic() - began, why)
 
 
 def _break_off(failure: Exception | None) -> EndReason:

@@ -31,10 +31,10 @@ class TextLimits:
             if excess is not None:
                 self.findings.add(too_long(content.line, "centre element", excess))
         elif self._block is not None:
-            made = self._rows.add_entity(content)
-            if isinstance(made, TooLong):
+            row = self._rows.add_entity(content)
+            if isinstance(row, TooLong):
                 key = key_of(self._block, content)
-                self.findings.add(too_long(content.line, kind_of(content).value, made, key))
+                self.findings.add(too_long(content.line, kind_of(content).value, row, key))
                 return False
         for rows in self._tables.values():
             rows.clear()

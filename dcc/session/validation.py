@@ -85,8 +85,8 @@ class _Draft:
         wrong = sum(not verdict.valid for verdict in below)
         if wrong:
             refused = mark("{number} of its {documents} documents would fail.")
-            said = message(refused, number=wrong, documents=len(below))
-            self.errors.append(Problem(DocumentError.short_name(), said))
+            text = message(refused, number=wrong, documents=len(below))
+            self.errors.append(Problem(DocumentError.short_name(), text))
         parts = (self.errors, self.warnings, self.missing)
         yield PathVerdict(self.path, not self.errors, *map(tuple, parts))
         yield from below
@@ -344,16 +344,16 @@ def _today() -> date:
 
 
 def _problem_of(finding: Finding | UploadFinding) -> Problem:
-    said = message_of(finding.code, with_value(finding.details, finding.value))
-    return Problem(finding.rule, said, finding.line, code=finding.code, severity=finding.severity)
+    text = message_of(finding.code, with_value(finding.details, finding.value))
+    return Problem(finding.rule, text, finding.line, code=finding.code, severity=finding.severity)
 
 
 def _compare_md5(path: Path, found: str) -> None:
     """Compare an archive's MD5 with the checksum beside it, if there is one, as a session does after a download."""
-    beside = path.with_name(sidecar(path.name))
-    if not beside.is_file():
+    md5_file = path.with_name(sidecar(path.name))
+    if not md5_file.is_file():
         return
-    with beside.open("rb") as file:
+    with md5_file.open("rb") as file:
         published = parse_md5(file.read(MAX_SIDECAR_BYTES), path.name, str(path.parent))
     if found != published:
         raise ChecksumMismatchError(

@@ -323,8 +323,8 @@ class ArchiveStore:
                 else:
                     return
             why = "; ".join(reasons) or "none other is named in DCC_ARCHIVE_REPLICAS."
-            said = f"No replica has a good copy of the archive {sha256}: {why}"
-            raise StoreUnreachableError(said) if is_away_somewhere else StoredObjectLostError(said)
+            text = f"No replica has a good copy of the archive {sha256}: {why}"
+            raise StoreUnreachableError(text) if is_away_somewhere else StoredObjectLostError(text)
 
     @contextmanager
     def open(self, sha256: str) -> Iterator[BinaryIO]:

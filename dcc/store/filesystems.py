@@ -196,8 +196,8 @@ def store_errors(url: str, doing: str, remedy: str) -> Iterator[None]:
 
 def reason_of(error: BaseException) -> str:
     """What an error of a file system says, without a point at its end."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"{said or type(error).__name__}".rstrip(".")
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{text or type(error).__name__}".rstrip(".")
 
 
 def is_away(error: BaseException) -> bool:

@@ -50,10 +50,10 @@ def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) 
 
 def document_lost(key: ZipKey, file_name: str, error: Exception | None = None) -> StagedDocumentLostError:
     """The error for a document that cannot be read, or that changed since its extraction."""
-    what = "is not in staging any more as it was extracted"
+    fault = "is not in staging any more as it was extracted"
     if error is not None:
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-        what = f"cannot be read in staging ({reason})"
+        fault = f"cannot be read in staging ({reason})"
     return StagedDocumentLostError(
         mark(
             "The document {file_name} of {archive} {fault}. Its archive has to be downloaded again: the next session "
@@ -61,5 +61,5 @@ def document_lost(key: ZipKey, file_name: str, error: Exception | None = None) -
         ),
         file_name=file_name,
         archive=key,
-        fault=Message(what),
+        fault=Message(fault),
     )

@@ -198,7 +198,7 @@ def test_a_file_that_is_damaged_or_of_another_basis_or_version_is_not_used(
         assert open_prepared(target, BASIS.name) is None
     target.write_bytes(whole)
     assert open_prepared(target, BASIS.name) is not None
-    beside = target.with_name("prepared.rows.told")
+    beside = target.with_name("prepared.rows.facts")
     told = beside.read_bytes()
     for damaged_one in (told[:-1], told.replace(b'"whole": true', b'"whole": trux'), told.replace(b"2", b"3"), b""):
         beside.write_bytes(damaged_one)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from dcc.session.connection_places import InLine, having_places
+from dcc.session.connection_places import InLine, rows_with_places
 from dcc.sources import request_turns
 from dcc.sources.due import Pace, PastCrawls, Pause, Schedule, Why, Windows, due
 from dcc.sources.request_turns import Turns
@@ -97,7 +97,7 @@ class Crawler:
         steps: list[tuple[float, int, int]] = []
         started: set[int] = set()
         while line:
-            having = having_places((one for _, one in line.values()), lambda name: self.hosts[name].connections)
+            having = rows_with_places((one for _, one in line.values()), lambda name: self.hosts[name].connections)
             assert started <= having
             for number in sorted(having - started):
                 self._connect(line[number][0], now)

@@ -219,12 +219,12 @@ class _Application:
             return []
         first = dict(self._next)
         self._current = _CurrentVersions(self._connection)
-        told: Sequence[Iterable[Entries]] = [one.prepared.entries() for one in documents]
-        if len(told) > 1:
+        entries: Sequence[Iterable[Entries]] = [one.prepared.entries() for one in documents]
+        if len(entries) > 1:
             # They are small, and nearly always new: one query is for all.
-            told = [list(some) for some in told]
-            self._current.ask_about(chain.from_iterable(told))
-        decided = [self._decide(one, some, confirmed) for one, some in zip(documents, told, strict=True)]
+            entries = [list(some) for some in entries]
+            self._current.ask_about(chain.from_iterable(entries))
+        decided = [self._decide(one, some, confirmed) for one, some in zip(documents, entries, strict=True)]
         if former is not None:
             give_way(self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed)
         else:
@@ -262,10 +262,10 @@ class _Application:
         kept = held_for if one.applied.state is DocumentState.HELD else one.applied.findings
         _write_findings(self._connection, one.document, one.document_id, kept)
 
-    def _decide(self, one: ToApply, told: Iterable[Entries], confirmed: Row[Any] | None) -> _Decision:
+    def _decide(self, one: ToApply, entries: Iterable[Entries], confirmed: Row[Any] | None) -> _Decision:
         document, rows = one.document, one.prepared.rows
         newest = self._newest.before(document)
-        if_not = self._if_not(one, confirmed)
+        if_not = self._not_permitted(one, confirmed)
         is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
         document_id = self._next[DOCUMENT.name]
         self._next[DOCUMENT.name] += 1
@@ -273,7 +273,7 @@ class _Application:
         decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
-        decision.take_all(told, is_late=newest is not None)
+        decision.take_all(entries, is_late=newest is not None)
         applied = decision.applied
         original = self._original_of(one, decision) if if_not is NotPermitted.CONFIRMED else None
         if original is not None:
@@ -311,7 +311,7 @@ class _Application:
         written = self._applied[owner]
         return written.document.place if written.prepared.content == content else None
 
-    def _if_not(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
+    def _not_permitted(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
         """What to do about data of centres that the archive may not change."""
         document = one.document
         if confirmed is not None and document.action is Action.ADD:
@@ -331,10 +331,10 @@ class _CurrentVersions:
         self.connection = connection
         self._known: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
 
-    def ask_about(self, told: Iterable[Entries]) -> None:
+    def ask_about(self, entries: Iterable[Entries]) -> None:
         """Query all entities of some documents at once."""
         named: dict[EntityKind, set[Key]] = {}
-        for some in told:
+        for some in entries:
             if some.kind is not None:
                 named.setdefault(some.kind, set()).update(some.keys)
         for kind, keys in named.items():
@@ -373,14 +373,14 @@ class _Decision:
         given: dict[str, int],
         if_not: NotPermitted,
     ) -> None:
-        self._current, self.document_id, self._if_not = current, document_id, if_not
+        self._current, self.document_id, self._not_permitted = current, document_id, if_not
         self.document, self.prepared = one
         self._opens = self.document.action is not Action.DELETE and if_not is not NotPermitted.REFUSE
         shift = document_id - self.prepared.number
         self.given = {**given, "document": shift, "are_current": int(self._opens)}
         self.ended: defaultdict[EntityKind, list[int]] = defaultdict(list)
         self.not_current: defaultdict[EntityKind, list[int]] = defaultdict(list)
-        self._said, self._opened = Counter[EntityKind](), Counter[EntityKind]()
+        self._counts, self._opened = Counter[EntityKind](), Counter[EntityKind]()
         self._refused = 0
         self.owners: set[int | None] = set()
         self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
@@ -392,9 +392,9 @@ class _Decision:
         """Whether more than its own row is kept."""
         return self.applied.state is not DocumentState.HELD and not self.applied.repeated
 
-    def take_all(self, told: Iterable[Entries], *, is_late: bool) -> None:
+    def take_all(self, entries: Iterable[Entries], *, is_late: bool) -> None:
         """Decide all entities of the document, and its result."""
-        for some in told:
+        for some in entries:
             if some.kind is None:
                 self._take_blocks(some)
             else:
@@ -402,11 +402,11 @@ class _Decision:
         ended = {kind.value: len(ids) for kind, ids in self.ended.items()}
         opened = {kind.value: self._opened[kind] for kind in EntityKind if self._opened[kind]}
         state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
-        said = {f"{kind}s": self._said[kind] for kind in EntityKind}
+        counts = {f"{kind}s": self._counts[kind] for kind in EntityKind}
         self.applied = Applied(
             self.document_id,
             state,
-            said | {"measurements": sum(self.prepared.measured.values())},
+            counts | {"measurements": sum(self.prepared.measured.values())},
             late=is_late,
             opened=opened,
             ended=ended,
@@ -424,16 +424,20 @@ class _Decision:
             centre = str(name)
             if excess is not None:
                 self.findings.add(too_long(line, "centre element", excess)._replace(path=path))
-            if self._if_not is not NotPermitted.CONFIRMED and centre in named and not document.may_change(centre):
+            if (
+                self._not_permitted is not NotPermitted.CONFIRMED
+                and centre in named
+                and not document.may_change(centre)
+            ):
                 self.findings.add(not_permitted(document.action, own, centre, line))
 
     def _take(self, some: Entries, kind: EntityKind) -> None:
         """Decide entities; those without a row do not take effect."""
-        self._said[kind] += len(some.keys)
+        self._counts[kind] += len(some.keys)
         self.others.name(some.keys, kind)
         if None in some.row_ids:
             some = self._stored(some, kind)
-        if self._if_not is NotPermitted.REFUSE:
+        if self._not_permitted is NotPermitted.REFUSE:
             self._refused += len(some.keys)
             return
         base = self.given[kind.value]
@@ -482,10 +486,10 @@ class _Decision:
             held = experiments_about(self._current.connection, keys)
         for line, path, key, row_id in zip(some.lines, some.paths, some.keys, row_ids, strict=True):
             there_as = key if key in current else _without_results(action, kind, key)
-            there = current.get(there_as)
-            if there is None or there.document_id != self.document_id:
-                self.owners.add(there and there.document_id)
-            judgement = Judgement(action, kind, key, there, self.document_id, held.get(key, ()))
+            current_version = current.get(there_as)
+            if current_version is None or current_version.document_id != self.document_id:
+                self.owners.add(current_version and current_version.document_id)
+            judgement = Judgement(action, kind, key, current_version, self.document_id, held.get(key, ()))
             finding = judge(judgement, line, row_id)
             if finding is not None:
                 self._refused += 1
@@ -494,8 +498,8 @@ class _Decision:
                     self.not_current[kind].append(row_id)
                 continue
             self.others.take_effect([key], kind)
-            if there is not None:
-                self.ended[kind].append(there.id)
+            if current_version is not None:
+                self.ended[kind].append(current_version.id)
                 del current[there_as]
                 changed[there_as] = None
             if self._opens:

@@ -17,7 +17,7 @@ from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
-from dcc.qc.apply.versions import UPDATED, key_columns, key_of_row, lived, same_animal, same_text
+from dcc.qc.apply.versions import UPDATED, is_lifetime_of, key_columns, key_of_row, same_animal, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
@@ -127,7 +127,9 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
 def _versions(connection: Connection, kind: EntityKind, side: Any, document_id: int) -> Entities:
     table = ENTITY_TABLES[kind]
     extra = [column for column in key_columns(kind) if column.name == UPDATED]
-    statement = select(table, *extra).join(LIFETIME, lived(kind)).where(side == document_id).order_by(table.c.id)
+    statement = (
+        select(table, *extra).join(LIFETIME, is_lifetime_of(kind)).where(side == document_id).order_by(table.c.id)
+    )
     return {row["id"]: row for row in connection.execute(statement).mappings()}
 
 
@@ -144,9 +146,9 @@ def _differences(connection: Connection, kind: EntityKind, old: Entities, new: E
     for key, values in before.items():
         others = after.get(key, {})
         name = str(describe(kind, key))
-        for what in [*values, *(what for what in others if what not in values)]:
-            if values.get(what) != others.get(what):
-                yield Change(name, what, values.get(what), others.get(what))
+        for name_of_value in [*values, *(name_of_value for name_of_value in others if name_of_value not in values)]:
+            if values.get(name_of_value) != others.get(name_of_value):
+                yield Change(name, name_of_value, values.get(name_of_value), others.get(name_of_value))
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:
@@ -183,7 +185,7 @@ def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[T
     elif kind is EntityKind.EXPERIMENT:
         source = source.outerjoin(NAMED, NAMED.c.experiment_row == table.c.id)
         source = source.outerjoin(SPECIMEN, same_animal(table) & SPECIMEN.c.is_current)
-        whose = _whose(SPECIMEN)
+        whose = _genotype_and_strain(SPECIMEN)
     return _found_contexts(connection, source, whose, table.c.id, ids)
 
 
@@ -203,7 +205,7 @@ def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -
         .join(RUN, own)
         .join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
     )
-    found = _found_contexts(connection, source, _whose(SPECIMEN), SPECIMEN.c.id, ids)
+    found = _found_contexts(connection, source, _genotype_and_strain(SPECIMEN), SPECIMEN.c.id, ids)
     appeared = [after[key]["id"] for key in moved if key not in before]
     unknown: list[ColumnElement[Any]] = [null(), null()]
     return found | _found_contexts(connection, source, unknown, SPECIMEN.c.id, appeared)
@@ -213,7 +215,7 @@ def _animal(row: RowMapping | None) -> tuple[Any, ...] | None:
     return None if row is None else (row["is_baseline"], row["colony_id"], row["strain_id"])
 
 
-def _whose(specimen: Any) -> list[ColumnElement[Any]]:
+def _genotype_and_strain(specimen: Any) -> list[ColumnElement[Any]]:
     """The genotype and strain of a specimen."""
     return [case((specimen.c.is_baseline, _BASELINE), else_=specimen.c.colony_id), specimen.c.strain_id]
 

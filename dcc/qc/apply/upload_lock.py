@@ -127,14 +127,16 @@ def await_uploads(engine: Engine, *, patience_seconds: float = PATIENCE_SECONDS)
     Waiting blocks nobody. Raises the database's `unreachable` error if it is away, or patience ran out.
     """
     at_once = engine.execution_options(**{OUTAGE_SECONDS: 0.0})
-    run_reading(at_once, lambda connection: _pass_by(connection, nowait=False), patience_seconds=patience_seconds)
+    run_reading(
+        at_once, lambda connection: _wait_for_all_locks(connection, nowait=False), patience_seconds=patience_seconds
+    )
 
 
 def uploads_are_open(engine: Engine) -> bool:
     """Whether an open upload may still commit lower ids than the known ones; does not wait."""
     try:
         with engine.connect() as connection:
-            _pass_by(connection, nowait=True)
+            _wait_for_all_locks(connection, nowait=True)
     except DBAPIError as error:
         if not is_contention(error):
             raise
@@ -142,7 +144,7 @@ def uploads_are_open(engine: Engine) -> bool:
     return False
 
 
-def _pass_by(connection: Connection, *, nowait: bool) -> None:
+def _wait_for_all_locks(connection: Connection, *, nowait: bool) -> None:
     """Take all locks, one after the other, and release each at once."""
     if connection.dialect.name == "sqlite":
         return

@@ -97,7 +97,7 @@ def same_animal(whose: Any, named: Any = NAMED) -> ColumnElement[bool]:
     return and_(SPECIMEN.c.centre == whose.c.centre, same_text(SPECIMEN.c.specimen_id, named.c.specimen_id))
 
 
-def lived(kind: EntityKind, lifetime: Any = LIFETIME, table: Any = None) -> ColumnElement[bool]:
+def is_lifetime_of(kind: EntityKind, lifetime: Any = LIFETIME, table: Any = None) -> ColumnElement[bool]:
     """Whether a lifetime, or an alias of it, is that of a version in an entity's table, or in an alias of this."""
     own = ENTITY_TABLES[kind] if table is None else table
     return and_(lifetime.c.entity_kind == kind.value, lifetime.c.entity_id == own.c.id)

@@ -20,7 +20,7 @@ from dcc.naming import Action
 from dcc.qc.apply.documents import others_of
 from dcc.qc.apply.holding import check_signature, held_for
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, centres_of, lock_centres_of, reserve_ids
-from dcc.qc.apply.versions import end_versions, lived, reopen_versions, same_animal, same_key, same_text
+from dcc.qc.apply.versions import end_versions, is_lifetime_of, reopen_versions, same_animal, same_key, same_text
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.rows.documents import close_findings
 from dcc.rights import Rights
@@ -240,7 +240,7 @@ def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]
         .select_from(touched)
         .join(mine, mine.c.id == touched.c.entity_id)
         .join(others, same_key(kind, mine, others))
-        .join(later, lived(kind, later, others))
+        .join(later, is_lifetime_of(kind, later, others))
         .join(document, document.c.id == later.c[side])
         .where(of_this, touched.c.entity_kind == kind.value, later.c[side] > document_id, _stands(document))
     )
@@ -254,11 +254,11 @@ def _experiments_on_added(document_id: int) -> Select[Any]:
         .distinct()
         .select_from(SPECIMEN)
         .join(DOCUMENT, and_(DOCUMENT.c.id == SPECIMEN.c.document_id, DOCUMENT.c.action == DocumentAction.ADD.value))
-        .join(added, lived(EntityKind.SPECIMEN, added))
+        .join(added, is_lifetime_of(EntityKind.SPECIMEN, added))
         .join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
         .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
         .join(document, document.c.id == EXPERIMENT.c.document_id)
-        .join(opened, and_(lived(EntityKind.EXPERIMENT, opened), opened.c.opened_by == document.c.id))
+        .join(opened, and_(is_lifetime_of(EntityKind.EXPERIMENT, opened), opened.c.opened_by == document.c.id))
         .where(SPECIMEN.c.document_id == document_id, document.c.id > document_id, _stands(document))
     )
 
@@ -275,7 +275,7 @@ def _specimens_gone_since(document_id: int) -> Select[Any]:
         .join(EXPERIMENT, EXPERIMENT.c.id == ended.c.entity_id)
         .join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
         .join(SPECIMEN, same_animal(EXPERIMENT))
-        .join(gone, lived(EntityKind.SPECIMEN, gone))
+        .join(gone, is_lifetime_of(EntityKind.SPECIMEN, gone))
         .join(document, document.c.id == gone.c.ended_by)
         .where(
             ended.c.entity_kind == EntityKind.EXPERIMENT.value,

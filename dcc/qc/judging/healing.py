@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
 
 from dcc.databases.list_parameters import change_rows, portions, rows_with
-from dcc.qc.apply.versions import lived
+from dcc.qc.apply.versions import is_lifetime_of
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc.qc.models import (
     DOCUMENT,
@@ -80,7 +80,7 @@ def _brought_back_by(withdrawals: Sequence[int]) -> Iterator[Select[Any]]:
 
 def _versions(kind: EntityKind, table: Table) -> Select[Any]:
     """The documents of versions, with the lifetimes of these."""
-    return select(table.c.document_id).distinct().join(LIFETIME, lived(kind))
+    return select(table.c.document_id).distinct().join(LIFETIME, is_lifetime_of(kind))
 
 
 _RELATIVE: Final = SPECIMEN.alias("relative")
@@ -97,7 +97,7 @@ def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
         select(owner.c.document_id)
         .distinct()
         .select_from(LIFETIME)
-        .join(SPECIMEN, lived(EntityKind.SPECIMEN))
+        .join(SPECIMEN, is_lifetime_of(EntityKind.SPECIMEN))
         .join(named, named.c.specimen_id == SPECIMEN.c.specimen_id)
         .join(owner, and_(owner.c.id == named.c[row], owner.c.centre == SPECIMEN.c.centre))
     )

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from dcc.documents import contents as said
+from dcc.documents import contents
 from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
 from dcc.qc.rows.procedures import ProcedureRows, RunOwner
 from dcc.qc.rows.types import Limits, NewIds, Row, Tables, TooLong, checks_by
@@ -79,7 +79,7 @@ class RowBuilder:
         }
         self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
         self._of_others = [one for name, one in appended.items() if name in _OF_OTHERS]
-        self._block: said.Block | None = None
+        self._block: contents.Block | None = None
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
         self._measurements = tables["measurement"]
@@ -91,7 +91,7 @@ class RowBuilder:
         """The number of characters of long texts appended so far."""
         return self._procedures.held_text
 
-    def add_block(self, block: said.Block) -> TooLong | None:
+    def add_block(self, block: contents.Block) -> TooLong | None:
         """Begin a block; returns a text that is too long, so that its entities cannot be stored."""
         block_id = self._block_id()
         row: Row = (block_id, self._document_id, block.position, *block[2:], block.line)
@@ -103,42 +103,42 @@ class RowBuilder:
         self._block = None if too_long else block
         return too_long
 
-    def add_entity(self, entity: said.Entity) -> EntityRow | TooLong:
+    def add_entity(self, entity: contents.Entity) -> EntityRow | TooLong:
         """Append an entity's rows except its own, which is returned; or return a text that is too long."""
-        checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_others
+        checks = self._of_specimens if isinstance(entity, contents.Specimen) else self._of_others
         marks = [len(rows) for rows, _ in checks]
         held = len(self._measurements)
-        made = self._made(entity)
-        too_long = self._checks_by_table[made.kind.value].of_row((*made.values, None, None))
+        row = self._made(entity)
+        too_long = self._checks_by_table[row.kind.value].of_row((*row.values, None, None))
         for mark, (rows, check) in zip(marks, checks, strict=True):
             if too_long is None and (added := len(rows) - mark):
                 self.held_rows += added
                 too_long = check(rows[mark:])
         if too_long is None:
             self._count(entity, held)
-            return made
+            return row
         for mark, (rows, _) in zip(marks, checks, strict=True):
             del rows[mark:]
         return too_long
 
-    def _made(self, entity: said.Entity) -> EntityRow:
+    def _made(self, entity: contents.Entity) -> EntityRow:
         if self._block is None:
             raise RuntimeError("An entity was added before the block that it is in.")
-        if isinstance(entity, said.Experiment):
+        if isinstance(entity, contents.Experiment):
             return self._experiment(self._block, entity)
-        if isinstance(entity, said.Specimen):
+        if isinstance(entity, contents.Specimen):
             return self._specimen(self._block, entity)
-        if isinstance(entity, said.Line):
+        if isinstance(entity, contents.Line):
             return self._line(self._block, entity)
         return self._housing(self._block, entity)
 
-    def _count(self, entity: said.Entity, held: int) -> None:
+    def _count(self, entity: contents.Entity, held: int) -> None:
         """Count the measurements of an entity, given the number before it."""
         if measured := len(self._measurements) - held:
             procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
             self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
 
-    def _specimen(self, block: said.Block, entity: said.Specimen) -> EntityRow:
+    def _specimen(self, block: contents.Block, entity: contents.Specimen) -> EntityRow:
         lexical = _Lexical()
         status = entity.status_code
         row_id = self._ids[EntityKind.SPECIMEN]()
@@ -170,7 +170,7 @@ class RowBuilder:
         )
         return EntityRow(EntityKind.SPECIMEN, row_id, values)
 
-    def _relations(self, row_id: int, entity: said.Specimen) -> None:
+    def _relations(self, row_id: int, entity: contents.Specimen) -> None:
         tables = self._tables
         for place, related in enumerate(entity.related_specimens):
             tables["related_specimen"].append((row_id, place, *related[1:], related.line))
@@ -186,7 +186,7 @@ class RowBuilder:
                 (row_id, place, part, kind, *region[1:], region.line) for part, (kind, region) in enumerate(regions)
             )
 
-    def _experiment(self, block: said.Block, entity: said.Experiment) -> EntityRow:
+    def _experiment(self, block: contents.Block, entity: contents.Experiment) -> EntityRow:
         lexical = _Lexical()
         row_id = self._ids[EntityKind.EXPERIMENT]()
         line, position, experiment_id, written, sequence, specimens, procedure, status_codes = entity
@@ -205,14 +205,14 @@ class RowBuilder:
         values = (row_id, *self._in_block, position, line, *block[2:], procedure_id, experiment_id, sequence, day)
         return EntityRow(EntityKind.EXPERIMENT, row_id, (*values, lexical.text()))
 
-    def _line(self, block: said.Block, entity: said.Line) -> EntityRow:
+    def _line(self, block: contents.Block, entity: contents.Line) -> EntityRow:
         row_id = self._ids[EntityKind.LINE]()
         self._status_codes(EntityKind.LINE, row_id, entity.status_codes)
         self._procedures.add(RunOwner(EntityKind.LINE.value, row_id, *self._of_run), entity.procedure)
         values = (*self._head(block, row_id, entity), entity.colony_id, entity.sequence_id, None)
         return EntityRow(EntityKind.LINE, row_id, values)
 
-    def _housing(self, block: said.Block, entity: said.Housing) -> EntityRow:
+    def _housing(self, block: contents.Block, entity: contents.Housing) -> EntityRow:
         lexical = _Lexical()
         row_id = self._ids[EntityKind.HOUSING]()
         self._procedures.add(RunOwner(EntityKind.HOUSING.value, row_id, *self._of_run), entity.procedure)
@@ -221,11 +221,11 @@ class RowBuilder:
         values = (*self._head(block, row_id, entity), from_lims, day, lexical.text())
         return EntityRow(EntityKind.HOUSING, row_id, values)
 
-    def _head(self, block: said.Block, row_id: int, entity: said.Line | said.Housing) -> Row:
+    def _head(self, block: contents.Block, row_id: int, entity: contents.Line | contents.Housing) -> Row:
         place = (entity.position, entity.line)
         return (row_id, *self._in_block, *place, *block[2:], entity.procedure.procedure_id)
 
-    def _status_codes(self, kind: EntityKind, row_id: int, codes: Iterable[said.StatusCode]) -> None:
+    def _status_codes(self, kind: EntityKind, row_id: int, codes: Iterable[contents.StatusCode]) -> None:
         for place, code in enumerate(codes):
             lexical = _Lexical()
             day = lexical.date("date", code.date)
@@ -233,7 +233,7 @@ class RowBuilder:
             self._tables["status_code"].append(row)
 
 
-def _strain_row(row_id: int, place: int, strain: said.ParentalStrain) -> Row:
+def _strain_row(row_id: int, place: int, strain: contents.ParentalStrain) -> Row:
     lexical = _Lexical()
     return (
         row_id,

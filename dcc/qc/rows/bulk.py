@@ -132,14 +132,16 @@ def _load_file(connection: Connection, lines_of: LoadedLines, lines: bytes, expe
     direct = set(lines_of.direct)
     variables = {name: f"@{name}" for name in fields}
     read = ", ".join(_columns(connection, table, [name]) if name in direct else variables[name] for name in fields)
-    made = [f"{_columns(connection, table, [name])} = {one.format_map(variables)}" for name, one in computed.items()]
+    assignments = [
+        f"{_columns(connection, table, [name])} = {one.format_map(variables)}" for name, one in computed.items()
+    ]
     handle, path = tempfile.mkstemp(prefix="dcc-rows-", suffix=".tsv")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(lines)
         statement = (
             f"LOAD DATA LOCAL INFILE '{_quoted(path)}' INTO TABLE {_name(connection, table)} CHARACTER SET utf8mb4 "
-            f"{FORMAT} ({read}){' SET ' if made else ''}{', '.join(made)}"
+            f"{FORMAT} ({read}){' SET ' if assignments else ''}{', '.join(assignments)}"
         )
         result = connection.exec_driver_sql(statement.replace("%", "%%"))
     finally:

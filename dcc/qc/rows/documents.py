@@ -118,17 +118,17 @@ def known_documents(connection: Connection, documents: Sequence[DocumentToApply]
     """
     found: set[int] = set()
     for start in range(0, len(documents), _AT_ONCE):
-        some = documents[start : start + _AT_ONCE]
+        portion = documents[start : start + _AT_ONCE]
         names = {
-            "zip_files": sorted({one.zip_file for one in some}),
-            "file_names": sorted({one.file_name for one in some}),
+            "zip_files": sorted({one.zip_file for one in portion}),
+            "file_names": sorted({one.file_name for one in portion}),
         }
         files: set[tuple[Any, ...]] = set()
         for zip_file, action, file_name, md5, state in connection.execute(_NAMED, names):
             files.add((zip_file, action, file_name, None if state == DocumentState.HELD.value else md5))
-        given = [one.tracker_id for one in some if one.tracker_id is not None]
+        given = [one.tracker_id for one in portion if one.tracker_id is not None]
         trackers = set(connection.scalars(_WITH_TRACKER_IDS, {"trackers": given})) if given else set()
-        for place, one in enumerate(some, start=start):
+        for place, one in enumerate(portion, start=start):
             name = (one.zip_file, one.action.value, one.file_name)
             if one.tracker_id in trackers or not files.isdisjoint({(*name, one.md5), (*name, None)}):
                 found.add(place)

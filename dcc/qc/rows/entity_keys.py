@@ -12,34 +12,34 @@ from __future__ import annotations
 from datetime import date
 from typing import Final
 
-from dcc.documents import contents as said
+from dcc.documents import contents
 from dcc.documents.lexical import parse_boolean, parse_date
 from dcc.vocabulary import EntityKind
 
 Key = tuple[str | bool | None, ...]
 
 
-def kind_of(entity: said.Entity) -> EntityKind:
+def kind_of(entity: contents.Entity) -> EntityKind:
     """The kind of an entity."""
     return _KINDS[type(entity)]
 
 
-_KINDS: Final[dict[type[said.Entity], EntityKind]] = {
-    said.Specimen: EntityKind.SPECIMEN,
-    said.Experiment: EntityKind.EXPERIMENT,
-    said.Line: EntityKind.LINE,
-    said.Housing: EntityKind.HOUSING,
+_KINDS: Final[dict[type[contents.Entity], EntityKind]] = {
+    contents.Specimen: EntityKind.SPECIMEN,
+    contents.Experiment: EntityKind.EXPERIMENT,
+    contents.Line: EntityKind.LINE,
+    contents.Housing: EntityKind.HOUSING,
 }
 
 
-def key_of(block: said.Block, entity: said.Entity) -> Key:
+def key_of(block: contents.Block, entity: contents.Entity) -> Key:
     """The key of an entity in a block."""
-    if isinstance(entity, said.Specimen):
+    if isinstance(entity, contents.Specimen):
         return (block.centre, entity.specimen_id)
     procedure_id = entity.procedure.procedure_id if entity.procedure else None
-    if isinstance(entity, said.Experiment):
+    if isinstance(entity, contents.Experiment):
         return (block.centre, entity.experiment_id, entity.sequence_id, procedure_id)
-    if isinstance(entity, said.Line):
+    if isinstance(entity, contents.Line):
         return (block.centre, entity.colony_id, entity.sequence_id, procedure_id)
     day = parse_date(entity.last_updated) if entity.last_updated else None
     # A day outside of databases' calendars is kept as its text.

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, select
 
 from dcc.databases.list_parameters import rows_with
-from dcc.documents import contents as said
+from dcc.documents import contents
 from dcc.qc import models
 from dcc.vocabulary import EntityKind, MeasurementType, MediaType, MetadataOwner
 
@@ -27,7 +27,7 @@ Rows = defaultdict[int, list[Row[Any]]]
 """Rows by the id of their owner, in their order."""
 
 
-def load_document(connection: Connection, document_id: int) -> Iterator[said.Content]:
+def load_document(connection: Connection, document_id: int) -> Iterator[contents.Content]:
     """A document's content: each block, followed by its entities, in document order.
 
     Without entities that were refused because of a text that is too long for its column (rule Q1). Reads 500 entities
@@ -41,7 +41,7 @@ def load_document(connection: Connection, document_id: int) -> Iterator[said.Con
         (models.EXPERIMENT, load_experiments),
     )
     for row in connection.execute(blocks).all():
-        yield _made(said.Block, row)
+        yield _made(contents.Block, row)
         for table, load in loads:
             for chunk in _chunks(connection, table, row.id):
                 yield from load(connection, chunk)
@@ -92,7 +92,7 @@ def _written(row: Row[Any], attribute: str, value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else None if value is None else repr(value)
 
 
-def load_specimens(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Specimen]:
+def load_specimens(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents.Specimen]:
     """The specimens of rows, in their order."""
     ids = [row.id for row in rows]
     tables = (models.RELATED, models.GENOTYPE, models.PARENTAL_STRAIN, models.ALTERATION, models.CHROMOSOME)
@@ -100,36 +100,36 @@ def load_specimens(connection: Connection, rows: list[Row[Any]]) -> Iterator[sai
     for row in rows:
         status = None
         if row.status_code is not None:
-            status = said.StatusCode(row.line, _written(row, "date", row.status_date), row.status_code)
+            status = contents.StatusCode(row.line, _written(row, "date", row.status_date), row.status_code)
         yield _made(
-            said.Specimen,
+            contents.Specimen,
             row,
-            kind=said.SpecimenKind(row.kind),
+            kind=contents.SpecimenKind(row.kind),
             is_baseline=_written(row, "isBaseline", row.is_baseline),
             dob=_written(row, "DOB", row.dob),
-            related_specimens=_all_made(said.RelatedSpecimen, related[row.id]),
-            genotypes=_all_made(said.Genotype, genotypes[row.id]),
+            related_specimens=_all_made(contents.RelatedSpecimen, related[row.id]),
+            genotypes=_all_made(contents.Genotype, genotypes[row.id]),
             chromosomal_alterations=tuple(_alteration(one, regions[row.id]) for one in alterations[row.id]),
             parental_strains=tuple(map(_strain, strains[row.id])),
             status_code=status,
         )
 
 
-def _alteration(row: Row[Any], regions: Iterable[Row[Any]]) -> said.ChromosomalAlteration:
-    of_kind: dict[str, list[said.ChromosomeRegion]] = {"added": [], "removed": []}
+def _alteration(row: Row[Any], regions: Iterable[Row[Any]]) -> contents.ChromosomalAlteration:
+    of_kind: dict[str, list[contents.ChromosomeRegion]] = {"added": [], "removed": []}
     for one in regions:
         if one.alteration == row.position:
-            region = said.ChromosomeRegion(one.line, one.region_start, one.region_end, one.species)
+            region = contents.ChromosomeRegion(one.line, one.region_start, one.region_end, one.species)
             of_kind[one.kind].append(region)
-    return said.ChromosomalAlteration(row.line, *map(tuple, of_kind.values()))
+    return contents.ChromosomalAlteration(row.line, *map(tuple, of_kind.values()))
 
 
-def _strain(row: Row[Any]) -> said.ParentalStrain:
+def _strain(row: Row[Any]) -> contents.ParentalStrain:
     percentage = _written(row, "percentage", row.percentage)
-    return _made(said.ParentalStrain, row, percentage=percentage, level=_written(row, "level", row.level))
+    return _made(contents.ParentalStrain, row, percentage=percentage, level=_written(row, "level", row.level))
 
 
-def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Experiment]:
+def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents.Experiment]:
     """The experiments of rows, in their order."""
     ids = [row.id for row in rows]
     named = _parts(connection, models.NAMED, ids)
@@ -137,7 +137,7 @@ def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[s
     procedures = _load_procedures(connection, EntityKind.EXPERIMENT, ids)
     for row in rows:
         yield _made(
-            said.Experiment,
+            contents.Experiment,
             row,
             date=_written(row, "dateOfExperiment", row.date),
             specimen_ids=tuple(one.specimen_id for one in named[row.id]),
@@ -146,20 +146,20 @@ def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[s
         )
 
 
-def _lines(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Line]:
+def _lines(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents.Line]:
     ids = [row.id for row in rows]
     codes = _status_codes(connection, EntityKind.LINE, ids)
     procedures = _load_procedures(connection, EntityKind.LINE, ids)
     for row in rows:
-        yield _made(said.Line, row, procedure=procedures[row.id], status_codes=_codes(codes[row.id]))
+        yield _made(contents.Line, row, procedure=procedures[row.id], status_codes=_codes(codes[row.id]))
 
 
-def _housings(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Housing]:
+def _housings(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents.Housing]:
     procedures = _load_procedures(connection, EntityKind.HOUSING, [row.id for row in rows])
     for row in rows:
         from_lims = _written(row, "fromLIMS", row.from_lims)
         updated = _written(row, "lastUpdated", row.last_updated)
-        yield _made(said.Housing, row, from_lims=from_lims, last_updated=updated, procedure=procedures[row.id])
+        yield _made(contents.Housing, row, from_lims=from_lims, last_updated=updated, procedure=procedures[row.id])
 
 
 def _status_codes(connection: Connection, kind: EntityKind, ids: list[int]) -> Rows:
@@ -171,11 +171,11 @@ def _status_codes(connection: Connection, kind: EntityKind, ids: list[int]) -> R
     return _rows_by(connection, of_kind, models.STATUS_CODE.c.owner_id, ids)
 
 
-def _codes(rows: Iterable[Row[Any]]) -> tuple[said.StatusCode, ...]:
-    return tuple(said.StatusCode(row.line, _written(row, "date", row.date), row.code) for row in rows)
+def _codes(rows: Iterable[Row[Any]]) -> tuple[contents.StatusCode, ...]:
+    return tuple(contents.StatusCode(row.line, _written(row, "date", row.date), row.code) for row in rows)
 
 
-def _load_procedures(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, said.Procedure]:
+def _load_procedures(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, contents.Procedure]:
     """The procedures of entities, by the rows of these. A few statements for any number."""
     own = select(models.RUN).where(models.RUN.c.owner_kind == kind.value, models.RUN.c.owner_id.in_(ids))
     runs = connection.execute(own).all()
@@ -188,8 +188,8 @@ class _Parts(NamedTuple):
 
     measured: Rows
     filmed: Rows
-    metadata: defaultdict[tuple[str, int], list[said.Metadata]]
-    associations: defaultdict[int, list[said.ParameterAssociation]]
+    metadata: defaultdict[tuple[str, int], list[contents.Metadata]]
+    associations: defaultdict[int, list[contents.ParameterAssociation]]
 
     def of_file(self, kind: type[Made], row: Row[Any]) -> Made:
         """An element that names a media file."""
@@ -211,60 +211,60 @@ def _parts_of_runs(connection: Connection, run_ids: list[int]) -> _Parts:
     parts = _Parts(measured, filmed, defaultdict(list), defaultdict(list))
     for rows in by_run.values():
         for row in rows:
-            parts.metadata[row.owner_kind, row.owner_id].append(_made(said.Metadata, row))
+            parts.metadata[row.owner_kind, row.owner_id].append(_made(contents.Metadata, row))
     media_ids = [row.id for rows in filmed.values() for row in rows]
     dimensions = _parts(connection, models.DIMENSION, media_ids)
     for media_id, rows in _parts(connection, models.ASSOCIATION, media_ids).items():
         for row in rows:
             of_this = tuple(
-                said.Dimension(one.line, one.dimension_id, one.origin, one.unit, one.value)
+                contents.Dimension(one.line, one.dimension_id, one.origin, one.unit, one.value)
                 for one in dimensions[media_id]
                 if one.association == row.position
             )
-            parts.associations[media_id].append(_made(said.ParameterAssociation, row, dimensions=of_this))
+            parts.associations[media_id].append(_made(contents.ParameterAssociation, row, dimensions=of_this))
     return parts
 
 
-def _procedure(run: Row[Any], parts: _Parts) -> said.Procedure:
+def _procedure(run: Row[Any], parts: _Parts) -> contents.Procedure:
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for _, group in groupby(parts.measured[run.id], key=lambda row: row.position):
         row, *others = group
         if row.type == MeasurementType.SIMPLE:
             head = (row.line, row.parameter_id, row.sequence_id)
-            found["simple"].append(said.SimpleParameter(*head, row.unit, row.value, row.status))
+            found["simple"].append(contents.SimpleParameter(*head, row.unit, row.value, row.status))
         elif row.type == MeasurementType.ONTOLOGY:
             terms = tuple(one.value for one in (row, *others))
-            found["ontology"].append(_made(said.OntologyParameter, row, terms=terms))
+            found["ontology"].append(_made(contents.OntologyParameter, row, terms=terms))
         else:
-            values = _all_made(said.SeriesValue, (row, *others) if row.item is not None else ())
-            found["series"].append(_made(said.SeriesParameter, row, values=values))
+            values = _all_made(contents.SeriesValue, (row, *others) if row.item is not None else ())
+            found["series"].append(_made(contents.SeriesParameter, row, values=values))
     for _, group in groupby(parts.filmed[run.id], key=lambda row: row.position):
         row, *others = group
         files = (row, *others) if row.item is not None else ()
         if row.type == MediaType.MEDIA:
-            found["media"].append(parts.of_file(said.MediaParameter, row))
+            found["media"].append(parts.of_file(contents.MediaParameter, row))
         elif row.type == MediaType.SAMPLE:
-            found["media_samples"].append(_made(said.MediaSampleParameter, row, samples=_samples(files, parts)))
+            found["media_samples"].append(_made(contents.MediaSampleParameter, row, samples=_samples(files, parts)))
         else:
-            series = tuple(parts.of_file(said.SeriesMediaValue, one) for one in files)
+            series = tuple(parts.of_file(contents.SeriesMediaValue, one) for one in files)
             metadata = tuple(parts.metadata[MetadataOwner.SERIES_MEDIA.value, row.id])
-            found["series_media"].append(_made(said.SeriesMediaParameter, row, values=series, metadata=metadata))
+            found["series_media"].append(_made(contents.SeriesMediaParameter, row, values=series, metadata=metadata))
     return _made(
-        said.Procedure,
+        contents.Procedure,
         run,
-        **{name: tuple(found[name]) for name in said.Procedure._fields[2:-1]},
+        **{name: tuple(found[name]) for name in contents.Procedure._fields[2:-1]},
         metadata=tuple(parts.metadata[MetadataOwner.PROCEDURE.value, run.id]),
     )
 
 
-def _samples(rows: Sequence[Row[Any]], parts: _Parts) -> tuple[said.MediaSample, ...]:
+def _samples(rows: Sequence[Row[Any]], parts: _Parts) -> tuple[contents.MediaSample, ...]:
     samples = []
     for _, of_sample in groupby(rows, key=lambda row: row.sample_position):
         in_sample = list(of_sample)
         sections = []
         for _, of_section in groupby(in_sample, key=lambda row: row.section_position):
             in_section = list(of_section)
-            files = tuple(parts.of_file(said.MediaFile, row) for row in in_section)
-            sections.append(said.MediaSection(in_section[0].line, in_section[0].section_id, files))
-        samples.append(said.MediaSample(in_sample[0].line, in_sample[0].sample_id, tuple(sections)))
+            files = tuple(parts.of_file(contents.MediaFile, row) for row in in_section)
+            sections.append(contents.MediaSection(in_section[0].line, in_section[0].section_id, files))
+        samples.append(contents.MediaSample(in_sample[0].line, in_sample[0].sample_id, tuple(sections)))
     return tuple(samples)

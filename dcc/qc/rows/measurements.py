@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 from zlib import crc32
 
-from dcc.documents import contents as said
+from dcc.documents import contents
 from dcc.documents.lexical import parse_number
 from dcc.qc.rows.types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, checks_by
 from dcc.vocabulary import MeasurementType
@@ -45,7 +45,7 @@ class MeasurementRows:
         self.too_long: TooLong | None = None
         self.held_text = 0
 
-    def add(self, run_id: int, procedure: said.Procedure, tail: Row) -> None:
+    def add(self, run_id: int, procedure: contents.Procedure, tail: Row) -> None:
         """Add the measurements of a procedure, a row for each value or term; `tail` is what each repeats of its run.
 
         That part is only in their fingerprints: the rows lack it.
@@ -66,7 +66,7 @@ class MeasurementRows:
                     value, _NUMBERS[value], unit, status, line, mark * mark % _PRIME))  # fmt: skip
 
 
-def _measured_in(procedure: said.Procedure) -> list[_Measured]:
+def _measured_in(procedure: contents.Procedure) -> list[_Measured]:
     found: list[_Measured] = [
         (place, None if value is None else 1, (_SIMPLE, name, sequence, None, None, unit, status), value, line)
         for place, (line, name, sequence, unit, value, status) in enumerate(procedure.simple, start=1)
@@ -130,12 +130,12 @@ class _Numbers(dict[str | None, float | None]):
     """The numbers of values; the last short ones are remembered."""
 
     def __missing__(self, value: str | None) -> float | None:
-        made = None if value is None else parse_number(value)
+        number = None if value is None else parse_number(value)
         if value is None or len(value) <= _LONG_VALUE:
             if len(self) > _MOST_VALUES:
                 self.clear()
-            self[value] = made
-        return made
+            self[value] = number
+        return number
 
 
 _NUMBERS: Final = _Numbers()

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
 
-from dcc.documents import contents as said
+from dcc.documents import contents
 from dcc.documents.content_digest import ContentDigest
 from dcc.documents.entity_paths import element_name, path_of_centre
 from dcc.naming import DocumentKind
@@ -39,12 +39,12 @@ from dcc.qc.rows.types import Limits, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 7
+VERSION: Final = 8
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
 _ENTRY: Final = "entry"
-_ENTRY_COLUMNS: Final = ("kind", "told")
+_ENTRY_COLUMNS: Final = ("kind", "columns")
 _RUN: Final = "procedure_run"
 _MEASUREMENT: Final = "measurement"
 _LINES: Final = ("id", "lines")
@@ -114,12 +114,12 @@ class PreparedWriter:
         """End the file, and put it where it belongs with the facts about it."""
         self._connection.execute("COMMIT")
         self._connection.close()
-        beside = _told_beside(self._path)
-        beside.unlink(missing_ok=True)
+        facts_place = _facts_place(self._path)
+        facts_place.unlink(missing_ok=True)
         self._part.replace(self._path)
-        told = {"version": VERSION, "basis": self._basis, "crc32": crc32_of(self._path), "documents": self.documents}
-        text = json.dumps(told).encode()
-        beside.write_bytes(_mark_of(text) + b"\n" + text)
+        facts = {"version": VERSION, "basis": self._basis, "crc32": crc32_of(self._path), "documents": self.documents}
+        text = json.dumps(facts).encode()
+        facts_place.write_bytes(_mark_of(text) + b"\n" + text)
 
     def discard(self) -> None:
         """Remove a file that cannot be finished."""
@@ -170,7 +170,7 @@ class DocumentWriter:
         self._number, self._kind, self._builder, self._tables = number, kind, builder, tables
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._content = ContentDigest()
-        self._block: said.Block | None = None
+        self._block: contents.Block | None = None
         self._path = ""
         self._usable = False
         self._numbers: dict[str, int] = {}
@@ -178,10 +178,10 @@ class DocumentWriter:
         self._centres: set[str] = set()
         self._whole = True
 
-    def take(self, content: said.Content) -> None:
+    def take(self, content: contents.Content) -> None:
         """Take the next element of the document."""
         self._content.take(content)
-        if isinstance(content, said.Block):
+        if isinstance(content, contents.Block):
             self._block, self._numbers = content, {}
             self._path = path_of_centre(self._kind, content.position)
             excess = self._builder.add_block(content)
@@ -194,12 +194,12 @@ class DocumentWriter:
         name = element_name(content)
         self._numbers[name] = number = self._numbers.get(name, 0) + 1
         path, kind, key = f"{self._path}/{name}[{number}]", kind_of(content), key_of(self._block, content)
-        made = self._builder.add_entity(content) if self._usable else None
-        if made is None or isinstance(made, TooLong):
-            self._note(kind, content.line, path, key, None, made)
+        row = self._builder.add_entity(content) if self._usable else None
+        if row is None or isinstance(row, TooLong):
+            self._note(kind, content.line, path, key, None, row)
             return
-        self._tables[kind.value].append(made.values)
-        self._note(kind, content.line, path, key, made.id, None)
+        self._tables[kind.value].append(row.values)
+        self._note(kind, content.line, path, key, row.id, None)
         if self._is_full():
             self._flush()
 
@@ -209,7 +209,7 @@ class DocumentWriter:
         `origin` is what it was converted from, as JSON.
         """
         self._flush()
-        told = {
+        facts = {
             "file_name": file_name,
             "md5": md5,
             "content": self._content.hexdigest(),
@@ -221,7 +221,7 @@ class DocumentWriter:
             "findings": findings,
             "origin": origin,
         }
-        self._writer.documents.append(told)
+        self._writer.documents.append(facts)
 
     def _note(
         self, kind: EntityKind | None, line: int, path: str, key: Key, row_id: int | None, excess: TooLong | None
@@ -268,24 +268,24 @@ class PreparedDocument:
 
     def entries(self) -> Iterator[Entries]:
         """The centre elements and entities."""
-        statement = "SELECT kind, told FROM entry WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
-        for kind, told in self.file.ask(statement, self.rows[_ENTRY]):
-            lines, paths, keys, row_ids, excess = json.loads(told)
+        statement = "SELECT kind, columns FROM entry WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
+        for kind, columns in self.file.ask(statement, self.rows[_ENTRY]):
+            lines, paths, keys, row_ids, excess = json.loads(columns)
             too_long = [one and TooLong(*one) for one in excess]
             yield Entries(kind and EntityKind(kind), lines, paths, list(map(tuple, keys)), row_ids, too_long)
 
 
 class PreparedFile:
-    """A prepared file that is read. Raises OSError or ValueError when it is not told of as it has to be."""
+    """A prepared file that is read. Raises OSError or ValueError if the file of its facts is missing or damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        mark, _, text = _told_beside(path).read_bytes().partition(b"\n")
+        mark, _, text = _facts_place(path).read_bytes().partition(b"\n")
         if mark != _mark_of(text):
-            raise ValueError(f"What is told beside {path} is damaged.")
-        told = json.loads(text)
-        self.version, self.basis, self.crc32 = told["version"], told["basis"], told["crc32"]
-        self._documents = {(one.pop("file_name"), one.pop("md5")): one for one in told["documents"]}
+            raise ValueError(f"The file of facts about {path} is damaged.")
+        facts = json.loads(text)
+        self.version, self.basis, self.crc32 = facts["version"], facts["basis"], facts["crc32"]
+        self._documents = {(one.pop("file_name"), one.pop("md5")): one for one in facts["documents"]}
         self._connection: sqlite3.Connection | None = None
 
     @property
@@ -350,7 +350,7 @@ def open_prepared(path: Path, basis: str, *, is_checked: bool = False) -> Prepar
 
 def remove_prepared(path: Path) -> None:
     """Remove a prepared file, if there is one."""
-    for one in (path, _told_beside(path)):
+    for one in (path, _facts_place(path)):
         one.unlink(missing_ok=True)
 
 
@@ -359,8 +359,8 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def _told_beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.told")
+def _facts_place(path: Path) -> Path:
+    return path.with_name(f"{path.name}.facts")
 
 
 def _mark_of(text: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dcc.documents import contents as said
+from dcc.documents import contents
 from dcc.documents.lexical import parse_number
 from dcc.qc.rows.measurements import MeasurementRows
 from dcc.qc.rows.types import Limits, NewIds, Tables
@@ -72,7 +72,7 @@ class ProcedureRows:
         """The number of characters of values and terms appended so far."""
         return self._text + self.measurements.held_text
 
-    def add(self, owner: RunOwner, procedure: said.Procedure) -> None:
+    def add(self, owner: RunOwner, procedure: contents.Procedure) -> None:
         """Append the rows of a procedure."""
         run_id, document_id, procedure_id = self._run_id(), self._document_id, procedure.procedure_id
         row = (run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line, *owner[2:])
@@ -82,7 +82,7 @@ class ProcedureRows:
             self._add_media(run_id, procedure)
         self._add_metadata(run_id, MetadataOwner.PROCEDURE, run_id, procedure.metadata)
 
-    def _add_media(self, run_id: int, procedure: said.Procedure) -> None:
+    def _add_media(self, run_id: int, procedure: contents.Procedure) -> None:
         done = len(procedure.simple) + len(procedure.ontology) + len(procedure.series)
         for place, media in enumerate(procedure.media, start=done + 1):
             one = _MediaRow(uri=media.uri, file_type=media.file_type, link=media.link)
@@ -103,7 +103,7 @@ class ProcedureRows:
                 first = self._media_row(run_id, place, None, MediaType.SERIES, series, _MediaRow(), series.line)
             self._add_metadata(run_id, MetadataOwner.SERIES_MEDIA, first, series.metadata)
 
-    def _add_samples(self, run_id: int, place: int, parameter: said.MediaSampleParameter) -> None:
+    def _add_samples(self, run_id: int, place: int, parameter: contents.MediaSampleParameter) -> None:
         item = 0
         for sample_place, sample in enumerate(parameter.samples, start=1):
             for section_place, section in enumerate(sample.sections, start=1):
@@ -122,7 +122,7 @@ class ProcedureRows:
         place: int,
         item: int | None,
         kind: MediaType,
-        parameter: said.MediaParameter | said.MediaSampleParameter | said.SeriesMediaParameter,
+        parameter: contents.MediaParameter | contents.MediaSampleParameter | contents.SeriesMediaParameter,
         one: _MediaRow,
         line: int,
     ) -> int:
@@ -132,7 +132,10 @@ class ProcedureRows:
         return row_id
 
     def _belongings(
-        self, run_id: int, media_id: int, media: said.MediaParameter | said.MediaFile | said.SeriesMediaValue
+        self,
+        run_id: int,
+        media_id: int,
+        media: contents.MediaParameter | contents.MediaFile | contents.SeriesMediaValue,
     ) -> None:
         for place, one in enumerate(media.associations):
             self._associations.append((media_id, place, one.parameter_id, one.sequence_id, one.link, one.line))
@@ -141,7 +144,9 @@ class ProcedureRows:
                 self._dimensions.append(row)
         self._add_metadata(run_id, MetadataOwner.MEDIA, media_id, media.metadata)
 
-    def _add_metadata(self, run_id: int, kind: MetadataOwner, owner_id: int, metadata: Iterable[said.Metadata]) -> None:
+    def _add_metadata(
+        self, run_id: int, kind: MetadataOwner, owner_id: int, metadata: Iterable[contents.Metadata]
+    ) -> None:
         new_id, append, owner_kind = self._metadata_id, self._metadata.append, kind.value
         for place, (line, name, sequence, status, value) in enumerate(metadata):
             append((new_id(), run_id, owner_kind, owner_id, place, name, sequence, value, status, line))

@@ -103,7 +103,7 @@ class Coordinator:
         self.lacked_room = False
         self.damaged: list[int] = []
         self.changed: list[Job] = []
-        self._told_later: dict[int, list[tuple[int, Problem]]] = {}
+        self._reasons_kept: dict[int, list[tuple[int, Problem]]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -150,12 +150,12 @@ class Coordinator:
             if self._batch and (not self._unfinished or self._until_commit() <= 0):
                 yield from self._commit()
             else:
-                self._hear()
+                self._handle_messages()
 
     def _until_commit(self) -> float:
         return self._committed + _COMMIT_SECONDS - time.monotonic()
 
-    def _hear(self) -> None:
+    def _handle_messages(self) -> None:
         """Wait for a message, until the next due action at most; handle it and all others that have arrived."""
         wait = self._until_commit() if self._batch else _IDLE_SECONDS
         delay = self._attempts.seconds_left()
@@ -167,11 +167,11 @@ class Coordinator:
             return
         # Waking up for each message would slow its senders down.
         time.sleep(_GATHER_SECONDS)
-        self._see_to(message)
+        self._handle(message)
         for _ in range(self._messages.qsize()):
-            self._see_to(self._messages.get_nowait())
+            self._handle(self._messages.get_nowait())
 
-    def _see_to(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         match message:
             case Started():
                 self._started(message)
@@ -184,7 +184,7 @@ class Coordinator:
             case TransferCompleted():
                 self._arrived(message)
             case TransferFailed():
-                self._broke(message)
+                self._failed(message)
             case KeptArchive(job, found):
                 self._kept(job, found)
             case Checked(job, CheckedArchive() as found):
@@ -209,7 +209,7 @@ class Coordinator:
         if job.staged is not None and not job.found_bad:
             self._batch.staged.append(job)
             return
-        self._tell_of_all(job)
+        self._add_reason_of_all_copies(job)
         self._batch.concluded.append(job.za_id)
         self._finish(job)
 
@@ -243,7 +243,7 @@ class Coordinator:
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
         self._keep(job)
 
-    def _broke(self, message: TransferFailed) -> None:
+    def _failed(self, message: TransferFailed) -> None:
         number, hosting, error = message.transfer.download_id, message.transfer.hosting, message.error
         job = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(message)
@@ -287,9 +287,9 @@ class Coordinator:
         if job.downloaded:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        told = [problem for problem in self._batch.problems if problem[0] == job.download_id]
+        problems = [problem for problem in self._batch.problems if problem[0] == job.download_id]
         self._batch.problems[:] = [problem for problem in self._batch.problems if problem[0] != job.download_id]
-        self._told_later[job.za_id] = told
+        self._reasons_kept[job.za_id] = problems
         self.changed.append(job)
 
     def _failure_of(self, job: Job, error: Exception) -> State:
@@ -319,11 +319,11 @@ class Coordinator:
         """End the jobs of `changed` with the failure of their last attempt; yields their outcomes."""
         for job in jobs:
             self._unfinished[job.za_id] = job
-            self._batch.problems.extend(self._told_later.pop(job.za_id, ()))
+            self._batch.problems.extend(self._reasons_kept.pop(job.za_id, ()))
             self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
             if job.downloaded:
                 self._unchecked += 1
-                self._tell_of_all(job)
+                self._add_reason_of_all_copies(job)
                 self._finish(job)
             else:
                 self._end_without(job)
@@ -382,7 +382,7 @@ class Coordinator:
                 job.last_failure = NOT_EXTRACTED
                 self._set_aside(job)
                 return
-            self._tell_of_all(job)
+            self._add_reason_of_all_copies(job)
         if isinstance(error, ArchiveError):
             self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED)
         else:
@@ -417,7 +417,7 @@ class Coordinator:
         job.downloaded, job.resumed = False, False
         self._staging.archive(job.key).unlink(missing_ok=True)
 
-    def _tell_of_all(self, job: Job) -> None:
+    def _add_reason_of_all_copies(self, job: Job) -> None:
         """If several copies were bad, name them in one further reason."""
         if len(job.found_bad) < 2 or job.download_id is None:
             return
@@ -425,11 +425,11 @@ class Coordinator:
             f"file source {found.hosting.source_id} (MD5 {found.md5}, {_FAULTS[found.fault]})"
             for found in job.found_bad.values()
         )
-        told = mark(
+        template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
-        said = message(told, archive=str(job.key), count=len(job.found_bad), copies=copies)
-        problem = Problem(job.reasons[-1].kind, said, code=job.reasons[-1].code)
+        reason = message(template, archive=str(job.key), count=len(job.found_bad), copies=copies)
+        problem = Problem(job.reasons[-1].kind, reason, code=job.reasons[-1].code)
         job.reasons.append(problem)
         self._batch.problems.append((job.download_id, problem))
 

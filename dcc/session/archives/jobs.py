@@ -167,7 +167,7 @@ class Job:
         self.lost_hostings.add(hosting.id)
         return [self.found_bad[hosting.id]]
 
-    def hostings_met(self) -> list[Hosting]:
+    def tried_hostings(self) -> list[Hosting]:
         """The hosting of the last attempt, and those with bad copies."""
         met = [*(found.hosting for found in self.found_bad.values()), *([self.hosting] if self.hosting else [])]
         return list({hosting.id: hosting for hosting in met}.values())

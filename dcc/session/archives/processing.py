@@ -286,7 +286,7 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
     """
     listed: dict[int, dict[ZipKey, ListedFile]] = defaultdict(dict)
     for job in jobs:
-        for hosting in job.hostings_met():
+        for hosting in job.tried_hostings():
             listed[hosting.source_id][job.key] = ListedFile(
                 job.key.file_name,
                 hosting.size_bytes,

@@ -93,15 +93,15 @@ class Batch:
 
     def end(self, number: int, outcome: AttemptOutcome, received: Received | None = None) -> None:
         """Record how an attempt ended, now, and what arrived."""
-        told = None if received is None else received.validators
+        validators = None if received is None else received.validators
         self.change(
             ZipDownload,
             number,
             received=utc_now(),
             outcome=outcome.value,
             content_size_bytes=None if received is None else received.size_bytes,
-            etag=None if told is None else told.etag,
-            last_modified=None if told is None else told.last_modified,
+            etag=None if validators is None else validators.etag,
+            last_modified=None if validators is None else validators.last_modified,
         )
 
     def note_archive(self, job: Job) -> None:
@@ -143,10 +143,10 @@ class Batch:
         )
 
     def _change_rows(self, connection: Connection) -> None:
-        alike: dict[tuple[Any, tuple[str, ...]], list[dict[str, object]]] = defaultdict(list)
+        by_columns: dict[tuple[Any, tuple[str, ...]], list[dict[str, object]]] = defaultdict(list)
         for (model, number), values in self.changes.items():
-            alike[model.__table__, tuple(sorted(values))].append({"number": number, **values})
-        for (table, _), rows in alike.items():
+            by_columns[model.__table__, tuple(sorted(values))].append({"number": number, **values})
+        for (table, _), rows in by_columns.items():
             connection.execute(update(table).where(table.c.id == bindparam("number")), rows)
 
     def _write_documents(self, connection: Connection) -> list[list[int]]:

@@ -49,12 +49,12 @@ class Found:
 
 def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> None:
     """Put an archive, its manifest, the prepared files among its `contents`, and what was found into one file."""
-    told = bundle.parent / _FOUND
-    told.write_text(json.dumps(_plain(found)), "utf-8")
+    found_file = bundle.parent / _FOUND
+    found_file.write_text(json.dumps(_plain(found)), "utf-8")
     with tarfile.open(bundle, "w") as tar:
         if found.is_sent:
             tar.add(archive, ARCHIVE)
-        tar.add(told, _FOUND)
+        tar.add(found_file, _FOUND)
         for suffix in MANIFEST_FORMATS:
             manifest = archive.with_name(manifest_beside(archive.name, suffix))
             if manifest.exists():
@@ -85,11 +85,11 @@ def _row(problem: Problem) -> dict[str, Any]:
     return place | problem_columns(problem)
 
 
-def _found(told: dict[str, Any]) -> Found:
-    problems = told["problems"]
+def _found(stored: dict[str, Any]) -> Found:
+    problems = stored["problems"]
     known = None
     if problems is not None:
         known = {name: tuple(problem_of(SimpleNamespace(**row)) for row in rows) for name, rows in problems.items()}
-    source_id, size_bytes, modified, published, md5 = told["copy"]
-    validators = None if told["validators"] is None else Validators(*told["validators"])
-    return Found(source_id, size_bytes, modified, published, md5, known, validators, told["is_sent"])
+    source_id, size_bytes, modified, published, md5 = stored["copy"]
+    validators = None if stored["validators"] is None else Validators(*stored["validators"])
+    return Found(source_id, size_bytes, modified, published, md5, known, validators, stored["is_sent"])

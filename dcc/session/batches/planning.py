@@ -88,8 +88,8 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
 
 
 def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[Batch]:
-    for some in together(archives, lambda one: one.expected_seconds(rate), lambda one: one.hosting.size_bytes or 0):
-        yield Batch(source_id, tuple(some))
+    for group in together(archives, lambda one: one.expected_seconds(rate), lambda one: one.hosting.size_bytes or 0):
+        yield Batch(source_id, tuple(group))
 
 
 def seconds_to_prepare(size_bytes: int | None) -> float:
@@ -105,14 +105,14 @@ def together(
     works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], most: int = MOST_ARCHIVES
 ) -> Iterator[list[T]]:
     """Pieces of work in their order, so many together as make a batch, and at `most` so many."""
-    some: list[T] = []
+    group: list[T] = []
     seconds = size = 0.0
     for one in works:
         seconds += seconds_of(one)
         size += bytes_of(one)
-        if some and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(some) == most):
-            yield some
-            some, seconds, size = [], seconds_of(one), bytes_of(one)
-        some.append(one)
-    if some:
-        yield some
+        if group and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(group) == most):
+            yield group
+            group, seconds, size = [], seconds_of(one), bytes_of(one)
+        group.append(one)
+    if group:
+        yield group

@@ -82,10 +82,10 @@ class WorkerConnection(BlockwiseConnection):
         """Nothing to close."""
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:  # noqa: ARG002
-        beside = next((each for each in MANIFEST_FORMATS if name.endswith(manifest_beside("", each))), None)
-        if beside is None and self._is_expected and not self._found.is_sent:
+        manifest = next((each for each in MANIFEST_FORMATS if name.endswith(manifest_beside("", each))), None)
+        if manifest is None and self._is_expected and not self._found.is_sent:
             raise NotModified
-        path = self._folder / (ARCHIVE if beside is None else manifest_beside(ARCHIVE, beside))
+        path = self._folder / (ARCHIVE if manifest is None else manifest_beside(ARCHIVE, manifest))
         try:
             with path.open("rb") as file:
                 file.seek(offset)
@@ -166,7 +166,7 @@ def prepared_by_workers(
     scratch = settings.staging_directory / f"{_SCRATCH}{session.id}"
     results = FromWorkers(ObjectStore(settings), session.id, scratch)
     try:
-        _see_to_reference_data(settings)
+        _store_reference_data(settings)
         rates = session.read(source_rates)
         hostings = [one.hostings[0].id for one in planned if one.hostings]
         earlier = session.read(lambda connection: earlier_copies(connection, hostings))
@@ -209,7 +209,7 @@ def remove_leftovers_of_workers(session: Session) -> None:
         log.info("What was left in the store stays there until the next session: %s", error)
 
 
-def _see_to_reference_data(settings: Settings) -> None:
+def _store_reference_data(settings: Settings) -> None:
     """Store the reference data before workers use them: files prepared with others would be prepared again.
 
     The session checks them again before it applies documents, and reports what cannot be read then.
@@ -257,10 +257,10 @@ def _have_prepared(
             results.put_batch(names[-1], with_held(batch))
         workers.run(results.folder, names, session.check, results)
         results.withdraw_plans()
-        there = results.look()
-        progress.info("Workers have prepared %d archives in %d batches", there, number)
-        if there == before:
+        prepared = results.look()
+        progress.info("Workers have prepared %d archives in %d batches", prepared, number)
+        if prepared == before:
             return
-        before = there
+        before = prepared
         tried = {one.key for batch in batches for one in batch.archives}
         waiting = [one for one in waiting if one.key not in tried]

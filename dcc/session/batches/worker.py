@@ -120,7 +120,7 @@ class _Worker:
     def _prepare(self, archive: BatchArchive, connection: SourceConnection) -> None:
         key, published = archive.key, archive.published
 
-        def heard(md5: str) -> None:
+        def note_published(md5: str) -> None:
             nonlocal published
             published = md5
 
@@ -131,7 +131,7 @@ class _Worker:
             lambda _: None,
             pace=Pace.from_settings(self._settings),
             most_unsized=self._settings.max_unsized_bytes,
-            on_published=heard,
+            on_published=note_published,
         )
         hosting, contents = archive.hosting, self._staging.contents(key)
         listed = hosting.source_id, hosting.size_bytes, hosting.modified

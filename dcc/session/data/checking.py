@@ -43,7 +43,7 @@ from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of, 
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import DueDocument
-from dcc.session.data.judging_basis import basis_seen_to
+from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_all
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -82,17 +82,17 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     database, and SessionLostError. A document that meets a fault of the platform keeps waiting; the fault is recorded.
     """
     due = work.due(Phase.DATA)
-    basis = basis_seen_to(work)
-    there = work.read_qc(lambda connection: documents_of(connection, due))
-    again = _set_back(work, [there[one.xml_id].id for one in due if one.xml_id in there], basis)
-    due = _uploaded(work, merged(due, again), there)
+    basis = current_basis(work)
+    applied = work.read_qc(lambda connection: documents_of(connection, due))
+    again = _set_back(work, [applied[one.xml_id].id for one in due if one.xml_id in applied], basis)
+    due = _uploaded(work, merged(due, again), applied)
     if not due:
         return
     task = work.session.start_task(Phase.DATA, f"Check of {len(due):,} documents")
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     try:
-        for fact in _check_all(work, [(document, there[document.xml_id]) for document in due], basis):
+        for fact in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
             recorder.add(fact)
             if recorder.is_due:
                 yield from recorder.write()
@@ -204,11 +204,11 @@ def documents_to_judge_now(connection: Connection) -> set[int]:
     return again.touched | again.named
 
 
-def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocument]) -> list[DueDocument]:
+def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDocument]) -> list[DueDocument]:
     """The `due` documents that the QC database has; `there` is extended. Others are set to be uploaded again."""
-    unknown = [document for document in due if document.xml_id not in there]
-    there.update(work.read_qc(lambda connection: documents_of(connection, unknown)))
-    stands = {xml_id for xml_id, found in there.items() if found.state is DocumentState.APPLIED}
+    unknown = [document for document in due if document.xml_id not in applied]
+    applied.update(work.read_qc(lambda connection: documents_of(connection, unknown)))
+    stands = {xml_id for xml_id, found in applied.items() if found.state is DocumentState.APPLIED}
     work.reopen({document.xml_id: NOT_UPLOADED for document in due if document.xml_id not in stands}, GONE)
     return [document for document in due if document.xml_id in stands]
 
@@ -220,15 +220,15 @@ def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[
 
 
 def _check_portions(work: DataSession, due: Sequence[Due], basis: Basis, files: PreparedFiles) -> Iterator[Fact]:
-    for some in _portions(due):
+    for portion in _portions(due):
         work.session.check()
         known = {
             stored.id: [unpacked(one) for one in findings]
-            for document, stored in some
+            for document, stored in portion
             if (findings := _prepared_findings(files, document)) is not None
         }
         judged = _judge_together(work, known, basis) if known else {}
-        for one in some:
+        for one in portion:
             result = judged.get(one[1].id)
             if result is None:
                 yield _check(work, *one, basis)
@@ -240,16 +240,16 @@ def _check_portions(work: DataSession, due: Sequence[Due], basis: Basis, files: 
 
 def _portions(due: Sequence[Due]) -> Iterator[list[Due]]:
     """The documents in their order, in groups for one transaction each."""
-    some: list[Due] = []
+    portion: list[Due] = []
     size = 0
     for one in due:
         size += one[0].size_bytes
-        if some and (len(some) >= _TOGETHER or size > _BYTES_TOGETHER):
-            yield some
-            some, size = [], one[0].size_bytes
-        some.append(one)
-    if some:
-        yield some
+        if portion and (len(portion) >= _TOGETHER or size > _BYTES_TOGETHER):
+            yield portion
+            portion, size = [], one[0].size_bytes
+        portion.append(one)
+    if portion:
+        yield portion
 
 
 def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:

@@ -73,42 +73,42 @@ def withdraw_submission(
     of either database. If the tracker misses a withdrawal, the next session records it.
     """
     both = _Databases(tracker, qc, settings)
-    delegations, archive = both.ask_tracker(
+    delegations, archive = both.read_tracker(
         lambda connection: (load_delegations(connection), find_archive(connection, key))
     )
     rights = delegations.rights_of(archive.centre or settings.naming.centre_of_zip(key.file_name))
     try:
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
     except NotFoundError:
-        behind = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+        behind = both.read_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
         if not _tell_of_withdrawn(both, behind, author, reason):
             both.refuse_unfetched(key)
             raise
         undone = Undone(tuple(found.id for found in behind), (), ())
     if undone.builders:
         return undone
-    withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+    withdrawn = both.read_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
     _tell_of_withdrawn(both, withdrawn, author, reason)
 
     def conclude(connection: Connection) -> None:
         _cancel_waiting(connection, settings, key, author, reason)
         if archive.za_id is not None:
-            told = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
-            told += [
+            notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
+            notices += [
                 NewNotice(one.centre, archive.za_id, Outcome.DECLINED, file_name=one.file_name)
                 for one in undone.declined
             ]
-            add_notices(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in told])
+            add_notices(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in notices])
             decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
-    both.tell_tracker(conclude)
+    both.write_tracker(conclude)
     return undone
 
 
 def catch_up_with_withdrawals(work: DataSession) -> None:
     """Record withdrawals that the tracker missed because the process was killed."""
     both = _Databases(work.session.tracker, work.qc, work.settings)
-    undone = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
+    undone = both.read_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
     withdrawn = [one for one in undone if work.covers(one.key)]
     _tell_of_withdrawn(both, withdrawn, work.author, "The documents were withdrawn before.")
 
@@ -131,9 +131,9 @@ def confirm_submission(
     except NotFoundError:
         both.refuse_unfetched(key)
         raise
-    held = both.ask_qc(lambda connection: documents_by_id(connection, ids))
-    counted = both.ask_tracker(lambda connection: counted_by_tracker(connection, held, settings.naming))
-    uploader = Uploader(qc, settings, both.ask_tracker(load_delegations))
+    held = both.read_qc(lambda connection: documents_by_id(connection, ids))
+    counted = both.read_tracker(lambda connection: counted_by_tracker(connection, held, settings.naming))
+    uploader = Uploader(qc, settings, both.read_tracker(load_delegations))
     return [_confirm(both, uploader, document) for document, _ in counted]
 
 
@@ -159,7 +159,7 @@ def recheck(
         return standing_documents(connection, centre)
 
     both = _Databases(tracker, qc, settings)
-    return _judge_again(both, both.ask_qc(find), None if keys is None else set(keys), author, reason)
+    return _judge_again(both, both.read_qc(find), None if keys is None else set(keys), author, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +168,22 @@ class _Databases:
     qc: Engine
     settings: Settings
 
-    def ask_tracker(self, work: Callable[[Connection], T]) -> T:
+    def read_tracker(self, work: Callable[[Connection], T]) -> T:
         return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
 
-    def ask_qc(self, work: Callable[[Connection], T]) -> T:
+    def read_qc(self, work: Callable[[Connection], T]) -> T:
         return run_reading(self.qc, work, patience_seconds=self.settings.database_retry)
 
-    def tell_tracker(self, work: Callable[[Connection], T]) -> T:
+    def write_tracker(self, work: Callable[[Connection], T]) -> T:
         return run_writing(self.tracker, work, patience_seconds=self.settings.database_retry)
 
     def refuse_unfetched(self, key: ZipKey) -> None:
         """Raise NotFoundError with what to do, for an archive that is held as a whole."""
-        error = self.ask_tracker(lambda connection: not_fetched(connection, key))
+        error = self.read_tracker(lambda connection: not_fetched(connection, key))
         if error is not None:
             raise error from None
 
-    def tell_qc(self, work: Callable[[Connection], T]) -> T:
+    def write_qc(self, work: Callable[[Connection], T]) -> T:
         return run_writing(self.qc, work, patience_seconds=self.settings.database_retry)
 
 
@@ -194,9 +194,9 @@ def _judge_again(
 
     The QC database decides even if a running session advances a document in the tracker meanwhile.
     """
-    found = both.ask_qc(lambda connection: documents_by_id(connection, document_ids))
+    found = both.read_qc(lambda connection: documents_by_id(connection, document_ids))
     wanted = [one for one in found if keys is None or one.key in keys]
-    both.tell_qc(lambda connection: healing.judge_anew(connection, [one.id for one in wanted]))
+    both.write_qc(lambda connection: healing.judge_anew(connection, [one.id for one in wanted]))
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, both.settings.naming)
@@ -204,7 +204,7 @@ def _judge_again(
         progress.reopen_documents(connection, {one.xml_id: UPLOADED for one in judged}, author, reason)
         return judged, {stored.id for _, stored in counted}
 
-    judged, counted = both.tell_tracker(set_back)
+    judged, counted = both.write_tracker(set_back)
     others = [one for one in wanted if one.id not in counted]
     concerned = {one.key for one in judged} | {one.key for one in others}
     return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
@@ -215,12 +215,12 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
     if not withdrawn:
         return 0
     naming = both.settings.naming
-    counted = both.ask_tracker(lambda connection: counted_by_tracker(connection, withdrawn, naming))
+    counted = both.read_tracker(lambda connection: counted_by_tracker(connection, withdrawn, naming))
     news = [document for document, _ in counted if document.state != WITHDRAWN]
     if not news:
         return 0
     ids = [stored.id for document, stored in counted if document.state != WITHDRAWN]
-    touched = both.tell_qc(lambda connection: _set_back_by_withdrawal_of(connection, ids))
+    touched = both.write_qc(lambda connection: _set_back_by_withdrawal_of(connection, ids))
 
     def cancel(connection: Connection) -> None:
         # Affected documents are set back in the same transaction, so that none is forgotten.
@@ -230,7 +230,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
         progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in news}, author, reason)
         rewrite_log(connection, {one.xml_id: () for one in news})
 
-    both.tell_tracker(cancel)
+    both.write_tracker(cancel)
     return len(news)
 
 
@@ -253,7 +253,7 @@ def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> Doc
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
-    states = both.tell_tracker(lambda connection: _tell_of_confirmed(connection, fact))
+    states = both.write_tracker(lambda connection: _tell_of_confirmed(connection, fact))
     state = states.get(document.xml_id, document.state)
     return replace(fact.data, phase=state.phase, status=state.status)
 

@@ -180,7 +180,7 @@ class Recorder:
     def __init__(self, work: DataSession, phase: Phase, documents: Iterable[DueDocument]) -> None:
         self._work, self._phase = work, phase
         self._left = Counter(document.za_id for document in documents)
-        self._told: dict[int, list[Fact]] = defaultdict(list)
+        self._facts: dict[int, list[Fact]] = defaultdict(list)
         self._batch: list[Fact] = []
         self._running: dict[int, Proposal] = {}
         self._shown: set[int] = set()
@@ -223,7 +223,7 @@ class Recorder:
             state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
             if state != (fact.data.phase, fact.data.status):
                 fact = replace(fact, data=replace(fact.data, phase=state.phase, status=state.status))
-            self._told[fact.document.za_id].append(fact)
+            self._facts[fact.document.za_id].append(fact)
             self._left[fact.document.za_id] -= 1
         return list(self._finished(states[Subject.ZIP_ACTION]))
 
@@ -246,8 +246,8 @@ class Recorder:
         self._shown.clear()
 
     def _finished(self, states: Mapping[int, State]) -> Iterator[ZipData]:
-        for za_id in [za_id for za_id in self._told if self._left[za_id] <= 0]:
-            facts = self._told.pop(za_id)
+        for za_id in [za_id for za_id in self._facts if self._left[za_id] <= 0]:
+            facts = self._facts.pop(za_id)
             first = facts[0].document
             # A missing submission was removed with its source.
             state = states.get(za_id, first.state)

@@ -42,13 +42,13 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
     cleared: list[int] = []
     added: list[dict[str, object]] = []
     for xml_id, problems in wanted.items():
-        there = present[xml_id]
+        entries = present[xml_id]
         for problem in problems:
-            if there.get(_entry(problem)):
-                there[_entry(problem)].pop()
+            if entries.get(_entry(problem)):
+                entries[_entry(problem)].pop()
             else:
                 added.append(_row(connection, xml_id, problem))
-        cleared.extend(log_id for left in there.values() for log_id in left)
+        cleared.extend(log_id for left in entries.values() for log_id in left)
     clear_entries(connection, cleared)
     if added:
         connection.execute(_INSERT, added)
@@ -84,8 +84,8 @@ def _present(connection: Connection, xml_ids: Iterable[int]) -> Mapping[int, dic
     """The ids of active entries, by document and by what they say."""
     present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
     for ids in chunks(xml_ids):
-        for xml_id, number, kind, said, line, column in connection.execute(_ACTIVE, {"ids": ids}):
-            present[xml_id][_Entry(kind, said, line, column)].append(number)
+        for xml_id, number, kind, text, line, column in connection.execute(_ACTIVE, {"ids": ids}):
+            present[xml_id][_Entry(kind, text, line, column)].append(number)
     return present
 
 

@@ -61,16 +61,16 @@ def held_problem(
 
 def _held_for(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> Message:
     if centre is None:
-        told = mark(
+        text = mark(
             "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan "
             "{archive}. Then: dcc data confirm {archive} --reason ..., or turn it down: dcc data undo {archive} "
             "--reason ..."
         )
-        return message(told, owners=list(owners), archive=str(key))
-    told = mark(
+        return message(text, owners=list(owners), archive=str(key))
+    text = mark(
         "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan {archive}. "
         "Then: dcc data confirm {archive} --reason ..., or turn it down: dcc data undo {archive} --reason ... For all "
         "such documents: {command}"
     )
     delegations = "; ".join(f"dcc centre delegate {owner} --to {centre}" for owner in owners)
-    return message(told, owners=list(owners), archive=str(key), command=delegations)
+    return message(text, owners=list(owners), archive=str(key), command=delegations)

@@ -18,7 +18,7 @@ from dcc.session.data.data_session import DataSession
 log = logging.getLogger(__name__)
 
 
-def see_to_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
+def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
     """Refresh the sets of reference data that the settings name; returns whether one was read.
 
     Once a session. If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports
@@ -36,7 +36,7 @@ def see_to_reference_data(work: DataSession, known: snapshots.ActiveReference | 
     return bool(refreshed)
 
 
-def basis_seen_to(work: DataSession) -> Basis:
+def current_basis(work: DataSession) -> Basis:
     """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
 
     def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
@@ -46,4 +46,4 @@ def basis_seen_to(work: DataSession) -> Basis:
 
     reference, basis = work.read_qc(load)
     # One query is enough if nothing has to be read.
-    return work.read_qc(load)[1] if see_to_reference_data(work, reference) else basis
+    return work.read_qc(load)[1] if refresh_reference_data(work, reference) else basis

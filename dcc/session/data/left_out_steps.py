@@ -20,7 +20,7 @@ from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import load_documents
 from dcc.session.data.due_documents import DueDocument
-from dcc.session.data.judging_basis import basis_seen_to
+from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.qc_documents import documents_of
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.states import State
@@ -40,32 +40,32 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     recorder = Recorder(work, phase, due)
     for start in range(0, len(due), _PORTION):
         work.session.check()
-        some = due[start : start + _PORTION]
+        portion = due[start : start + _PORTION]
         if phase is Phase.DATA:
-            _accept_unchecked(work, some)
-        for document in some:
+            _accept_unchecked(work, portion)
+        for document in portion:
             recorder.add(_left_out(document, phase))
         yield from recorder.write()
     work.session.finish_task(task, failed=False)
 
 
 def _left_out(document: DueDocument, phase: Phase) -> Fact:
-    said = left_out_message(phase)
+    reason = left_out_message(phase)
     kind = LEFT_OUT[phase]
     state = State(phase, Status.CANCELLED)
-    problem = Problem(kind, said, code=kind, severity=Severity.UNCHECKED)
-    return Fact(document, data_of(document, state, reason=str(said), left_out=(phase,)), state, noted=(problem,))
+    problem = Problem(kind, reason, code=kind, severity=Severity.UNCHECKED)
+    return Fact(document, data_of(document, state, reason=str(reason), left_out=(phase,)), state, noted=(problem,))
 
 
 def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:
     """Have what the documents brought count as valid, since no rule is asked."""
     stored = work.read_qc(lambda connection: documents_of(connection, documents))
-    basis = basis_seen_to(work)
+    basis = current_basis(work)
     found = [Found(one.id, ()) for one in stored.values()]
     work.write_qc(lambda connection: judge_together(connection, found, basis))
 
 
-def make_up_for_left_out(work: DataSession) -> None:
+def resume_left_out_steps(work: DataSession) -> None:
     """Have documents go back to the first step that was left out of them and is left out no more."""
     if work.keys is not None:
         return

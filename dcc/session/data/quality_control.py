@@ -136,8 +136,8 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
 def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:
     """The `xml_file` ids of documents that would be done, although the QC database misses them."""
     to_be_done = [document for document, state in settling if state == SETTLED]
-    there = documents_of(connection, to_be_done)
-    return {document.xml_id for document in to_be_done if document.xml_id not in there}
+    applied = documents_of(connection, to_be_done)
+    return {document.xml_id for document in to_be_done if document.xml_id not in applied}
 
 
 def _record(

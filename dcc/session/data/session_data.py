@@ -16,7 +16,7 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.checking import check_documents
 from dcc.session.data.corrections import catch_up_with_withdrawals
 from dcc.session.data.data_session import DataSession
-from dcc.session.data.left_out_steps import leave_out, make_up_for_left_out
+from dcc.session.data.left_out_steps import leave_out, resume_left_out_steps
 from dcc.session.data.quality_control import (
     build_contexts_of,
     build_overviews_of,
@@ -59,7 +59,7 @@ def take_up_data(
     wanted = session.urgent or None if keys is None else keys
     work = DataSession(qc, session, None if wanted is None else set(wanted), staging)
     catch_up_with_withdrawals(work)
-    make_up_for_left_out(work)
+    resume_left_out_steps(work)
     for phase in _PHASES:
         if phase <= until:
             yield from take_up_phase(work, phase)
@@ -79,8 +79,8 @@ def _log_outcome(outcome: DataOutcome) -> None:
     if not progress.isEnabledFor(logging.INFO):
         return
     if not isinstance(outcome, ZipData):
-        what = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
-        progress.info("%s of %d centres were built in %.1f s", what, len(outcome.centres), outcome.seconds)
+        built = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
+        progress.info("%s of %d centres were built in %.1f s", built, len(outcome.centres), outcome.seconds)
         return
     for document in outcome.documents:
         with logging_about(zip_action=outcome.key, centre=outcome.centre, document=document.file_name):

@@ -28,7 +28,7 @@ from dcc.qc.statistics import update_statistics
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
 from dcc.session.data.due_documents import MOST_BYTES, MOST_DOCUMENTS, DueDocument
-from dcc.session.data.judging_basis import basis_seen_to
+from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.session.data.uploader import HELD, Uploader, failed_upload
@@ -53,23 +53,23 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     either database, and SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
-    there = work.read_qc(lambda connection: documents_of(connection, due))
+    applied = work.read_qc(lambda connection: documents_of(connection, due))
     if not due:
         return
     work.delegations = work.read(load_delegations)
-    held = {one.xml_id for one in due if one.state == HELD and one.xml_id in there and there[one.xml_id].is_held}
-    held -= _delegated_since(work, [one for one in due if one.xml_id in held], there)
+    held = {one.xml_id for one in due if one.state == HELD and one.xml_id in applied and applied[one.xml_id].is_held}
+    held -= _delegated_since(work, [one for one in due if one.xml_id in held], applied)
     due = [one for one in due if one.xml_id not in held]
     waiting = _wait_for_older(work, due)
     if waiting:
-        yield from _told_waiting(work, waiting)
+        yield from _record_waiting(work, waiting)
         still = {one.document.xml_id for one in waiting}
         due = [one for one in due if one.xml_id not in still]
     if not due:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
     faults = len(work.faults)
-    upload = _Upload(work, due, there)
+    upload = _Upload(work, due, applied)
     try:
         yield from upload.all()
     except QcDatabaseUnreachableError:
@@ -83,15 +83,15 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(upload.lost))
 
 
-def _delegated_since(work: DataSession, held: Sequence[DueDocument], there: Mapping[int, QcDocument]) -> set[int]:
+def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> set[int]:
     """The `xml_file` ids of held documents whose other centres have delegated to the archive's since."""
     if not held:
         return set()
-    centres = work.read_qc(lambda connection: held_for(connection, [there[one.xml_id].id for one in held]))
+    centres = work.read_qc(lambda connection: held_for(connection, [applied[one.xml_id].id for one in held]))
     return {
         one.xml_id
         for one in held
-        if (others := centres.get(there[one.xml_id].id))
+        if (others := centres.get(applied[one.xml_id].id))
         and all(map(work.delegations.rights_of(one.centre).permit, others))
     }
 
@@ -109,7 +109,7 @@ def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
     return Fact(document, data_of(document, HELD, reason=older.message, waits_for=older.key), HELD)
 
 
-def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
+def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
     """Show that documents wait for older archives, and report it once for each centre."""
     documents = [one.document for one in waiting]
     recorder = Recorder(work, Phase.UPLOAD, documents)
@@ -121,18 +121,18 @@ def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
 
 
 class _Upload:
-    """The waiting documents, in their order; `there` has those that are in the QC database.
+    """The waiting documents, in their order; `applied` has those that are in the QC database.
 
     `lost` has the reasons why submissions are downloaded again.
     """
 
-    def __init__(self, work: DataSession, due: Sequence[DueDocument], there: Mapping[int, QcDocument]) -> None:
-        self._work, self._there = work, there
+    def __init__(self, work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> None:
+        self._work, self._applied = work, applied
         self._waiting = deque(due)
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
-        self._files = PreparedFiles(work.staging, basis_of(basis_seen_to(work), work.qc))
+        self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
         self._most_archives = MOST_ATTACHED if work.qc.dialect.name == "sqlite" else MOST_DOCUMENTS
         together_from = work.read_qc(newest_document) + 1
@@ -174,7 +174,7 @@ class _Upload:
         return group
 
     def _is_addition(self, document: DueDocument) -> bool:
-        return document.key.action is Action.ADD and document.xml_id not in self._there
+        return document.key.action is Action.ADD and document.xml_id not in self._applied
 
     def _apply(self, group: Sequence[DueDocument]) -> list[Fact]:
         """Apply documents together; if that fails, each by itself, which shows the faulty one."""
@@ -191,7 +191,7 @@ class _Upload:
         with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
             if document.za_id in self.lost:
                 return _untouched(document, self.lost[document.za_id])
-            stored = self._there.get(document.xml_id)
+            stored = self._applied.get(document.xml_id)
             try:
                 if stored is not None and stored.state is DocumentState.REFUSED:
                     return self._uploader.recall(document, stored.id)

@@ -52,7 +52,7 @@ class DownloadSink:
         self._most = most_unsized if self._expected is None else self._expected
         self._part: int | None = None
         self._noted = False
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         self._begun_at = 0
 
     def __enter__(self) -> Self:
@@ -84,11 +84,11 @@ class DownloadSink:
         if self.received > self._most:
             self._check_size()
         now = time.monotonic()
-        late = now - self._told >= _PROGRESS_SECONDS
+        late = now - self._reported_at >= _PROGRESS_SECONDS
         if late or self.received > _UNNOTED_BYTES:
             self._note_origin()
         if late:
-            self._told = now
+            self._reported_at = now
             self._on_bytes(self.received)
 
     def _note_origin(self) -> None:

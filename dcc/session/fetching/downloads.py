@@ -223,7 +223,7 @@ class SourceDownloads:
                     self._closed(connection)
                     connection = None
             used = time.monotonic()
-            if self._places is not None and self._places.is_to_give_up(self.address):
+            if self._places is not None and self._places.must_give_up(self.address):
                 self._closed(connection)
                 connection = None
         self._closed(connection)
@@ -242,10 +242,10 @@ class SourceDownloads:
         """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
         if self._from_workers is None:
             return False
-        there = self._from_workers.connection(item.key, item.hosting)
-        if there is None:
+        connection = self._from_workers.connection(item.key, item.hosting)
+        if connection is None:
             return False
-        self._fetch(worker, item, there, place)
+        self._fetch(worker, item, connection, place)
         return True
 
     def _breaks_at_once(self, item: Transfer) -> bool:

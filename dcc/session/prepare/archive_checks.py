@@ -114,12 +114,12 @@ class ArchiveChecker:
             if of_document is None:
                 of_document = tuple(self.validate(document.path, document.name.kind))
             problems.append(of_document)
-        unlike = unlike_manifest(archive, taken, found, problems)
+        difference = unlike_manifest(archive, taken, found, problems)
         for file in found.files:
             file.path.unlink()
-        if unlike is not None:
+        if difference is not None:
             shutil.rmtree(target)
-            return NotOpened(portable(unlike), taken)
+            return NotOpened(portable(difference), taken)
         # Which may be a lot, and is needed no more.
         return CheckedArchive(replace(found, sizes={}), taken, tuple(problems))
 

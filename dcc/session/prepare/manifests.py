@@ -28,20 +28,24 @@ def unlike_manifest(
     `problems` are those of its documents, in their order. Raises OSError.
     """
     try:
-        beside = read_beside(archive)
+        manifest = read_beside(archive)
     except ManifestError as error:
         return error
-    inside, held = found.manifest, beside if beside is not None else found.manifest
+    inside, held = found.manifest, manifest if manifest is not None else found.manifest
     if held is None:
         return None
     of_archive = [one for one in held if one.file == archive.name]
     of_files = [one for one in held if one.file != archive.name]
-    if beside is not None and inside is not None and (unlike := next(conflicts(inside, of_files), None)) is not None:
-        said = mark(
+    if (
+        manifest is not None
+        and inside is not None
+        and (different := next(conflicts(inside, of_files), None)) is not None
+    ):
+        text = mark(
             "{archive} has a manifest in it that says something else of {file} than the one beside it. Have both say "
             "the same, or leave the inner one out."
         )
-        return ManifestError(said, archive=archive.name, file=unlike)
+        return ManifestError(text, archive=archive.name, file=different)
     differing = [*_of_archive(of_archive, archive, md5), *_of_files(of_files, found, problems)]
     if not differing:
         return None
@@ -61,8 +65,8 @@ def _of_archive(expected: Sequence[Expected], archive: Path, md5: str) -> Iterat
     size = archive.stat().st_size
     for one in expected:
         if one.size not in (None, size):
-            said = mark("{file} has {found} bytes, not {expected}")
-            yield message(said, file=one.file, found=size, expected=one.size)
+            text = mark("{file} has {found} bytes, not {expected}")
+            yield message(text, file=one.file, found=size, expected=one.size)
         elif one.checksum != md5:
             yield from of_content(one._replace(specimens=None, experiments=None), archive, lambda _: None)
 
@@ -70,14 +74,14 @@ def _of_archive(expected: Sequence[Expected], archive: Path, md5: str) -> Iterat
 def _of_files(
     expected: Sequence[Expected], found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> Iterator[Message]:
-    made: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
+    documents: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
     for document, of_document in zip(found.documents, problems, strict=True):
-        made[document.place].append((document, of_document))
+        documents[document.place].append((document, of_document))
 
     def count(place: str) -> Counts | None:
-        if any(of_document for _, of_document in made[place]):
+        if any(of_document for _, of_document in documents[place]):
             return None
-        return _sum(count_entities(document.path, document.name.kind) for document, _ in made[place])
+        return _sum(count_entities(document.path, document.name.kind) for document, _ in documents[place])
 
     files = {document.place: document.path for document in found.documents}
     files |= {file.place: file.path for file in found.files}

@@ -119,8 +119,8 @@ def prepared_by_workers(
             log.warning("Workers cannot be used: %s", error, extra={NOTICE: True})
         of = sum(map(len, parts))
         if results.archives < of:
-            said = "Workers prepared %d of %d archives. This machine prepares the others."
-            log.warning(said, results.archives, of, extra={NOTICE: True})
+            text = "Workers prepared %d of %d archives. This machine prepares the others."
+            log.warning(text, results.archives, of, extra={NOTICE: True})
         yield results
     finally:
         try:

@@ -162,12 +162,12 @@ class _Work:
         self._missing: list[StoredArchive] = []
         self._opened: dict[ZipKey, list[Opened]] = {}
         self._verdicts: dict[DocumentKey, Verdict] = {}
-        self._told = 0
+        self._reported = 0
 
     def tell(self, prepared: int) -> None:
         """Say how many archives are prepared, which workers may have done before they are taken."""
-        self._told = max(self._told, prepared)
-        self._on_progress(self._told, len(self._archives))
+        self._reported = max(self._reported, prepared)
+        self._on_progress(self._reported, len(self._archives))
 
     def prepare(self, parts: Sequence[Part], stored: ArchiveBytes, results: FromWorkers | None, at_once: int) -> None:
         """Take what workers prepared; fetch, open and prepare all other archives, a limited number at once."""
@@ -177,14 +177,14 @@ class _Work:
                 return part, _ready(opened)
             paths = [stored.fetch(one) for one in part]
             given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path]
-            there = [one for one, path in zip(part, paths, strict=True) if path is not None]
+            fetched = [one for one, path in zip(part, paths, strict=True) if path is not None]
             named = ", ".join(str(one.key) for one in given)
-            return there, self._run("prepare", named, given) if given else _ready([])
+            return fetched, self._run("prepare", named, given) if given else _ready([])
 
         def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[Opened]]]]]) -> None:
-            there, opened = begun.result()
-            self._opened |= {one.key: found for one, found in zip(there, opened.result(), strict=True)}
-            self._missing += [one for one in part if one not in there]
+            fetched, opened = begun.result()
+            self._opened |= {one.key: found for one, found in zip(fetched, opened.result(), strict=True)}
+            self._missing += [one for one in part if one not in fetched]
             for one in part:
                 stored.release(one)
             self.tell(len(self._opened) + len(self._missing))

@@ -49,10 +49,10 @@ class Fact(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> Fact:
         """The fact of a problem."""
-        code, said = problem.code or problem.kind, problem.fact
+        code, text = problem.code or problem.kind, problem.fact
         declared = declaration_of(code)
-        cause = said if declared is None or said.details is None else Message(declared.cause, said.known)
-        return cls(code, problem.severity, problem.line, str(cause), str(said))
+        cause = text if declared is None or text.details is None else Message(declared.cause, text.known)
+        return cls(code, problem.severity, problem.line, str(cause), str(text))
 
 
 class DocumentKey(NamedTuple):
