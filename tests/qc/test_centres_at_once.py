@@ -47,8 +47,8 @@ from tests.support.trials import trials
 
 PATIENCE = 60.0
 HELD_AT = 8
-SEEDS = 3
-KILLS = 4
+SEEDS = trials(3)
+KILLS = trials(4)
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
 pytestmark = only_mariadb

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -10,7 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from dcc.tracker.models import ConnectionPlace
 from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
+from tests.support.prepared_processes import FORKED
 from tests.support.served_sources import below, register
 from tests.support.servers import Share
 
@@ -118,7 +118,7 @@ def test_two_processes_at_once_keep_to_the_limit_of_a_source(places: Installatio
     with _processes(_connect, 2, limited.settings, source_id) as processes:
         while any(process.is_alive() for process in processes):
             most = max(most, _connections_to(port))
-            time.sleep(0.005)
+            time.sleep(0.01)
         assert [process.exitcode for process in processes] == [0, 0]
     assert most == 3
     assert lines(limited) == 0
@@ -149,9 +149,9 @@ def _connect(number: int, said: Any, settings: Settings, source_id: int) -> None
     said.send(None)
 
     def work() -> None:
-        for _ in range(6):
+        for _ in range(3):
             with places.place(address, for_seconds(PATIENCE)), connect(address, settings):
-                time.sleep(0.3)
+                time.sleep(0.2)
 
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(work) for _ in range(3)]:
@@ -159,14 +159,14 @@ def _connect(number: int, said: Any, settings: Settings, source_id: int) -> None
 
 
 @contextmanager
-def _processes(work: Any, count: int, *arguments: object) -> Iterator[list[SpawnProcess]]:
+def _processes(work: Any, count: int, *arguments: object) -> Iterator[list[BaseProcess]]:
     """Processes that have begun their work; they are killed at the end."""
-    spawning = multiprocessing.get_context("spawn")
-    processes, beginnings = [], []
+    processes: list[BaseProcess] = []
+    beginnings = []
     try:
         for number in range(count):
-            heard, said = spawning.Pipe(duplex=False)
-            process = spawning.Process(target=work, args=(number, said, *arguments))
+            heard, said = FORKED.Pipe(duplex=False)
+            process = FORKED.Process(target=work, args=(number, said, *arguments))
             process.start()
             processes.append(process)
             beginnings.append(heard)

@@ -133,7 +133,7 @@ def test_tens_of_thousands_of_entries_are_a_normal_session(
 ) -> None:
     """Seven queries in five sessions for each known file.
 
-    A hundred thousand are listed from each kind of server, and recorded, by the tests of those.
+    Many more are listed from each kind of server, and recorded, by the tests of those.
     """
     number = 30_000 if EVERYWHERE else 10_000
     (tmp_path / "add").mkdir()

@@ -1,4 +1,4 @@
-"""A month of 1,000 sources with schedules of their own, on servers with limits, by a simulated clock."""
+"""A month of hundreds of sources with schedules of their own, on servers with limits, by a simulated clock."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from dcc.sources import request_turns
 from dcc.sources.due import Pace, PastCrawls, Pause, Schedule, Why, Windows, due
 from dcc.sources.request_turns import Turns
 from dcc_sensors.sessions import DUE_SECONDS
+from tests.support.trials import trials
 
 BEGIN = datetime(2026, 3, 1)  # with the change of clocks in Europe at its end
 END = BEGIN + timedelta(days=31)
 REQUESTS = 4  # the login, and the three directories
-HOSTS = 120
+SOURCES = trials(1_000)
+HOSTS = trials(120)
 LIMIT = 3
 WINDOWS = (
     "20:00-06:00 Europe/London",
@@ -47,7 +49,7 @@ class Site:
 
 def sites(chance: random.Random) -> list[Site]:
     found = []
-    for number in range(1_000):
+    for number in range(SOURCES):
         every = timedelta(hours=chance.choice((8, 12, 24, 48, 168)))
         windows = Windows.parse(chance.choice(WINDOWS)) if number % 3 == 0 else None
         since = BEGIN + chance.random() * timedelta(days=25)
@@ -136,7 +138,7 @@ class Crawler:
 
 
 @pytest.mark.parametrize("between", [DUE_SECONDS, 3600], ids=["the sensor", "an hourly schedule"])
-def test_a_month_of_a_thousand_sources_keeps_their_ages_and_windows_and_the_limits_of_servers(
+def test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_servers(
     between: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, clock = random.Random(29), Clock()

@@ -6,6 +6,8 @@ import os
 from typing import Final
 
 EVERYWHERE: Final = bool(os.environ.get("TESTS_EVERYWHERE"))
+MANY: Final = 100_000 if EVERYWHERE else 20_000
+"""How many files or archives are very many."""
 _PART: Final = 3
 
 

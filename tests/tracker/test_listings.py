@@ -32,7 +32,7 @@ from dcc.tracker.models import (
 from dcc.tracker.states import WAITING, State
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements
-from tests.support.trials import EVERYWHERE
+from tests.support.trials import MANY
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = ZipKey(Action.ADD, NAME)
@@ -316,7 +316,6 @@ class TestYoung:
         assert (shelf.hosting().uploading_since is not None) == unsettled
 
 
-MANY = 100_000 if EVERYWHERE else 20_000
 SECONDS = MANY / 5_000
 
 

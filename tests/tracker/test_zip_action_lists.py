@@ -41,7 +41,7 @@ from tests.support.databases import (
     seed_zip,
 )
 from tests.support.sent_statements import sent_statements
-from tests.support.trials import EVERYWHERE
+from tests.support.trials import MANY
 
 VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)
@@ -145,9 +145,6 @@ def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Eng
     ]
     with tracker.connect() as connection:
         assert len(zip_action_lists.waiting_zip_actions(connection, limit=2)) == 2
-
-
-MANY = 100_000 if EVERYWHERE else 20_000
 
 
 def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
