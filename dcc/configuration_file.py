@@ -56,11 +56,11 @@ class ConfigurationFile:
 
 def configuration_path(environment: Mapping[str, str]) -> Path | None:
     """Where the file is, or would be; None if this user has no home directory."""
-    said = _variables(environment)
+    variables = _variables(environment)
     try:
-        if VARIABLE in said:
-            return Path(said[VARIABLE]).expanduser().absolute()
-        return Path(said.get("DCC_HOME", "~/.dcc")).expanduser().absolute() / NAME
+        if VARIABLE in variables:
+            return Path(variables[VARIABLE]).expanduser().absolute()
+        return Path(variables.get("DCC_HOME", "~/.dcc")).expanduser().absolute() / NAME
     except RuntimeError:
         return None
 

@@ -232,10 +232,10 @@ class ZipOutcome:
 
         If the archive arrived, reasons why another source had no copy are left out.
         """
-        told = [reason for reason in self.reasons if reason.kind != _IGNORED]
+        reasons = [reason for reason in self.reasons if reason.kind != _IGNORED]
         if self.phase > Phase.DOWNLOAD:
-            told = [reason for reason in told if reason.kind not in _NOT_ARRIVED] or told
-        return told[-1] if told else None
+            reasons = [reason for reason in reasons if reason.kind not in _NOT_ARRIVED] or reasons
+        return reasons[-1] if reasons else None
 
     @property
     def lacks_room(self) -> bool:

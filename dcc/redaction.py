@@ -154,8 +154,8 @@ def _chain(error: BaseException) -> Iterator[tuple[BaseException | None, BaseExc
 
 
 def _is_clean(error: BaseException) -> bool:
-    said = f"{error} {error!r}"
-    return redacted(said) == said
+    text = f"{error} {error!r}"
+    return redacted(text) == text
 
 
 _watched = False
@@ -179,16 +179,16 @@ def _watch_log() -> None:
 
 def _redact_record(record: logging.LogRecord) -> None:
     try:
-        said = record.getMessage()
+        text = record.getMessage()
     except (TypeError, ValueError, KeyError):
         # The handler says that the arguments do not fit, and shows them.
-        said = f"{record.msg} {record.args}"
-    shown = redacted(said)
-    if shown != said:
+        text = f"{record.msg} {record.args}"
+    shown = redacted(text)
+    if shown != text:
         record.msg, record.args = shown, ()
     if record.exc_info and isinstance(record.exc_info[1], BaseException):
-        told = "".join(traceback.format_exception(record.exc_info[1]))
-        if redacted(told) != told:
+        trace = "".join(traceback.format_exception(record.exc_info[1]))
+        if redacted(trace) != trace:
             # The library's formatters use this instead of the exception.
-            record.exc_text = redacted(told).rstrip("\n")
+            record.exc_text = redacted(trace).rstrip("\n")
             record.exc_info = (HiddenError, HiddenError(redacted(str(record.exc_info[1]))), None)

@@ -100,10 +100,10 @@ def _check_daemon(instance: DagsterInstance, surroundings: Environment) -> Itera
                 "Start it: systemctl start dcc-daemon, or dcc daemon",
             )
     elif errors:
-        kind, said = errors[0]
+        kind, error = errors[0]
         yield warning(
             "Dagster daemon",
-            f"It runs, but {kind.lower()} met an error: {' '.join(said.split())[:300]}",
+            f"It runs, but {kind.lower()} met an error: {' '.join(error.split())[:300]}",
             "See its log: journalctl -u dcc-daemon",
         )
     else:
@@ -171,8 +171,8 @@ def check_depths(surroundings: Environment) -> Iterator[Finding]:
         active = active_sessions(connection, settings)
     yield from (_inconsistency(one) for one in found)
     if active:
-        said = f"{active[0].label} is active: not all could be looked at."
-        yield not_checked("consistency", said, "Try again later.")
+        text = f"{active[0].label} is active: not all could be looked at."
+        yield not_checked("consistency", text, "Try again later.")
     elif not found:
         label = database_label(tracker.url)
         yield ok("consistency", f"{len(RULES)} rules hold for {looked} ({label}).")

@@ -179,12 +179,12 @@ class PartitionEvents:
         """The verdicts, with explanations of failures."""
         failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
         try:
-            said = iter(self._explain(failures) if failures else ())
+            explanations = iter(self._explain(failures) if failures else ())
         except Exception:  # the partitions are shown even if explaining fails
             log.exception("Failed checks could not be explained")
-            said = iter(())
+            explanations = iter(())
         return [
-            (report, replace(verdict, metadata={**verdict.metadata, **next(said, {})}))
+            (report, replace(verdict, metadata={**verdict.metadata, **next(explanations, {})}))
             if not verdict.passed and verdict.kinds
             else (report, verdict)
             for report, verdict in wanted

@@ -39,10 +39,10 @@ def setting(name: str, description: str | None = None, *, secret: bool = False, 
     left_out = f"Left out, it is as {variable_of(name)} says"
     if default not in (None, "") and isinstance(default, str | int | float):
         left_out += f", by default {usual.lower() if isinstance(default, bool) else usual}"
-    told = [description or str(known.description), _WHERE if secret else "", f"{left_out}."]
+    parts = [description or str(known.description), _WHERE if secret else "", f"{left_out}."]
     return Field(
         default=None,
-        description=" ".join(part for part in told if part),
+        description=" ".join(part for part in parts if part),
         repr=not secret,
         json_schema_extra={_SETTING: name, _SECRET: secret, _PLAIN: plain},
     )

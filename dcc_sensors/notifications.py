@@ -99,5 +99,5 @@ def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
 
 
 def _message(evaluation: object) -> str:
-    said = getattr(evaluation, "metadata", {}).get("message")
-    return str(getattr(said, "value", None) or "It failed: see its page in Dagster.")
+    text = getattr(evaluation, "metadata", {}).get("message")
+    return str(getattr(text, "value", None) or "It failed: see its page in Dagster.")

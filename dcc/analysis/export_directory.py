@@ -179,7 +179,7 @@ def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
 
 def save_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the manifest of a directory."""
-    said = {
+    content = {
         "made_by": "dcc data export",
         "format_version": FORMAT_VERSIONS[manifest.format],
         "format": manifest.format.value,
@@ -188,7 +188,7 @@ def save_manifest(directory: Path, manifest: Manifest) -> None:
         "unfinished": sorted(manifest.unfinished),
     }
     with replacement_path(directory / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(said, indent=1, ensure_ascii=False), "utf-8")
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), "utf-8")
 
 
 @contextmanager

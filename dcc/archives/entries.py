@@ -72,8 +72,8 @@ def damage(label: str) -> Iterator[None]:
             reason=Message(_short(str(error))),
         ) from error
     except UnicodeDecodeError as error:
-        said = mark("has a file name that claims to be UTF-8 and is not")
-        raise bad_archive(CorruptArchiveError, label, said) from error
+        text = mark("has a file name that claims to be UTF-8 and is not")
+        raise bad_archive(CorruptArchiveError, label, text) from error
     except EOFError as error:
         raise damaged(label, mark("the data of an entry end too early")) from error
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error) as error:
@@ -88,8 +88,8 @@ def damage(label: str) -> Iterator[None]:
 
 def bad_archive(kind: type[ArchiveError], label: str, what: str, **details: object) -> ArchiveError:
     """The error for an archive to be replaced; `what` is translatable: what is wrong with it, by these details."""
-    said = mark("{archive} {broken}. Replace it with a good archive, under the same name.")
-    return kind(said, archive=label, broken=message(what, **details))
+    text = mark("{archive} {broken}. Replace it with a good archive, under the same name.")
+    return kind(text, archive=label, broken=message(what, **details))
 
 
 def damaged(label: str, how: str, **details: object) -> ArchiveError:
@@ -112,16 +112,16 @@ def unsafe_path(path: str) -> str | None:
 
 def unsafe_entry(label: str, path: str, reason: str) -> ArchiveError:
     """The error for an archive with an entry that could do harm."""
-    said = mark("is refused whole: its entry {entry} {reason}")
-    return bad_archive(UnsafeArchiveError, label, said, entry=shown(path), reason=Message(reason))
+    text = mark("is refused whole: its entry {entry} {reason}")
+    return bad_archive(UnsafeArchiveError, label, text, entry=shown(path), reason=Message(reason))
 
 
 def check_distinct(paths: Sequence[str], label: str) -> None:
     """Check that no two entries of an archive have the same path. Raises DuplicateMemberError."""
     for path, number in Counter(paths).items():
         if number > 1:
-            said = mark("holds {number} entries named {entry}; which one counts cannot be known")
-            raise bad_archive(DuplicateMemberError, label, said, number=number, entry=shown(path))
+            text = mark("holds {number} entries named {entry}; which one counts cannot be known")
+            raise bad_archive(DuplicateMemberError, label, text, number=number, entry=shown(path))
 
 
 def legible(path: str) -> str:

@@ -119,8 +119,8 @@ def extract_archive(
 
 def ignored_problem(member: Message, reason: Message) -> Problem:
     """The problem for an ignored entry."""
-    said = message(mark("{member}: {reason}"), member=member, reason=reason)
-    return Problem(MemberIgnoredError.short_name(), said, code=MemberIgnoredError.error_id())
+    text = message(mark("{member}: {reason}"), member=member, reason=reason)
+    return Problem(MemberIgnoredError.short_name(), text, code=MemberIgnoredError.error_id())
 
 
 @dataclass
@@ -173,8 +173,8 @@ class _Extraction:
     def found(self, label: str) -> ExtractedArchive:
         """The result. Raises EmptyArchiveError."""
         if not self.documents and not self.refused and not self.files:
-            said = mark("holds no .xml document ({number} other entries)")
-            raise bad_archive(EmptyArchiveError, label, said, number=self.left_aside)
+            text = mark("holds no .xml document ({number} other entries)")
+            raise bad_archive(EmptyArchiveError, label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
             more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
@@ -221,10 +221,10 @@ class _Extraction:
         inside = legible(f"{place}{entry.path}")
         if (first := self.documents.get(name.file_name)) is not None:
             places = {"first": shown(first.place), "second": shown(inside)}
-            said = mark(
+            text = mark(
                 "holds two documents named {entry}, as {first} and as {second}; which one counts cannot be known"
             )
-            raise bad_archive(DuplicateMemberError, label, said, entry=name.file_name, **places)
+            raise bad_archive(DuplicateMemberError, label, text, entry=name.file_name, **places)
         md5 = write_entry(entry, self.directory / name.file_name)
         written = ExtractedDocument(name, self.target / name.file_name, entry.size_bytes, md5, inside, archives)
         self.documents[name.file_name] = written

@@ -68,8 +68,8 @@ def differences(
         if one.file not in sizes:
             yield message(mark("{file} is missing"), file=one.file)
         elif one.size not in (None, sizes[one.file]):
-            said = mark("{file} has {found} bytes, not {expected}")
-            yield message(said, file=one.file, found=sizes[one.file], expected=one.size)
+            text = mark("{file} has {found} bytes, not {expected}")
+            yield message(text, file=one.file, found=sizes[one.file], expected=one.size)
         elif one.file in files:
             yield from of_content(one, files[one.file], count)
     for file in (*files, *refused):
@@ -153,8 +153,8 @@ def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _rows_of_json(text: str) -> Sequence[Mapping[str, Any]]:
-    told = json.loads(text)
-    rows: Sequence[Mapping[str, Any]] = told["files"] if isinstance(told, dict) else told
+    content = json.loads(text)
+    rows: Sequence[Mapping[str, Any]] = content["files"] if isinstance(content, dict) else content
     return rows
 
 
@@ -186,8 +186,8 @@ def of_content(one: Expected, path: Path, count: Callable[[str], Counts | None])
     if one.checksum is not None:
         found = _digest(path, _CHECKSUMS[len(one.checksum)])
         if found != one.checksum:
-            said = mark("{file} has the checksum {found}, not {expected}")
-            yield message(said, file=one.file, found=found, expected=one.checksum)
+            text = mark("{file} has the checksum {found}, not {expected}")
+            yield message(text, file=one.file, found=found, expected=one.checksum)
             return
     if one.specimens is None and one.experiments is None:
         return
@@ -195,11 +195,11 @@ def of_content(one: Expected, path: Path, count: Callable[[str], Counts | None])
     if counted is None:
         return
     if one.specimens not in (None, counted.specimens):
-        said = mark("{file} holds {found} specimens, not {expected}")
-        yield message(said, file=one.file, found=counted.specimens, expected=one.specimens)
+        text = mark("{file} holds {found} specimens, not {expected}")
+        yield message(text, file=one.file, found=counted.specimens, expected=one.specimens)
     if one.experiments not in (None, counted.experiments):
-        said = mark("{file} holds {found} experiments, not {expected}")
-        yield message(said, file=one.file, found=counted.experiments, expected=one.experiments)
+        text = mark("{file} holds {found} experiments, not {expected}")
+        yield message(text, file=one.file, found=counted.experiments, expected=one.experiments)
 
 
 def _digest(path: Path, algorithm: str) -> str:

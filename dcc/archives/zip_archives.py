@@ -137,8 +137,8 @@ def _check_directory(file: BinaryIO, size: int, label: str, allowance: Allowance
         )
     found = _count_entries(file, start, end, label, allowance)
     if count not in {found, found & 0xFFFF}:
-        said = mark("its directory lists {found} entries where {count} are announced")
-        raise damaged(label, said, found=found, count=count)
+        text = mark("its directory lists {found} entries where {count} are announced")
+        raise damaged(label, text, found=found, count=count)
 
 
 def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:

@@ -165,8 +165,8 @@ class _FileConversion:
             for feeds, text in pieces_on_their_lines(self.origin.beginning, self.kind, self._contents()):
                 size += feeds + len(text)
                 if size > self.max_bytes:
-                    said = mark("The document would be larger than {most} bytes. Split the file.")
-                    self._note(Fault(1, message(said, most=self.max_bytes)))
+                    sentence = mark("The document would be larger than {most} bytes. Split the file.")
+                    self._note(Fault(1, message(sentence, most=self.max_bytes)))
                     return
                 held += b"\n" * feeds + text.encode()
                 if len(held) > _HELD:
@@ -175,9 +175,9 @@ class _FileConversion:
         except MemoryError:
             raise
         except Exception as error:
-            said = mark("The converter {converter} failed ({error}). Have it corrected, and the archive retried.")
+            sentence = mark("The converter {converter} failed ({error}). Have it corrected, and the archive retried.")
             reason = Message(f"{type(error).__name__}: {error}"[:300])
-            self._note(Fault(1, message(said, converter=self.converter.name, error=reason), case="converter"))
+            self._note(Fault(1, message(sentence, converter=self.converter.name, error=reason), case="converter"))
             return
         yield bytes(held)
 
@@ -195,6 +195,6 @@ class _FileConversion:
                 return
 
     def _note(self, fault: Fault) -> None:
-        said = standing_at(fault.said, self.origin.place(fault.row, fault.column))
+        text = standing_at(fault.said, self.origin.place(fault.row, fault.column))
         code = code_of(ConversionError.error_id(), fault.case)
-        self.problems.append(Problem(ConversionError.short_name(), said, fault.row, code=code))
+        self.problems.append(Problem(ConversionError.short_name(), text, fault.row, code=code))

@@ -59,8 +59,8 @@ class CsvTables:
                     return
                 continue
             if len(row.cells) != len(table.names):
-                said = mark("The row has {found} cells, and the table {expected} columns. Correct the row.")
-                yield Fault(row.number, message(said, found=len(row.cells), expected=len(table.names)))
+                text = mark("The row has {found} cells, and the table {expected} columns. Correct the row.")
+                yield Fault(row.number, message(text, found=len(row.cells), expected=len(table.names)))
                 continue
             cells = {name: cell for name, cell in zip(table.names, row.cells, strict=True) if cell}
             around = {name: cells.get(name) for name in table.around} | {"centreID": cells.get("centreID", file.centre)}
@@ -94,8 +94,8 @@ def _rows(file: SubmittedFile) -> Iterator[_Row | Fault]:
                 if any(cells):
                     yield _Row(number, cells)
         except csv.Error as error:
-            said = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
-            yield Fault(number + 1, message(said, reason=Message(str(error)[:200])))
+            sentence = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
+            yield Fault(number + 1, message(sentence, reason=Message(str(error)[:200])))
 
 
 def _lines(text: TextIO) -> Iterator[str]:
@@ -122,26 +122,26 @@ class _Table:
     def faults(self, row: int) -> Iterator[Fault]:
         """Problems of the columns, whose names are in a row."""
         if len(self.names) > _MOST_COLUMNS:
-            said = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
-            yield Fault(row, message(said, number=len(self.names), most=_MOST_COLUMNS), case="column")
+            text = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
+            yield Fault(row, message(text, number=len(self.names), most=_MOST_COLUMNS), case="column")
             return
         for name, times in Counter(self.names).items():
             if times > 1:
-                said = mark("The column '{name}' is there {times} times. Leave one of them.")
-                yield Fault(row, message(said, name=name, times=times), name, "column")
+                text = mark("The column '{name}' is there {times} times. Leave one of them.")
+                yield Fault(row, message(text, name=name, times=times), name, "column")
             elif name not in self.fixed and not self.knows(name):
                 yield self._unknown(row, name)
         for name in (*self.required, *(() if self._centre else ("centreID",))):
             if name not in self.names:
-                said = mark("The column '{name}' is missing. Add it.")
-                yield Fault(row, message(said, name=name), name, "column")
+                text = mark("The column '{name}' is missing. Add it.")
+                yield Fault(row, message(text, name=name), name, "column")
 
     def _unknown(self, row: int, name: str) -> Fault:
         nearest = ", ".join(nearest_names(name, [each for each in self.fixed if each not in self.names]))
-        said = mark("A column '{name}' is not known. Correct its name, or remove it.")
+        text = mark("A column '{name}' is not known. Correct its name, or remove it.")
         if nearest:
-            said = mark("A column '{name}' is not known. Correct its name (the nearest: {nearest}), or remove it.")
-        return Fault(row, message(said, name=name, nearest=nearest), name, "column")
+            text = mark("A column '{name}' is not known. Correct its name (the nearest: {nearest}), or remove it.")
+        return Fault(row, message(text, name=name, nearest=nearest), name, "column")
 
     def knows(self, name: str) -> bool:
         """Whether a column that is not fixed is permitted."""
@@ -179,13 +179,13 @@ class _Specimens(_Table):
         """The animal of a row."""
         kind = cells.get("kind", "mouse")
         if kind not in _ANIMALS:
-            said = mark("The kind is '{kind}'; expected mouse or embryo. Correct it.")
-            yield Fault(row, message(said, kind=kind), "kind")
+            text = mark("The kind is '{kind}'; expected mouse or embryo. Correct it.")
+            yield Fault(row, message(text, kind=kind), "kind")
             return
         for name in cells:
             if name in self.fixed and name not in (*_OF_ANIMALS[kind], "centreID", "kind", *_STATUS):
-                said = mark("A {kind} has no {name}. Empty the cell, or correct the column kind.")
-                yield Fault(row, message(said, kind=kind, name=name), name)
+                text = mark("A {kind} has no {name}. Empty the cell, or correct the column kind.")
+                yield Fault(row, message(text, kind=kind, name=name), name)
         lists: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
         for name, cell in cells.items():
             if name not in self.fixed and (found := _INSIDE.fullmatch(name)) is not None:

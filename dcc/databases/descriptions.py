@@ -29,10 +29,12 @@ def describe_tables(metadata: MetaData) -> None:
     for mapper in TypedTable.registry.mappers:
         table = mapper.local_table
         if isinstance(table, Table) and table.metadata is metadata and table.comment is None:
-            said = [part for model in mapper.class_.__mro__ for one in _sentences(model) for part in one.split("; ")]
+            sentences = [
+                part for model in mapper.class_.__mro__ for one in _sentences(model) for part in one.split("; ")
+            ]
             table.comment = " ".join(_sentences(mapper.class_))[:_TABLE_LENGTH]
             for column in table.columns:
-                column.comment = _meaning(column, said)[:_COLUMN_LENGTH] or None
+                column.comment = _meaning(column, sentences)[:_COLUMN_LENGTH] or None
 
 
 def _sentences(model: type) -> list[str]:
@@ -42,8 +44,8 @@ def _sentences(model: type) -> list[str]:
     return _SENTENCES.split(" ".join(words.split()).replace("Additive: ", "")) if words else []
 
 
-def _meaning(column: Any, said: list[str]) -> str:
-    own = [sentence for sentence in said if f"`{column.name}`" in sentence]
+def _meaning(column: Any, sentences: list[str]) -> str:
+    own = [sentence for sentence in sentences if f"`{column.name}`" in sentence]
     if own:
         return " ".join(f"{part.rstrip('.')}." for part in own)
     targets = [key.target_fullname.partition(".")[0] for key in column.foreign_keys]

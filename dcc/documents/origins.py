@@ -39,9 +39,11 @@ class Origin:
     def from_json(cls, text: str | None) -> Self | None:
         """The origin that was kept; None where there is none."""
         try:
-            told = json.loads(text or "null")
+            content = json.loads(text or "null")
             return (
-                None if told is None else cls(str(told["file"]), {str(a): str(b) for a, b in told["columns"].items()})
+                None
+                if content is None
+                else cls(str(content["file"]), {str(a): str(b) for a, b in content["columns"].items()})
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
@@ -81,8 +83,8 @@ def read_origin(document: Path) -> Origin | None:
         beginning = file.read(len(_BEGINNING))
         if beginning != _BEGINNING:
             return None
-        told = _TOLD.match(beginning + file.read(_LONGEST))
-    return None if told is None else Origin.from_json(told[1].decode("ascii", "replace"))
+        match = _TOLD.match(beginning + file.read(_LONGEST))
+    return None if match is None else Origin.from_json(match[1].decode("ascii", "replace"))
 
 
 def _name_of(element: Any, value: str | None) -> str | None:

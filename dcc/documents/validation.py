@@ -57,11 +57,11 @@ def validate_document(
     try:
         return _problems_of(content, lambda: with_short_tags(unbounded()), path, kind, schemas, max_errors)
     except TagTooLongError as error:
-        said = message(
+        text = message(
             mark("A single tag is longer than {number} bytes, which is refused. Export the document again."),
             number=LONGEST_TAG,
         )
-        return [_problem(NotWellFormedError, said, *place_of(unbounded(), error.start))]
+        return [_problem(NotWellFormedError, text, *place_of(unbounded(), error.start))]
 
 
 def _problems_of(
@@ -217,13 +217,13 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
 
 
 def _in_context(error: Located) -> Message:
-    said = error.violation.message
-    return _around(mark("{problem} In {context}."), said, context=error.context) if error.context else said
+    text = error.violation.message
+    return _around(mark("{problem} In {context}."), text, context=error.context) if error.context else text
 
 
 def _around(text: str, inner: Message, **details: Any) -> Message:
     return Message(text, {"problem": inner, **details})
 
 
-def _problem(kind: type[DocumentError], said: Message, line: int, column: int, case: str = "") -> Problem:
-    return Problem(kind.short_name(), said, line, column, code_of(kind.error_id(), case))
+def _problem(kind: type[DocumentError], text: Message, line: int, column: int, case: str = "") -> Problem:
+    return Problem(kind.short_name(), text, line, column, code_of(kind.error_id(), case))

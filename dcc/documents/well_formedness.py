@@ -57,16 +57,16 @@ def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
     code, words, line, column = error
     stop = _stop(chunks())
     cut_off = stop.reason in _UNFINISHED and code != "ERR_DOCUMENT_EMPTY"
-    said = message(_CUT_OFF) if cut_off else _explained(code, words, stop)
+    text = message(_CUT_OFF) if cut_off else _explained(code, words, stop)
     case = _ENCODING if code in _OF_ENCODINGS and not cut_off else ""
     if stop.reason == _WRONG_ENCODING:
         case = _ENCODING
-        said = message(
+        text = message(
             mark("The encoding that the XML declaration names is not the file's. Save the document as UTF-8.")
         )
     if stop.place is not None and code != "ERR_RESOURCE_LIMIT":
         line, column = stop.place
-    return Fault(said, max(line, 1), max(column, 1), case)
+    return Fault(text, max(line, 1), max(column, 1), case)
 
 
 def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int, int] | None:

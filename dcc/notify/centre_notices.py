@@ -88,8 +88,8 @@ def _remind(round_: Round, centre: CentreEntry, centre_id: int, late: LateCentre
         if recipient not in addresses:
             # Wranglers and programs get the failed check instead.
             continue
-        told = round_.ledger.open_outages(channel.name, recipient).get(subject)
-        if late.failed and centre.is_active and told is None:
+        open_outage = round_.ledger.open_outages(channel.name, recipient).get(subject)
+        if late.failed and centre.is_active and open_outage is None:
             round_.notify(channel, recipient, [reminder], compose)
-        elif not late.failed and told is not None:
-            round_.ledger.end_outage(told)
+        elif not late.failed and open_outage is not None:
+            round_.ledger.end_outage(open_outage)

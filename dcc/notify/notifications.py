@@ -179,12 +179,12 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
 
 
 def _notify_tracker_recovery(settings: Settings) -> list[str]:
-    told = list(outages.tracker_outage_claims(settings))
-    if not told:
+    claims = list(outages.tracker_outage_claims(settings))
+    if not claims:
         return []
     channels = {channel.name: channel for channel in open_channels(settings)}
     sentences: list[str] = []
-    for name, recipient, path in told:
+    for name, recipient, path in claims:
         try:
             # The process that removes the file sends the message.
             path.unlink()
@@ -295,21 +295,21 @@ def _notify_outages_to(
     watched: str | None,
 ) -> None:
     ledger = round_.ledger
-    told = ledger.open_outages(channel.name, recipient)
+    open_outages = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
-        back = ended_outages(connection, told, away)
+        back = ended_outages(connection, open_outages, away)
     still = {one.subject for one in away if not one.over}
-    back |= {subject: label for subject, label in fine.items() if subject in told and subject not in still}
+    back |= {subject: label for subject, label in fine.items() if subject in open_outages and subject not in still}
     if watched is not None:
         known = still | fine.keys()
-        back |= {subject: None for subject in told if subject.startswith(watched) and subject not in known}
+        back |= {subject: None for subject in open_outages if subject.startswith(watched) and subject not in known}
     for subject in [subject for subject, label in back.items() if label is None]:
         if not round_.dry:
-            ledger.end_outage(told[subject])
+            ledger.end_outage(open_outages[subject])
         del back[subject]
     # An outage that continues is one outage, whichever session or run met it.
-    by_item = {one.item: one for one in away if one.subject not in told}
-    recoveries = {Item(Kind.RECOVERY, subject, told[subject]): subject for subject in back}
+    by_item = {one.item: one for one in away if one.subject not in open_outages}
+    recoveries = {Item(Kind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
 
     def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:
         labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
@@ -324,7 +324,7 @@ def _notify_outages_to(
     # This includes recoveries that an earlier round sent before it died: else the next outage would be taken for this
     # one.
     for item in ledger.settled(list(recoveries), channel.name, recipient):
-        ledger.end_outage(told[recoveries[item]])
+        ledger.end_outage(open_outages[recoveries[item]])
 
 
 def _lost(channel: str, recipient: str) -> str:

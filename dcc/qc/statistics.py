@@ -36,12 +36,12 @@ def _analyze(connection: Connection) -> None:
     names = ", ".join(preparer.format_table(table) for table in (DOCUMENT, *DOCUMENT_TABLES))
     try:
         # Local: replicas have statistics of their own.
-        told = connection.exec_driver_sql(f"ANALYZE LOCAL TABLE {names}").all()
+        messages = connection.exec_driver_sql(f"ANALYZE LOCAL TABLE {names}").all()
     except DBAPIError as error:
         if error.orig is None or error.orig.args[0] not in _DENIED:
             raise
         log.info("The statistics of the QC database could not be updated: %s", error.orig.args[1])
         return
-    for table, _, kind, message in told:
+    for table, _, kind, message in messages:
         if kind == "Error":
             log.info("The statistics of %s could not be updated: %s", table, message)

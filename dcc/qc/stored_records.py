@@ -75,7 +75,7 @@ def stored_records(
     rows = list(connection.execute(query))
     documents = select(DOCUMENT).where(DOCUMENT.c.id.in_({row.document_id for row in rows}))
     by_id = {row.id: _qc_document(row) for row in connection.execute(documents)}
-    return [_record(kind, row, said, by_id[row.document_id]) for row, said in _said(connection, kind, rows)]
+    return [_record(kind, row, entity, by_id[row.document_id]) for row, entity in _said(connection, kind, rows)]
 
 
 def _said(connection: Connection, kind: str, rows: Sequence[Any]) -> Any:
@@ -83,9 +83,9 @@ def _said(connection: Connection, kind: str, rows: Sequence[Any]) -> Any:
     return zip(rows, load(connection, list(rows)), strict=True)
 
 
-def _record(kind: str, row: Any, said: Any, document: QcDocument) -> StoredRecord:
+def _record(kind: str, row: Any, entity: Any, document: QcDocument) -> StoredRecord:
     record_id = row.specimen_id if kind == "specimen" else row.experiment_id
-    lines = content_lines(document.kind, said)
+    lines = content_lines(document.kind, entity)
     return StoredRecord(kind, row.centre, record_id, bool(row.is_current), document, row.line, lines)
 
 

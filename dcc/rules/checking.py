@@ -346,10 +346,10 @@ class _Checking:
 
     def once(self, finding: Finding) -> bool:
         """Add a finding unless it was reported already; returns whether it was added."""
-        said = (finding.code, finding.message)
-        is_new = said not in self.said
+        key = (finding.code, finding.message)
+        is_new = key not in self.said
         if is_new:
-            self.said.add(said)
+            self.said.add(key)
             self.found.append(finding)
         return is_new
 

@@ -161,6 +161,6 @@ def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[F
         if len(steps) == 1:
             continue
         case = "" if sequence is None else "with_sequence"
-        said = {} if sequence is None else {"sequence": str(sequence)}
+        details = {} if sequence is None else {"sequence": str(sequence)}
         for step in steps:
-            yield fault(step.parameter.line, key, case, number=len(steps), **said)._replace(below=step.path)
+            yield fault(step.parameter.line, key, case, number=len(steps), **details)._replace(below=step.path)

@@ -38,7 +38,7 @@ def logging_about(
     document: str | None = None,
 ) -> Iterator[None]:
     """Adds fields to the subject of all messages in the block; None leaves a field as it is."""
-    said = {
+    facts = {
         "session": session,
         "source": source,
         "centre": centre,
@@ -47,7 +47,7 @@ def logging_about(
         "document": document,
     }
     before = _about.get()
-    _about.set({**before, **{name: value for name, value in said.items() if value is not None}})
+    _about.set({**before, **{name: value for name, value in facts.items() if value is not None}})
     try:
         yield
     finally:

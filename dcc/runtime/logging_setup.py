@@ -64,8 +64,8 @@ def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPla
     Reads the settings without importing `dcc.settings`, which takes longer than short commands do. Raises
     ConfigurationError with the name of a wrong setting.
     """
-    said = given_variables(environment)
-    form, level, file = (said.get(f"DCC_LOG_{name}") for name in ("FORMAT", "LEVEL", "FILE"))
+    variables = given_variables(environment)
+    form, level, file = (variables.get(f"DCC_LOG_{name}") for name in ("FORMAT", "LEVEL", "FILE"))
     if form is None and level is None and file is None:
         return None
     if form is not None and form not in _FORMATS:
@@ -74,7 +74,7 @@ def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPla
         raise ConfigurationError(f"DCC_LOG_LEVEL is {level!r}. Set it to one of {', '.join(_LEVELS)}.")
     try:
         path = None if file is None else Path(file).expanduser().absolute()
-        home = Path(said.get("DCC_HOME", "~/.dcc")).expanduser().absolute()
+        home = Path(variables.get("DCC_HOME", "~/.dcc")).expanduser().absolute()
     except RuntimeError as error:
         raise ConfigurationError(
             f"DCC_LOG_FILE is {file!r}, and it or DCC_HOME names a home directory that is not known. Correct it."
@@ -132,8 +132,8 @@ def _said(record: logging.LogRecord) -> str:
 
 def _about() -> dict[str, str | int]:
     about = log_context()
-    said = {name: about[name] for name in FIELDS if name in about}
-    return {name: redacted(value) if isinstance(value, str) else value for name, value in said.items()}
+    facts = {name: about[name] for name in FIELDS if name in about}
+    return {name: redacted(value) if isinstance(value, str) else value for name, value in facts.items()}
 
 
 def _traceback(record: logging.LogRecord) -> str:

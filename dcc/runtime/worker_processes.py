@@ -195,14 +195,14 @@ class _Popen(popen_spawn_posix.Popen):
 
     def _launch(self, process_obj: Any) -> None:
         tracker = int(resource_tracker.getfd() or 0)
-        told = spawn.get_preparation_data(process_obj.name)
+        preparation = spawn.get_preparation_data(process_obj.name)
         # It begins in this process's directory, which it may be unable to change to once more.
         for name in ("init_main_from_name", "init_main_from_path", "dir"):
-            told.pop(name, None)
+            preparation.pop(name, None)
         message = io.BytesIO()
         set_spawning_popen(self)
         try:
-            reduction.dump(told, message)
+            reduction.dump(preparation, message)
             reduction.dump(process_obj, message)
         finally:
             set_spawning_popen(None)

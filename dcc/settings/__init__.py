@@ -222,8 +222,8 @@ def _problem(error: ErrorDetails, named: Callable[[str], str]) -> str:
 def _wrong_value(name: str, error: ErrorDetails) -> str:
     from dcc.settings.wanted_values import wanted_value
 
-    said = f"it must be {wanted_value(Settings.model_fields[name])}"
-    return said if name in SECRETS else f"{said}, and is {str(error['input'])[:_SHOWN]!r}"
+    text = f"it must be {wanted_value(Settings.model_fields[name])}"
+    return text if name in SECRETS else f"{text}, and is {str(error['input'])[:_SHOWN]!r}"
 
 
 def _unknown(name: str) -> str:

@@ -48,6 +48,6 @@ def _range(bounds: dict[str, Any]) -> Iterator[str]:
         yield f"from {bounds['ge']:,.10g} to {bounds['le']:,.10g}"
         return
     named = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-    told = [f"{word} {bounds[name]:,.10g}" for name, word in named.items() if name in bounds]
-    if told:
-        yield " and ".join(told)
+    limits = [f"{word} {bounds[name]:,.10g}" for name, word in named.items() if name in bounds]
+    if limits:
+        yield " and ".join(limits)

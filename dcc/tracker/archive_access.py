@@ -182,8 +182,8 @@ def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str,
                 return
     if len(found) == 1:
         return
-    said = f"several files named {wanted}: {', '.join(found)}. Give the path of one" if found else f"no file {wanted!r}"
-    raise NotFoundError(f"The archive {key} has {said}. `dcc archive list {key}` shows its files.")
+    text = f"several files named {wanted}: {', '.join(found)}. Give the path of one" if found else f"no file {wanted!r}"
+    raise NotFoundError(f"The archive {key} has {text}. `dcc archive list {key}` shows its files.")
 
 
 def _staged_archive(settings: Settings, attempt: Attempt) -> Path:

@@ -36,8 +36,8 @@ OF_ACTION: Final = (KIND, ZipActionLog.message, ZipActionLog.code, ZipActionLog.
 def problem_of(row: Any) -> Problem:
     """The problem of a row with such columns."""
     severity = Severity(getattr(row, "severity", None) or Severity.ERROR)
-    said = message_from_json(row.details, row.message or "")
-    return Problem(row.kind, said, getattr(row, "line", None), getattr(row, "col", None), row.code or "", severity)
+    text = message_from_json(row.details, row.message or "")
+    return Problem(row.kind, text, getattr(row, "line", None), getattr(row, "col", None), row.code or "", severity)
 
 
 def document_problems(connection: Connection, download_ids: Collection[int]) -> dict[int, list[Problem]]:

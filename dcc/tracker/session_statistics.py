@@ -70,11 +70,11 @@ class Problems(NamedTuple):
 
     def __str__(self) -> str:
         """Such as `3 failed, 1 finding`; empty without any."""
-        told = (
+        parts = (
             f"{self.failed:,} failed" if self.failed else "",
             f"{self.findings:,} finding{'s' if self.findings > 1 else ''}" if self.findings else "",
         )
-        return ", ".join(filter(None, told))
+        return ", ".join(filter(None, parts))
 
 
 def problems_of(connection: Connection, session_ids: Sequence[int]) -> dict[int, Problems]:

@@ -167,11 +167,14 @@ def _refusals(faulty: Sequence[DocumentData]) -> Metadata:
 
 
 def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
-    said, procedures = Counter[str](), Counter[str]()
+    counts, procedures = Counter[str](), Counter[str]()
     for document in documents:
-        said.update(document.said)
+        counts.update(document.said)
         procedures.update(document.procedures)
-    metadata: Metadata = {"documents": len(documents), **{name: said[name] for name in sorted(said) if said[name]}}
+    metadata: Metadata = {
+        "documents": len(documents),
+        **{name: counts[name] for name in sorted(counts) if counts[name]},
+    }
     if late := [document.file_name for document in documents if document.late]:
         metadata["late"] = table(("document",), [(name,) for name in late[:DOCUMENTS_SHOWN]])
     if procedures:
@@ -264,9 +267,9 @@ def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
 
 def _without_contexts(outcome: ZipData) -> Sequence[Materialised]:
     """Quality control is not reached without contexts: its asset says why."""
-    said = _cancelled(_lacking(outcome.documents, Phase.CONTEXT), Phase.CONTEXT)
-    state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name, "reason": said}
-    return (Materialised(QC, about(outcome) | state | _links(outcome, QC), said),)
+    reason = _cancelled(_lacking(outcome.documents, Phase.CONTEXT), Phase.CONTEXT)
+    state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name, "reason": reason}
+    return (Materialised(QC, about(outcome) | state | _links(outcome, QC), reason),)
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:
@@ -364,5 +367,5 @@ def _findings(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
 
 
 def _finding_row(document: str, finding: FindingEntry) -> tuple[str | int | None, ...]:
-    told = (document, finding.line, finding.value, finding.message, finding.snapshot)
-    return (finding.severity.value, finding.rule, *told)
+    cells = (document, finding.line, finding.value, finding.message, finding.snapshot)
+    return (finding.severity.value, finding.rule, *cells)

@@ -79,8 +79,8 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None, form: str) -
         return spreadsheet(on, Scope(centre=centre), causes, reader.catalogue)
     addresses = contacts(on.tracker)
     if form == "json":
-        told = [as_json(cause, reader.catalogue) | {"contact": addresses.get(cause.centre or "")} for cause in causes]
-        return Answer(200, JSON, json.dumps(told, indent=2).encode())
+        rows = [as_json(cause, reader.catalogue) | {"contact": addresses.get(cause.centre or "")} for cause in causes]
+        return Answer(200, JSON, json.dumps(rows, indent=2).encode())
     shown, found = causes[:CAUSES_SHOWN], sum(cause.findings for cause in causes)
     return _page(
         reader,

@@ -207,8 +207,8 @@ def centre_picture(centre: str, number: int) -> Answer:
 
     def draw(asked: Databases) -> Answer:
         wanted = number if number <= MOST_PICTURES else 0
-        said = load_catalogue(None, asked.settings)
-        drawn = draw_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
+        catalogue = load_catalogue(None, asked.settings)
+        drawn = draw_pictures(asked.qc, centre, asked.settings, catalogue, wanted, with_others=True)
         return Answer(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
 
     return reading(draw)

@@ -97,8 +97,8 @@ class _Shown:
             for verdict in report.verdicts:
                 fails = name in self._failing_of(verdict.check)
                 if fails is verdict.passed:
-                    said = "shows a failure of" if fails else "shows no failure of"
-                    yield Inconsistency("C22", name, f"Dagster {said} {verdict.check.to_user_string()}. {_SHOW}")
+                    verb = "shows a failure of" if fails else "shows no failure of"
+                    yield Inconsistency("C22", name, f"Dagster {verb} {verdict.check.to_user_string()}. {_SHOW}")
 
     def _partitions_of(self, asset: AssetKey) -> Collection[str]:
         if asset not in self._materialised:

@@ -83,8 +83,8 @@ def overdue_changes(
     TrackerUnreachableError.
     """
     changes = _look(instance, tracker, settings, anew)
-    said = json.dumps(changes.said)
-    recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: said}))
+    cursor = json.dumps(changes.said)
+    recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
     return changes.reports
 
 
@@ -143,18 +143,18 @@ class _Changes:
 def _look(
     instance: DagsterInstance, tracker: Engine, settings: Settings, anew: Collection[str] | None = ()
 ) -> _Changes:
-    told = _told(instance)
+    shown = _told(instance)
     reports = read_overdue(tracker, settings)
     changes = _Changes([], {name: {} for name in _CHECKS})
     for report in reports:
         check, digest = report.verdicts[0].check, _digest(report)
         name = check.to_user_string()
         changes.said[name][report.partition] = digest
-        changed = told.get(name, {}).get(report.partition) != digest
+        changed = shown.get(name, {}).get(report.partition) != digest
         if changed or anew is None or report.partition in anew:
             changes.reports.append(report)
     for name, (check, partitions) in _CHECKS.items():
-        for partition in sorted(told.get(name, {}).keys() - changes.said[name].keys()):
+        for partition in sorted(shown.get(name, {}).keys() - changes.said[name].keys()):
             over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
             changes.reports.append(Report(partition, (), (over,), None, partitions, whole=True))
     return changes
@@ -183,15 +183,15 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     if source.due.why is Why.PAUSED:
         return Verdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
-        said = f"It is listed within {within}, or new. It is crawled: {source.due.pace}."
-        return Verdict(CRAWL_OVERDUE, True, said, metadata)
+        reason = f"It is listed within {within}, or new. It is crawled: {source.due.pace}."
+        return Verdict(CRAWL_OVERDUE, True, reason, metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
-    said = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
+    reason = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
     what = "See its check `reachable`, and `dcc source test`."
     if not source.is_tried:
         what = "No session has crawled it: see `dcc doctor`, then `dcc crawl`."
     facts: Metadata = {
-        "reason": said,
+        "reason": reason,
         "since": _minute(source.since),
         "hours": _hours(source.since, now),
         **metadata,
@@ -200,7 +200,7 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     }
     # A server that is down is its centre's problem, missing sessions are ours.
     severity = AssetCheckSeverity.WARN if source.is_tried else AssetCheckSeverity.ERROR
-    return Verdict(CRAWL_OVERDUE, False, said, facts, severity=severity, is_reminder=True)
+    return Verdict(CRAWL_OVERDUE, False, reason, facts, severity=severity, is_reminder=True)
 
 
 def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
@@ -212,16 +212,16 @@ def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
     why = "DCC_CENTRE_SILENT_DAYS"
     if centre.within_days != settings.centre_silent_days:
         why = f"it usually submits {'more' if centre.within_days < settings.centre_silent_days else 'less'} often"
-    said = f"{centre.centre} has submitted {when}; it counts as silent after {within} ({why})."
+    reason = f"{centre.centre} has submitted {when}; it counts as silent after {within} ({why})."
     facts: Metadata = {
-        "reason": said,
+        "reason": reason,
         "since": _minute(centre.since),
         "days": (now - centre.since).days,
         "Who acts": ACTOR_NAMES[Actor.DCC],
         "What to do": "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.",
         **metadata,
     }
-    return Verdict(CENTRE_SILENT, False, said, facts, severity=AssetCheckSeverity.WARN, is_reminder=True)
+    return Verdict(CENTRE_SILENT, False, reason, facts, severity=AssetCheckSeverity.WARN, is_reminder=True)
 
 
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
@@ -235,10 +235,10 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         parts.append(f"{late.waiting:,} older than {within} wait")
     if late.failed:
         parts.append(f"{late.failed:,} older than {within} failed and are neither corrected nor removed")
-    said = f"Archives of {centre}: {'; '.join(parts)} (DCC_OVERDUE_DAYS)."
+    reason = f"Archives of {centre}: {'; '.join(parts)} (DCC_OVERDUE_DAYS)."
     rows = [_late_row(one, now) for one in late.zips]
     facts: Metadata = {
-        "reason": said,
+        "reason": reason,
         "since": _minute(late.zips[0].since),
         "waiting": late.waiting,
         "failed": late.failed,
@@ -257,7 +257,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         ),
     }
     severity = AssetCheckSeverity.ERROR if late.waiting else AssetCheckSeverity.WARN
-    return Verdict(SUBMISSIONS_OVERDUE, False, said, facts, severity=severity, is_reminder=True)
+    return Verdict(SUBMISSIONS_OVERDUE, False, reason, facts, severity=severity, is_reminder=True)
 
 
 def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:
@@ -283,11 +283,11 @@ def _digest(report: Report) -> str:
     """A digest of a report without its age, which is repeated once a day at most."""
     (verdict,) = report.verdicts
     days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0):%Y-%m-%d}"
-    said = f"{verdict.passed} {verdict.description} {days}"
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    content = f"{verdict.passed} {verdict.description} {days}"
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def _told(instance: DagsterInstance) -> dict[str, dict[str, str]]:
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
-    told: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
-    return told
+    shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
+    return shown

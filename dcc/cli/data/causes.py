@@ -194,5 +194,5 @@ def _example(cause: Cause) -> str:
     if example.line is not None:
         place += f", line {example.line}"
     nearest = f" (nearest: {example.nearest})" if example.nearest else ""
-    said = " ".join(part for part in (f"Such as {place}:" if place else "", str(example.message)) if part)
-    return printable(said + nearest)
+    text = " ".join(part for part in (f"Such as {place}:" if place else "", str(example.message)) if part)
+    return printable(text + nearest)

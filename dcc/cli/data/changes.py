@@ -201,11 +201,11 @@ def undo(zip_action: str, reason: str, yes: bool, as_json: bool) -> None:
     if as_json:
         echo_json(undone)
     elif not undone.builders:
-        told = (
+        text = (
             f"Withdrew {count_of(len(undone.withdrawn), 'document')} of {key}. The next session brings data contexts "
             "and overviews up to date: dcc crawl."
         )
-        click.echo(settings.labelled(told))
+        click.echo(settings.labelled(text))
     if not undone.builders:
         return
     if as_json:

@@ -111,11 +111,11 @@ def record(kind: str, record: str, centre: str, everything: bool, as_json: bool)
             f"Centre {centre!r} has no current {kind} {record!r}. Both are case-sensitive; --all shows withdrawn ones, "
             "and dcc data history the story of a specimen."
         )
-    told = [_as_json(settings, one) for one in found]
+    records = [_as_json(settings, one) for one in found]
     if as_json:
-        echo_json(told)
+        echo_json(records)
         return
-    for one, lines in zip(told, (one.xml for one in found), strict=True):
+    for one, lines in zip(records, (one.xml for one in found), strict=True):
         place = f"{one['zip_action']}, {one['place']}, line {one['line']} (document {one['document_id']})"
         click.echo(f"{printable(place)}{'' if one['is_current'] else ', not current'}")
         for line in lines:

@@ -109,12 +109,12 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
         decided = accept_proposals(tracker, qc, settings, chosen, author=user_name(), reason=reason)
     left = [one for one in decided if one.problem is not None]
     documents = count_of(sum(one.withdrawn for one in decided), "document")
-    told = (
+    text = (
         f"Withdrew {documents} of {count_of(len(decided) - len(left), 'archive')}. The next session brings data "
         "contexts and overviews up to date: dcc crawl."
     )
     made = [{"zip": str(one.proposal.key), **picked(one, "withdrawn", "problem")} for one in decided]
-    echo_result(made, told, as_json=as_json)
+    echo_result(made, text, as_json=as_json)
     for one in left:
         click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
     if left:
@@ -144,8 +144,8 @@ def turn_down(
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
         settle_proposals(tracker, settings, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
-    told = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
-    echo_result([str(one.key) for one in chosen], told, as_json=as_json)
+    text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
+    echo_result([str(one.key) for one in chosen], text, as_json=as_json)
 
 
 def _chosen(

@@ -157,8 +157,8 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
     decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, given, every, reason)
-    told = "issues resolved" if resolve else "an issue raised"
-    echo_result(decided, f"{count_of(decided.changed, 'data context')} with {told}.", as_json=as_json)
+    what = "issues resolved" if resolve else "an issue raised"
+    echo_result(decided, f"{count_of(decided.changed, 'data context')} with {what}.", as_json=as_json)
 
 
 @qc.command()
@@ -219,15 +219,15 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
         return
     if rows:
         echo_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
-    said = (
+    summary = (
         f"Covers {covered.specimens_covered:,} of {count_of(covered.specimens, 'current specimen')} and "
         f"{covered.experiments_covered:,} of {count_of(covered.experiments, 'experiment')}."
     )
     if covered.is_partial:
-        said += " The others have errors or are not judged yet: dcc data causes."
+        summary += " The others have errors or are not judged yet: dcc data causes."
     if covered.waiting:
-        said += f" {count_of(covered.waiting, 'document')} not counted yet: dcc crawl."
-    click.echo(f"{said} What is missing: dcc qc expected.", err=True)
+        summary += f" {count_of(covered.waiting, 'document')} not counted yet: dcc crawl."
+    click.echo(f"{summary} What is missing: dcc qc expected.", err=True)
 
 
 @qc.command(
@@ -252,8 +252,8 @@ def recount(reason: str, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
         recounted = recount_contexts(engine, author=author, reason=reason)
         settle_qc(tracker, engine, settings, author=author, reason=reason)
-    told = f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected."
-    echo_result(recounted, told, as_json=as_json)
+    text = f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected."
+    echo_result(recounted, text, as_json=as_json)
 
 
 def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
@@ -349,6 +349,6 @@ def plot(
                 connection, catalogue, centre=centre, parameter_id=parameter, key=key, fonts=fonts
             )
     picture.write(output)
-    told = picked(picture, "title", "caption", "rule", "outliers", description="alt")
+    facts = picked(picture, "title", "caption", "rule", "outliers", description="alt")
     lines = (f"{output} written.", picture.alt, f"{picture.caption} {picture.rule}".rstrip())
-    echo_result({"file": output, **told}, *lines, as_json=as_json)
+    echo_result({"file": output, **facts}, *lines, as_json=as_json)

@@ -98,8 +98,8 @@ def waive(
         waiver_id = add_waiver(connection, waiver, today)
         entry = _entry(connection, waiver_id, today)
         concerned = _concerned(connection, waiver)
-    told = f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'} {_scope(entry)}."
-    echo_result(entry, told, _to_change(concerned), as_json=as_json)
+    text = f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'} {_scope(entry)}."
+    echo_result(entry, text, _to_change(concerned), as_json=as_json)
 
 
 @rules.command()
@@ -163,8 +163,8 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
         revoked = revoke_waiver(connection, waiver_id, author=user_name(), reason=reason)
         entry = _entry(connection, waiver_id, utc_now().date())
         concerned = _concerned(connection, revoked)
-    told = f"Waiver {waiver_id} of rule {revoked.rule} is revoked."
-    echo_result(entry, told, _to_change(concerned), as_json=as_json)
+    text = f"Waiver {waiver_id} of rule {revoked.rule} is revoked."
+    echo_result(entry, text, _to_change(concerned), as_json=as_json)
 
 
 def _day(given: datetime | None) -> date | None:

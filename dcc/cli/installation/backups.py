@@ -110,9 +110,9 @@ def backup(
 
 def _show_backup(report: BackupReport, *, as_json: bool) -> None:
     if as_json:
-        told = _manifest_json(report.directory, report.manifest)
+        facts = _manifest_json(report.directory, report.manifest)
         archives = None if report.archives is None else json_object(report.archives)
-        echo_json(told | {"archives": archives, "removed": report.removed, "not_removed": report.not_removed})
+        echo_json(facts | {"archives": archives, "removed": report.removed, "not_removed": report.not_removed})
         return
     click.echo(f"Backed up to {printable(report.directory)}: {_told(report.manifest)}.")
     if report.removed:

@@ -103,5 +103,5 @@ def _echo(one: Examined) -> None:
 
 def _summary(found: list[Examined]) -> str:
     counts = {verdict: sum(one.finding.verdict == verdict for one in found) for verdict in _COLOURS}
-    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    return f"{count_of(len(found), 'finding')}: {said}."
+    text = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+    return f"{count_of(len(found), 'finding')}: {text}."

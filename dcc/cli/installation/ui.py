@@ -133,16 +133,16 @@ def _common_options(workspace: Path) -> list[str]:
 def _warning(host: str, settings: Settings) -> str:
     from dcc.settings.hosts import is_any_address
 
-    said = (
+    text = (
         f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
         "put a proxy with a login before it: deploy/nginx has one, docs/operations/security.md says how."
     )
     if is_any_address(host) and not settings.ui_hosts:
-        said += (
+        text += (
             " It answers to no name but localhost so far: list those that it is to be asked for by in DCC_UI_HOSTS, "
             "such as DCC_UI_HOSTS=dcc.example.org."
         )
-    return said
+    return text
 
 
 def _served_as(host: str, settings: Settings) -> Settings:

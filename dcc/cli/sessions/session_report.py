@@ -129,11 +129,11 @@ class SessionReport:
 
         Its documents were judged again and are well now, or no worse, while others keep it where it was.
         """
-        told = {problem["zip"] for problem in self.problems}
+        reported = {problem["zip"] for problem in self.problems}
         kept = [
             _problem(Problem(UNMENDED, _UNMENDED.format(key=key)), zip_action=key, phase=phase)
             for key, (phase, status) in self.zips.items()
-            if status is Status.FAILED and key not in told
+            if status is Status.FAILED and key not in reported
         ]
         self.problems.extend(kept)
         return kept
@@ -217,8 +217,8 @@ def _problem(
     document: str | None = None,
     errors: int = 1,
 ) -> dict[str, object]:
-    told = {"source": source, "zip": zip_action, "document": document, "phase": phase, "errors": errors}
-    return told | picked(problem, "kind", "message", "line", "column")
+    place = {"source": source, "zip": zip_action, "document": document, "phase": phase, "errors": errors}
+    return place | picked(problem, "kind", "message", "line", "column")
 
 
 def _main_reason(outcome: ZipOutcome) -> Problem:
@@ -296,12 +296,12 @@ def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
         if problem["column"] is not None:
             where += f", column {problem['column']}"
         phase = problem["phase"]
-        said = Problem(str(problem["kind"]), str(problem["message"]))
+        shown = Problem(str(problem["kind"]), str(problem["message"]))
         mark = click.style("held  ", fg="yellow") if problem["kind"] == HELD else click.style("failed", fg="red")
         errors = problem["errors"]
         more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
         stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
-        yield f"{mark}  {where}{stage}: {printable(said.text)}{more}"
+        yield f"{mark}  {where}{stage}: {printable(shown.text)}{more}"
 
 
 def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
@@ -321,11 +321,11 @@ def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
 def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, object]]:
     for (centre, older), count in sorted(in_order.items()):
         wait, them = ("waits", "it") if count == 1 else ("wait", "them")
-        said = (
+        text = (
             f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive that is still on "
             f"its way. The session that takes that one takes {them} too."
         )
-        yield {"zip": None, "document": None, "kind": "waits", "message": said}
+        yield {"zip": None, "document": None, "kind": "waits", "message": text}
 
 
 def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:

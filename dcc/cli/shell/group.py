@@ -309,8 +309,8 @@ def _log_messages_shown(level: int) -> Iterator[None]:
 def _log_failure(error: CommandFailedError) -> None:
     plan = log_plan()
     if plan is not None:
-        told = f"({error.error_id}) {error.message}"
-        logging.getLogger("dcc.command").error("%s", told, exc_info=error.__cause__)
+        text = f"({error.error_id}) {error.message}"
+        logging.getLogger("dcc.command").error("%s", text, exc_info=error.__cause__)
         error.is_told = plan.is_json_on_stderr
 
 

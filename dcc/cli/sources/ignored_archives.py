@@ -54,21 +54,21 @@ def why(
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    told: list[tuple[int, Skipped]] = []
+    skipped: list[tuple[int, Skipped]] = []
     exit_code = 0
     with open_tracker(settings) as tracker:
         for each in _sources(tracker, source_id, centre):
             with tracker.connect() as connection:
                 due = load_dues(connection, settings.source_failure_limit).get(each)
-                told += [(each, row) for row in skipped_entries(connection, each, due=due)]
+                skipped += [(each, row) for row in skipped_entries(connection, each, due=due)]
             if look:
                 listing = _listing(tracker, settings, each)
-                told += [(each, row) for row in ignored_entries(listing.listings)]
+                skipped += [(each, row) for row in ignored_entries(listing.listings)]
                 if listing.error is not None:
                     warn(str(listing.error))
                     exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
     echo_list(
-        [_as_json(number, row, catalogue) for number, row in told],
+        [_as_json(number, row, catalogue) for number, row in skipped],
         ("source", "entry", _WHY, "who acts"),
         [
             (
@@ -77,7 +77,7 @@ def why(
                 row.reason(catalogue, for_wranglers=True),
                 catalogue.say(ACTOR_NAMES[row.acts]),
             )
-            for source, row in told
+            for source, row in skipped
         ],
         as_json=as_json,
         flexible=[_WHY, "who acts"],

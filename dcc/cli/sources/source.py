@@ -254,8 +254,8 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
         _confirm_purge(settings, source_id, yes=yes)
         with writing(tracker) as connection:
             deleted = file_sources.purge_source(connection, source_id)
-        told = f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}."
-        click.echo(settings.labelled(told))
+        text = f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}."
+        click.echo(settings.labelled(text))
 
 
 def _confirm_purge(settings: Settings, source_id: int, *, yes: bool) -> None:

@@ -89,9 +89,9 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
         members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
         files = [(member.path, member.size_bytes) for member in members]
     if as_json:
-        told = [one._asdict() | {"key": one.key} for one in attempts]
+        shown_attempts = [one._asdict() | {"key": one.key} for one in attempts]
         named = [{"path": path, "size_bytes": size} for path, size in files]
-        echo_json({"attempts": told, "attempt": chosen.id, "files": named})
+        echo_json({"attempts": shown_attempts, "attempt": chosen.id, "files": named})
         return
     echo_table(
         ("attempt", "archive", "source", "requested", "size", "sha256"),
@@ -214,10 +214,10 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
             made = foreign_archives.accept_archive(connection, key, revoked_by=user_name())
         else:
             made = foreign_archives.decline_archive(connection, key, declined_by=user_name(), reason=reason)
-    told = "turned down. Both centres get a message with the next notifications."
+    text = "turned down. Both centres get a message with the next notifications."
     if revoke:
-        told = f"held again. Ask centre {made.owner}, whose name it bears."
-    echo_result(_as_json(made), f"{key} is {told}", as_json=as_json)
+        text = f"held again. Ask centre {made.owner}, whose name it bears."
+    echo_result(_as_json(made), f"{key} is {text}", as_json=as_json)
 
 
 @archive.command()

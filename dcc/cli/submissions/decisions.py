@@ -210,8 +210,8 @@ def print_chosen(
         return
     if dry_run:
         echo_table(("submission", "phase", "status"), [(one.key, one.phase, one.status) for one in taken])
-    told = f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}."
-    click.echo(settings_from_environment().labelled(told))
+    text = f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}."
+    click.echo(settings_from_environment().labelled(text))
     for line in left_out_lines(left_out):
         click.echo(line)
 

@@ -67,8 +67,8 @@ def _explained(names: Sequence[str]) -> Explanation:
     (name, *further) = names
     state = explanations.state_explained(*names)
     if state is not None:
-        said, known = state.id.split(), (explanations.PHASES, explanations.STATUSES)
-        phase, status = (next((one for one in said if one in each), None) for each in known)
+        words, known = state.id.split(), (explanations.PHASES, explanations.STATUSES)
+        phase, status = (next((one for one in words if one in each), None) for each in known)
         note_facts(explained_phase=phase, explained_status=status)
         return state
     if further:

@@ -116,20 +116,20 @@ def _send_test(settings: Settings, address: str, as_json: bool) -> None:
         (one,) = parse_addresses(address)
     except ValueError:
         raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
-    said = send_test(settings, one)
-    echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [said]}, printable(said), as_json=as_json)
+    sentence = send_test(settings, one)
+    echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [sentence]}, printable(sentence), as_json=as_json)
 
 
 def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> int:
     from dcc.notify.notifications import notify_due, notify_session
 
     if session_id is None:
-        told = notify_due(tracker, settings)
+        result = notify_due(tracker, settings)
     else:
-        told = notify_session(tracker, settings, session_id, centre=centre)
-    lines = map(printable, told.sentences or (_nothing(settings),))
-    echo_result(picked(told, "sent", "failed", "sentences"), *lines, as_json=as_json)
-    return _NOT_SENT if told.failed else 0
+        result = notify_session(tracker, settings, session_id, centre=centre)
+    lines = map(printable, result.sentences or (_nothing(settings),))
+    echo_result(picked(result, "sent", "failed", "sentences"), *lines, as_json=as_json)
+    return _NOT_SENT if result.failed else 0
 
 
 def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> None:

@@ -52,11 +52,11 @@ def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Iterator[Inco
         .order_by(table.c.id)
     )
     for row in qc.execute(query):
-        said = "current" if row.is_current else "not current"
+        state = "current" if row.is_current else "not current"
         yield Inconsistency(
             "C13",
             f"{kind.value} {row.id} of document {row.document_id}",
-            f"This version is said to be {said}, and has {row.number} open lifetimes. {_RESTORE}",
+            f"This version is said to be {state}, and has {row.number} open lifetimes. {_RESTORE}",
         )
 
 

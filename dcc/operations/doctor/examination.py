@@ -61,8 +61,8 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
         threading.Thread(target=_ask, args=arguments, name=f"doctor {check.name}", daemon=True).start()
     for check, found in zip(checks, answers, strict=True):
         for finding in _answers_of(check, surroundings, found, seconds):
-            said = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
-            yield Examined(check.name, said, time.monotonic() - began)
+            shown = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
+            yield Examined(check.name, shown, time.monotonic() - began)
     surroundings.close()
 
 

@@ -81,8 +81,8 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
         ended = "When the last crawling session ended; none while it goes on."
         yield gauge("last_session_end_timestamp_seconds", ended, values=timestamp(last.finished))
     took = timestamp(last.finished or utc_now()) - began
-    told = "How long the last crawling session took, or has taken by now."
-    yield gauge("last_session_duration_seconds", told, values=took)
+    text = "How long the last crawling session took, or has taken by now."
+    yield gauge("last_session_duration_seconds", text, values=took)
     counts = count_session_zips(connection, last)
     yield gauge(
         "last_session_zip_actions",

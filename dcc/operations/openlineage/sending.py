@@ -65,12 +65,14 @@ def send_end(tracker: Engine, settings: Settings, session_id: int, failure: str 
         worked_on = load_session_datasets(tracker, settings, session_id)
         _send(settings, SessionEvents(settings, session_id).end(worked_on, failure))
     except Exception as error:
-        said = f"The lineage of session {session_id} was not sent to DCC_OPENLINEAGE_URL: {_reason_of(error, settings)}"
+        warning = (
+            f"The lineage of session {session_id} was not sent to DCC_OPENLINEAGE_URL: {_reason_of(error, settings)}"
+        )
         if not isinstance(error, (DccError, OSError, ImportError, SQLAlchemyError)):
-            log.warning("%s", said, exc_info=error)
+            log.warning("%s", warning, exc_info=error)
         else:
-            log.warning("%s", said)
-        return (said,)
+            log.warning("%s", warning)
+        return (warning,)
     return ()
 
 

@@ -105,9 +105,9 @@ def list_contexts(connection: Connection, wanted: ContextFilter) -> list[Context
 def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryEntry]:
     """The events of the selected contexts, oldest first."""
     columns = (HISTORY.c.event, HISTORY.c.state, HISTORY.c.measurements, DOCUMENT.c.action, DOCUMENT.c.zip_file)
-    told = (DOCUMENT.c.file_name, HISTORY.c.author, HISTORY.c.reason, HISTORY.c.created)
+    described = (DOCUMENT.c.file_name, HISTORY.c.author, HISTORY.c.reason, HISTORY.c.created)
     statement = (
-        select(*_KEY, *columns, *told)
+        select(*_KEY, *columns, *described)
         .select_from(HISTORY)
         .join(CONTEXT, CONTEXT.c.id == HISTORY.c.context_id)
         .outerjoin(DOCUMENT, DOCUMENT.c.id == HISTORY.c.document_id)

@@ -52,9 +52,9 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
     document is applied, and overviews another. Raises as `decide`.
     """
     started = time.monotonic()
-    said = f"Counted again by {author}: {reason}"
-    check_reason(said)
-    recounted = run_writing(qc, partial(_recount, reason=said), patience_seconds=patience_seconds)
+    full_reason = f"Counted again by {author}: {reason}"
+    check_reason(full_reason)
+    recounted = run_writing(qc, partial(_recount, reason=full_reason), patience_seconds=patience_seconds)
     build_contexts(qc, patience_seconds=patience_seconds)
     rebuild_overviews(qc, patience_seconds=patience_seconds)
     return replace(recounted, seconds=time.monotonic() - started)

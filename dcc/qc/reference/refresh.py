@@ -181,7 +181,7 @@ def _take_over(connection: Connection, snapshot: Snapshot, configured: str | Non
     snapshot_id = save(connection, snapshot)
     forget_refusal(connection, snapshot.name)
     is_new = before is None or before.id != snapshot_id
-    told = f"{added:,} added, {removed:,} removed, {changed:,} changed" if is_new else "nothing has changed"
+    changes = f"{added:,} added, {removed:,} removed, {changed:,} changed" if is_new else "nothing has changed"
     return Refreshed(
         snapshot.name,
         RefreshOutcome.NEW if is_new else RefreshOutcome.UNCHANGED,
@@ -189,7 +189,7 @@ def _take_over(connection: Connection, snapshot: Snapshot, configured: str | Non
         added,
         removed,
         changed,
-        f"{snapshot.name} from {snapshot.source}, entries: {snapshot.rows:,}; {told}.",
+        f"{snapshot.name} from {snapshot.source}, entries: {snapshot.rows:,}; {changes}.",
         snapshot.source,
         snapshot_id,
     )

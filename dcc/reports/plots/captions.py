@@ -93,7 +93,7 @@ def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: 
 
 
 def _of_new(catalogue: Catalogue, row: Row) -> str:
-    said = catalogue.say_plural(
+    text = catalogue.say_plural(
         "One new value: {lowest}.",
         "{number} new values, from {lowest} to {highest}.",
         int(row.new.size),
@@ -102,10 +102,10 @@ def _of_new(catalogue: Catalogue, row: Row) -> str:
     )
     marked = row.judged_by.outside(row.new).nonzero()[0].tolist()
     if not marked:
-        return said
+        return text
     furthest = sorted(marked, key=lambda place: -row.judged_by.ranges_from(float(row.new[place])))[:3]
     named = [f"{row.new_names[place]} {format_number(catalogue, float(row.new[place]))}".strip() for place in furthest]
-    return f"{said} " + catalogue.say_plural(
+    return f"{text} " + catalogue.say_plural(
         "One of them is an outlier: {named}.",
         "{number} of them are outliers, the furthest: {named}.",
         len(marked),

@@ -122,7 +122,7 @@ def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
         }
         for one in board.archives
     ]
-    told = {
+    content = {
         "made": f"{board.made.isoformat()}Z",
         "total": board.total,
         "cells": [{**_state(cell), "count": cell.count} for cell in board.cells],
@@ -130,7 +130,7 @@ def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
         "pages": board.pages,
         "archives": archives,
     }
-    return json.dumps(told, indent=2)
+    return json.dumps(content, indent=2)
 
 
 def _state(one: Cell | BoardArchive) -> dict[str, str | None]:

@@ -247,9 +247,9 @@ class HttpConnection(Connection):
 
     def _check_same(self, target: str, answer: Answer, offset: int, size: int | None, modified: int | None) -> int:
         """How many bytes stand before those asked for; raises TransferFailedError if it is not the listed file."""
-        told = modified_time(answer.headers)
-        if modified is not None and told is not None and told != modified:
-            raise self._changed(target, f"its time is {formatdate(told, usegmt=True)}")
+        answered = modified_time(answer.headers)
+        if modified is not None and answered is not None and answered != modified:
+            raise self._changed(target, f"its time is {formatdate(answered, usegmt=True)}")
         if answer.status == 200:
             whole = answer.length
         else:
@@ -381,11 +381,11 @@ def _conditions(offset: int, modified: int | None, known: Validators | None) -> 
 
 def _validators(answer: Answer) -> Validators | None:
     """What tells the file from another one later. A weak ETag does not: it may stand for other bytes."""
-    etag, told = answer.headers.get("ETag", "").strip(), modified_time(answer.headers)
+    etag, answered = answer.headers.get("ETag", "").strip(), modified_time(answer.headers)
     is_strong = _STRONG_ETAG.fullmatch(etag) is not None
-    if not is_strong and told is None:
+    if not is_strong and answered is None:
         return None
-    return Validators(etag if is_strong else None, None if told is None else formatdate(told, usegmt=True))
+    return Validators(etag if is_strong else None, None if answered is None else formatdate(answered, usegmt=True))
 
 
 def _range_start(answer: Answer) -> int | None:

@@ -66,10 +66,10 @@ class Answer(NamedTuple):
             raise paramiko.SFTPError(f"the server sent an answer of type {self.kind} where {kind} was due")
         code = self.message.get_int()
         # Servers explain their refusals in encodings of their own, old ones not at all.
-        told = self.message.get_binary().decode("utf-8", "replace") if self.message.get_remainder() else ""
+        text = self.message.get_binary().decode("utf-8", "replace") if self.message.get_remainder() else ""
         if code in _ERRNOS:
-            raise OSError(_ERRNOS[code], told)
-        raise OSError(told or f"the server answered with status {code}")
+            raise OSError(_ERRNOS[code], text)
+        raise OSError(text or f"the server answered with status {code}")
 
     def handle(self) -> bytes:
         """The handle of an opened file or directory."""

@@ -159,8 +159,8 @@ class ListingRecorder:
     def _propose_withdrawals(self, address: SourceAddress, result: RecordedListing) -> None:
         proposed = Counter(key.action for key in propose_withdrawals(self.connection, address.id, self.now))
         for action, number in sorted(proposed.items()):
-            said = proposed_message(address, action, number)
-            result.findings.append(Finding(PROPOSED, f"{action}/", None, said))
+            text = proposed_message(address, action, number)
+            result.findings.append(Finding(PROPOSED, f"{action}/", None, text))
 
     @property
     def _recent_since(self) -> float:
@@ -206,8 +206,8 @@ class ListingRecorder:
                 continue
             gone += lost.all
             if lost.again:
-                said = confirmed_message(address, listing, len(lost.again))
-                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, said))
+                text = confirmed_message(address, listing, len(lost.again))
+                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, text))
         self._set(gone, gone_since=self.now, missed_since=None, uploading_since=None)
         self._set(missed, missed_since=self.now)
         result.gone = len(gone)
@@ -466,9 +466,9 @@ class ListingRecorder:
             sizes = {key: new[key].size_bytes for key, name in names.items() if name.centre == centre}
             before = earlier_sizes(self.connection, self.centres[centre], {key.file_name for key in sizes})
             found += [
-                Finding(UNUSUAL_SIZE, key, actions[key], said)
+                Finding(UNUSUAL_SIZE, key, actions[key], text)
                 for key, size in sizes.items()
-                if (said := unusual_size(key, size, before)) is not None
+                if (text := unusual_size(key, size, before)) is not None
             ]
         return found
 

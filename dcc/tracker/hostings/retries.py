@@ -244,8 +244,8 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     rows = connection.execute(query).all()
     za_id = _id_of(connection, key)
     declined = declines_of(connection, [za_id]).get(za_id)
-    told = dict.fromkeys(_why_not(row, key, declined) for row in rows)
-    why = "; ".join(list(told)[:_MOST_TOLD]) or "none ever did"
+    reasons = dict.fromkeys(_why_not(row, key, declined) for row in rows)
+    why = "; ".join(list(reasons)[:_MOST_TOLD]) or "none ever did"
     return NotFoundError(
         f"No available file source hosts {key} at present: {why}. See where it was with "
         f"`dcc show {shlex.quote(str(key))}`, and the sources with `dcc source list`; then crawl, and try again."

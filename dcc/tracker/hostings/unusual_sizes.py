@@ -74,9 +74,9 @@ def note_arrived(connection: Connection, session_id: int, arrived: Collection[Ar
         for zip_id, centre_id in connection.execute(select(ZipFile.id, ZipFile.centre_id).where(*unsized)).all():
             one = by_zip[zip_id]
             earlier = earlier_sizes(connection, centre_id or 0, [one.key.file_name])
-            said = unusual_size(one.key, one.size_bytes, earlier)
-            if said is not None:
+            text = unusual_size(one.key, one.size_bytes, earlier)
+            if text is not None:
                 columns = {"session_id": session_id, "file_source_id": one.source_id, "za_id": one.za_id}
-                told = {"file_name": str(one.key)[:160], "kind": UNUSUAL_SIZE, "created": utc_now()}
-                rows.append({**columns, **told, **message_columns(said)})
+                facts = {"file_name": str(one.key)[:160], "kind": UNUSUAL_SIZE, "created": utc_now()}
+                rows.append({**columns, **facts, **message_columns(text)})
     insert_rows(connection, CrawlFinding, rows)
