@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from benchmarks.installation import make_installation
 from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import free_port, listens, openssh_server, running, vsftpd_server
+from benchmarks.servers import Folders, free_port, listens, openssh_server, running, vsftpd_server
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.http.file_attributes import MAX_ASKED
 
@@ -106,7 +106,7 @@ def over_http(folder: Path, root: Path) -> Iterator[Listed]:
 def in_a_folder(_folder: Path, root: Path) -> Iterator[Listed]:
     """A folder of this machine."""
     said = f"ls -l {shlex.quote(str(root / 'add'))}"
-    yield Listed(_address(SourceProtocol.FILE, "localhost", str(root)), "ls -l", f"{said} | grep zip", "ls -l BASE/add")
+    yield Listed(Folders().source("H", root), "ls -l", f"{said} | grep zip", "ls -l BASE/add")
 
 
 class FirstListing:

@@ -1,4 +1,4 @@
-"""An installation that knows many archives, all of them through with quality control but for one centre's.
+"""An installation that knows many archives, all of them through with quality control but for those of two centres.
 
 An archive of each centre goes through a real session and is looked at. The others are put beside it: an empty file of
 the same size and time on the file source, and in both databases the rows that the session left of the first, under
@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, Select, func, insert, select
 
 from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import DCC, clean_environment
-from benchmarks.servers import OpenSsh
+from benchmarks.servers import Folders, OpenSsh
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter
@@ -28,11 +28,13 @@ from dcc.qc.contexts.states import decide
 from dcc.qc.models import DOCUMENT, SHARE
 from dcc.session.data.quality_control import settle_qc
 from dcc.settings import Settings
-from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.models import FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.vocabulary import ContextEvent
 
 CENTRES: Final = ("Bcm", "Biat", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi")
 """Each has one file source. The last one's data wait to be looked at."""
+FAILING: Final = "Krb"
+"""The centre whose archives fail their validation, where any do."""
 DOCUMENTS: Final = 5
 """Documents of each archive: one of specimens, four of experiments."""
 
@@ -55,13 +57,15 @@ def archive_name(centre: str, number: int) -> str:
 class KnownArchives:
     """An installation in `folder`, to be made, that knows archives on a file source of each centre, all on one server.
 
-    `variables` are settings of the environment beside DCC_HOME. `known` is how many archives it knows.
+    `variables` are settings of the environment beside DCC_HOME. With `some_fail`, the archives of one centre fail their
+    validation. `known` is how many archives it knows.
     """
 
     folder: Path
-    server: OpenSsh
+    server: OpenSsh | Folders
     centres: Sequence[str] = CENTRES
     variables: Mapping[str, str] = field(default_factory=dict)
+    some_fail: bool = False
     known: int = 0
 
     @property
@@ -87,15 +91,17 @@ class KnownArchives:
         make_installation(self.home, sources, self.server.known_hosts, self.variables)
 
     def put(self, centre: str, number: int) -> None:
-        """Put a centre's archive `number` on its file source, with documents that pass all rules."""
-        (self.roots[centre] / "add" / archive_name(centre, number)).write_bytes(_submission(centre, number))
+        """Put a centre's archive `number` on its file source, with documents that pass all rules, or fail."""
+        valid = not (self.some_fail and centre == FAILING)
+        content = _submission(centre, number, valid=valid)
+        (self.roots[centre] / "add" / archive_name(centre, number)).write_bytes(content)
 
     def make(self) -> None:
         """Register, take one archive of each centre through a session, and have all but one centre's looked at."""
         self.register()
         for centre in self.centres:
             self.put(centre, 0)
-        self.run("crawl")
+        self.run("crawl", ends=int(self.some_fail))
         with self.databases() as (settings, tracker, qc):
             for centre in self.centres[:-1]:
                 decide(qc, ContextEvent.DONE, ContextFilter(centre=centre), author="benchmark", reason="looked at")
@@ -118,12 +124,14 @@ class KnownArchives:
         """The settings, the tracker and the QC database."""
         return databases(self.home, self.variables)
 
-    def run(self, *command: str) -> None:
-        """Run a `dcc` command, without Dagster's events, which must succeed."""
-        subprocess.run([DCC, *command], env=self.environment(), check=True, capture_output=True)
+    def run(self, *command: str, events: bool = False, ends: int = 0) -> None:
+        """Run a `dcc` command. Raises RuntimeError with what it said when it ends with another exit code."""
+        ended = subprocess.run([DCC, *command], env=self.environment(events=events), capture_output=True, text=True)
+        if ended.returncode != ends:
+            raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
 
 
-def _submission(centre: str, number: int) -> bytes:
+def _submission(centre: str, number: int, *, valid: bool) -> bytes:
     """A specimen document and experiment documents of four procedures on its animals."""
     created, inc = _made(number)
     first, inc = 1 + number * _ANIMALS, inc * DOCUMENTS
@@ -133,8 +141,9 @@ def _submission(centre: str, number: int) -> bytes:
         )
     }
     for place, procedure in enumerate(_PROCEDURES, start=1):
-        members[f"{centre}.{created}.{inc + place}.experiment.impc.xml"] = experiment_document(
-            centre, procedure=procedure, animals=_ANIMALS, first=first, created=created
+        content = experiment_document(centre, procedure=procedure, animals=_ANIMALS, first=first, created=created)
+        members[f"{centre}.{created}.{inc + place}.experiment.impc.xml"] = (
+            content if valid else content.replace(b"dateOfExperiment", b"day", 1)
         )
     return archive(members, created)
 
@@ -159,11 +168,14 @@ class _Copies:
             download = select(ZipDownload).where(ZipDownload.zf_id == self._hosting["id"])
             (self._download,) = _rows(connection, download)
             self._documents = _rows(connection, select(XmlFile).where(XmlFile.zip_id == self._download["id"]))
+            self._logs = [
+                _rows(connection, select(XmlLog).where(XmlLog.xml_id == document["id"])) for document in self._documents
+            ]
         with qc.connect() as connection:
             self._applied, self._contexts = [], []
             for document in self._documents:
-                (applied,) = _rows(connection, select(DOCUMENT).where(DOCUMENT.c.tracker_id == document["id"]))
-                parts = select(SHARE).where(SHARE.c.document_id == applied["id"])
+                applied = _rows(connection, select(DOCUMENT).where(DOCUMENT.c.tracker_id == document["id"]))
+                parts = select(SHARE).where(SHARE.c.document_id.in_([one["id"] for one in applied]))
                 self._applied.append(applied)
                 self._contexts.append(_rows(connection, parts))
 
@@ -186,18 +198,25 @@ class _Copies:
 
     def _track(self, connection: Connection, numbers: range) -> list[int]:
         """Add the rows of the tracker; the ids of the documents, five an archive."""
-        zips = [{**self._zip, **_named(self._centre, number)} for number in numbers]
+        zips = [_copied(self._zip, **_named(self._centre, number)) for number in numbers]
         zip_ids = insert_rows(connection, ZipFile, zips)
-        action_ids = insert_rows(connection, ZipAction, [{**self._action, "zip_id": zip_id} for zip_id in zip_ids])
-        hostings = [{**self._hosting, "za_id": action_id} for action_id in action_ids]
+        action_ids = insert_rows(connection, ZipAction, [_copied(self._action, zip_id=zip_id) for zip_id in zip_ids])
+        hostings = [_copied(self._hosting, za_id=action_id) for action_id in action_ids]
         hosting_ids = insert_rows(connection, FileSourceHasZip, hostings)
-        downloads = [{**self._download, "zf_id": hosting_id} for hosting_id in hosting_ids]
+        downloads = [_copied(self._download, zf_id=hosting_id) for hosting_id in hosting_ids]
         documents = [
-            {**document, "zip_id": download_id, **self._document_named(document, number)}
+            _copied(document, zip_id=download_id, **self._document_named(document, number))
             for number, download_id in zip(numbers, insert_rows(connection, ZipDownload, downloads), strict=True)
             for document in self._documents
         ]
-        return insert_rows(connection, XmlFile, documents)
+        xml_ids = insert_rows(connection, XmlFile, documents)
+        entries = [
+            _copied(entry, xml_id=xml_id)
+            for place, xml_id in enumerate(xml_ids)
+            for entry in self._logs[place % DOCUMENTS]
+        ]
+        insert_rows(connection, XmlLog, entries)
+        return xml_ids
 
     def _document_named(self, document: Row, number: int) -> Row:
         created, inc = _made(number)
@@ -215,10 +234,11 @@ class _Copies:
             named = self._document_named(self._documents[which], number)
             own = {"id": next_id + place, "tracker_id": xml_id, "zip_file": archive_name(self._centre, number)}
             own |= {"file_name": named["fname"], "created": named["created"], "inc": named["inc"]}
-            documents.append({**self._applied[which], **own})
+            documents += [{**applied, **own} for applied in self._applied[which]]
             contexts += [{**part, "document_id": own["id"]} for part in self._contexts[which]]
-        connection.execute(insert(DOCUMENT), documents)
-        connection.execute(insert(SHARE), contexts)
+        for table, rows in ((DOCUMENT, documents), (SHARE, contexts)):
+            if rows:
+                connection.execute(insert(table), rows)
 
 
 def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
@@ -227,6 +247,11 @@ def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
         {name: value for name, value in row.items() if name != "last_update"}
         for row in connection.execute(query).mappings()
     ]
+
+
+def _copied(row: Row, **changes: Any) -> Row:
+    """A row with changes, to be added under an id of its own."""
+    return {name: value for name, value in row.items() if name != "id"} | changes
 
 
 def _named(centre: str, number: int) -> Row:

@@ -10,11 +10,10 @@ from typing import Final
 
 from sqlalchemy import insert
 
-from benchmarks.finished_zips import FinishedZips
-from benchmarks.known_archives import CENTRES
+from benchmarks.known_archives import CENTRES, KnownArchives
 from benchmarks.measuring import Figure, Note
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import mariadb_server
+from benchmarks.servers import Folders, mariadb_server
 from dcc.databases.transactions import writing
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.tracker.models import CrawlingSession, SourceCrawlRow, utc_now
@@ -25,10 +24,11 @@ _SESSIONS: Final = range(1_001, 2_001)
 
 def metrics_times(name: str, folder: Path, runs: int, urls: Mapping[str, str], known: int = ZIPS) -> Note:
     """How long the metrics take of an installation in `folder` that is made."""
-    zips = FinishedZips(folder, known, **urls)
-    zips.make()
+    archives = KnownArchives(folder, Folders(), variables=urls, some_fail=True)
+    archives.make()
+    archives.grow(known)
     seconds, text = [], b""
-    with zips.databases() as (settings, tracker, _):
+    with archives.databases() as (settings, tracker, _):
         now = utc_now()
         times = {"start_time": now, "finish_time": now}
         sessions = [{"id": number, "status": 0, "created": now, **times} for number in _SESSIONS]

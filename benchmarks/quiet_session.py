@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.known_archives import CENTRES, KnownArchives
 from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark
-from benchmarks.servers import openssh_server
+from benchmarks.servers import OpenSsh, openssh_server
 
 KNOWN: Final = 100_000
 SHELL: Final = "lftp cls, one source after the other"
@@ -53,7 +53,10 @@ class QuietSession:
         return timing
 
     def _listing(self, root: Path) -> str:
-        return f"lftp -c {shlex.quote(f'{self._known.server.lftp_open()}; cls -l {root}/add')}"
+        server = self._known.server
+        if not isinstance(server, OpenSsh):
+            raise TypeError("lftp lists archives on a server.")
+        return f"lftp -c {shlex.quote(f'{server.lftp_open()}; cls -l {root}/add')}"
 
 
 def _measure(bench: Bench) -> Iterator[Comparison]:

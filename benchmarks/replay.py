@@ -13,16 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
 from sqlalchemy import Engine, MetaData, select
 
 from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import DCC, ROOT, Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.servers import Folders
 from benchmarks.session import DOCUMENTS, submission
 from dcc.session.replay.stored_archives import find_archives
 from dcc.session.replay.verdicts import Verdict
-from dcc.sources.base import SourceAddress, SourceProtocol
 
 ARCHIVES = 1_000
 PREPARE = "preparing alone"
@@ -88,10 +87,7 @@ def recorded(tracker: Engine, qc: Engine) -> dict[tuple[str, str], Facts]:
 
 def crawl(home: Path, sources: Mapping[str, Path], variables: Mapping[str, str], ends: int = 0) -> None:
     """Judge the archives in the folders of centres in a new installation, by a session that ends with this code."""
-    addresses = [
-        SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(folder))
-        for centre, folder in sources.items()
-    ]
+    addresses = [Folders().source(centre, folder) for centre, folder in sources.items()]
     make_installation(home, addresses, None, {})
     environment = clean_environment(DCC_HOME=str(home), DCC_DAGSTER_EVENTS="false", **variables)
     timed([DCC, "crawl"], log=home.with_suffix(".log"), environment=environment, expected=ends)

@@ -67,6 +67,17 @@ def listens(port: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Folders:
+    """No server: file sources are folders of this machine."""
+
+    known_hosts: None = None
+
+    def source(self, centre: str, root: Path) -> SourceAddress:
+        """The file source of a centre at `root`."""
+        return SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(root))
+
+
+@dataclass(frozen=True, slots=True)
 class OpenSsh:
     """A running server: where it is, who logs in with which key, and the known_hosts file that has its host key."""
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.finished_zips import FinishedZips
+from benchmarks.known_archives import KnownArchives
 from benchmarks.measuring import DCC, Figure, Note
 from benchmarks.registry import Bench, Benchmark
-from benchmarks.servers import free_port, running
+from benchmarks.servers import Folders, free_port, running
 
 KNOWN: Final = 100_000
 SHOWN: Final = 5_000
@@ -138,11 +138,11 @@ def ask(url: str, question: Question) -> tuple[float, bytes]:
 
 
 @contextmanager
-def served(zips: FinishedZips) -> Iterator[str]:
+def served(archives: KnownArchives) -> Iterator[str]:
     """The URL of the UI on an installation."""
-    port, log = free_port(), zips.home / "ui.log"
+    port, log = free_port(), archives.home / "ui.log"
     command = [DCC, "ui", "--without-daemon", "--port", str(port)]
-    with running(command, log, lambda: "The UI is at" in log.read_text(), zips.environment(events=True)):
+    with running(command, log, lambda: "The UI is at" in log.read_text(), archives.environment(events=True)):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -167,12 +167,13 @@ def as_markdown(asked: Sequence[Answer]) -> str:
 
 def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> Note:
     """How long the pages take on an installation in `folder` that is made, and what showing it took."""
-    zips = FinishedZips(folder, known, DCC_DAGSTER_ZIPS=str(shown))
-    zips.make()
+    archives = KnownArchives(folder, Folders(), variables={"DCC_DAGSTER_ZIPS": str(shown)}, some_fail=True)
+    archives.make()
+    archives.grow(known)
     began = time.perf_counter()
-    zips.command("crawl", events=True, expected=(0, 1))
+    archives.run("crawl", events=True)
     seconds = time.perf_counter() - began
-    with served(zips) as url:
+    with served(archives) as url:
         asked = answers(url)
     slowest = max(max(one.first, one.again) for one in asked)
     figures = [
