@@ -2,59 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
-    from sqlalchemy import Engine
 
     from dcc.cli.shell.dagster_side import DagsterSide
-    from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import Check
-    from dcc.outcomes import ZipKey
-    from dcc.session.batches.exchange import Workers
     from dcc.settings import Settings
-    from dcc_assets.sessions import SessionReport
-    from dcc_assets.sync.rebuild import RebuildReport
+    from dcc_assets import commands
+    from dcc_assets.batches import workers_of as workers_of
+    from dcc_assets.sessions import run_session as run_session
+    from dcc_assets.sessions import run_zip_actions as run_zip_actions
+    from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
+    from dcc_dagster.dagster_database import init_dagster_database as init_dagster_database
+    from dcc_dagster.instance import dagster_environment as dagster_environment
+    from dcc_dagster.instance import make_instance as make_instance
+    from dcc_dagster.instance import open_instance as open_instance
+    from dcc_dagster.instance_configuration import configuration_path as configuration_path
 
+    _is_what_commands_ask_for: DagsterSide = commands
+else:
+    _ELSEWHERE: Final = {
+        "workers_of": "dcc_assets.batches",
+        "run_session": "dcc_assets.sessions",
+        "run_zip_actions": "dcc_assets.sessions",
+        "rebuild_instance": "dcc_assets.sync.rebuild",
+        "init_dagster_database": "dcc_dagster.dagster_database",
+        "dagster_environment": "dcc_dagster.instance",
+        "make_instance": "dcc_dagster.instance",
+        "open_instance": "dcc_dagster.instance",
+        "configuration_path": "dcc_dagster.instance_configuration",
+    }
 
-def run_session(settings: Settings, tracker: Engine, instance: DagsterInstance, **asked: Any) -> SessionReport:
-    """See `dcc_assets.sessions.run_session`."""
-    from dcc_assets import sessions
-
-    return sessions.run_session(settings, tracker, instance, **asked)
-
-
-def run_zip_actions(
-    settings: Settings, tracker: Engine, instance: DagsterInstance, keys: Sequence[ZipKey], **asked: Any
-) -> SessionReport:
-    """See `dcc_assets.sessions.run_zip_actions`."""
-    from dcc_assets import sessions
-
-    return sessions.run_zip_actions(settings, tracker, instance, keys, **asked)
-
-
-def workers_of(settings: Settings) -> Workers | None:
-    """See `dcc_assets.batches.workers_of`."""
-    from dcc_assets import batches
-
-    return batches.workers_of(settings)
-
-
-def open_instance(settings: Settings) -> DagsterInstance:
-    """See `dcc_dagster.instance.open_instance`."""
-    from dcc_dagster import instance
-
-    return instance.open_instance(settings)
-
-
-def make_instance(settings: Settings) -> None:
-    """See `dcc_dagster.instance.make_instance`."""
-    from dcc_dagster import instance
-
-    instance.make_instance(settings)
+    def __getattr__(name: str) -> Any:
+        """A function that another module has, which is imported when it is asked for."""
+        if name not in _ELSEWHERE:
+            raise AttributeError(f"{__name__} has no {name}.")
+        return getattr(import_module(_ELSEWHERE[name]), name)
 
 
 def mend_instance(settings: Settings) -> None:
@@ -64,20 +52,15 @@ def mend_instance(settings: Settings) -> None:
     if not settings.dagster_home.is_dir():
         return
     from dcc_dagster.earlier_configuration import bring_up_to_date
+    from dcc_dagster.instance_configuration import configuration_path
 
     bring_up_to_date(configuration_path(settings))
     if settings.dagster_url is None:
+        from dcc_dagster.instance import make_instance
         from dcc_dagster.sqlite_instance import are_whole
 
         if not are_whole(settings.dagster_home):
             make_instance(settings)
-
-
-def dagster_environment(settings: Settings) -> dict[str, str]:
-    """See `dcc_dagster.instance.dagster_environment`."""
-    from dcc_dagster import instance
-
-    return instance.dagster_environment(settings)
 
 
 def daemon_beats(instance: DagsterInstance, since: float) -> bool:
@@ -86,27 +69,12 @@ def daemon_beats(instance: DagsterInstance, since: float) -> bool:
     return heard >= set(instance.get_required_daemon_types())
 
 
-def rebuild_instance(
-    settings: Settings, tracker: Engine, instance: DagsterInstance, say: Callable[[object], None] | None
-) -> RebuildReport:
-    """See `dcc_assets.sync.rebuild.rebuild_instance`."""
-    from dcc_assets.sync import rebuild
-
-    return rebuild.rebuild_instance(settings, tracker, instance, say)
-
-
-def init_dagster_database(url: str) -> InitReport:
-    """See `dcc_dagster.dagster_database.init_dagster_database`."""
-    from dcc_dagster import dagster_database
-
-    return dagster_database.init_dagster_database(url)
-
-
 def pending_changes(settings: Settings) -> list[str]:
     """What `dcc init` would change of Dagster's storage and `dagster.yaml`, a sentence each."""
     from dcc.errors import DagsterStorageOutdatedError
     from dcc_dagster.earlier_configuration import moved_names
     from dcc_dagster.instance import require_dagster_database
+    from dcc_dagster.instance_configuration import configuration_path
 
     path = configuration_path(settings)
     moved = moved_names(path)
@@ -116,13 +84,6 @@ def pending_changes(settings: Settings) -> list[str]:
     except DagsterStorageOutdatedError as error:
         changes.append(str(error))
     return changes
-
-
-def configuration_path(settings: Settings) -> Path:
-    """See `dcc_dagster.instance_configuration.configuration_path`."""
-    from dcc_dagster import instance_configuration
-
-    return instance_configuration.configuration_path(settings)
 
 
 def write_configuration(settings: Settings, *, replace: bool = False) -> Path | None:
@@ -149,9 +110,3 @@ def doctor_depths() -> Check:
     from dcc_assets.doctor import DEPTHS
 
     return DEPTHS
-
-
-if TYPE_CHECKING:
-    from dcc_assets import commands
-
-    _is_what_commands_ask_for: DagsterSide = commands

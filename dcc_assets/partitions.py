@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, select
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
-from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
 from dcc.tracker.models import Centre, FileSource
 from dcc.tracker.queries.zip_action_lists import find_zips
-
-
-@contextmanager
-def open_qc(settings: Settings) -> Iterator[Engine]:
-    """The QC database of the settings, of any version; its connections are closed afterwards."""
-    qc = open_qc_database(settings)
-    try:
-        yield qc
-    finally:
-        qc.dispose()
 
 
 def source_partitions(connection: Connection) -> dict[str, int]:

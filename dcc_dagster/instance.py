@@ -108,14 +108,12 @@ def require_dagster_database(settings: Settings) -> None:
     """
     if settings.dagster_url is None:
         return
+    from dcc.databases.engines import disposed
     from dcc_dagster.dagster_database import require_current
     from dcc_dagster.mysql_connections import open_dagster_database
 
-    engine = open_dagster_database(settings.dagster_url.get_secret_value())
-    try:
+    with disposed(open_dagster_database(settings.dagster_url.get_secret_value())) as engine:
         require_current(engine)
-    finally:
-        engine.dispose()
 
 
 def storage_place(settings: Settings) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
 from dcc.databases.columns import utc_now
+from dcc.databases.engines import disposed
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import count_due
 from dcc.qc.contexts.reference_basis import Build
@@ -99,13 +100,18 @@ def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
 
 @contextmanager
 def _looking(settings: Settings) -> Iterator[Connection]:
-    tracker = open_tracker(settings)
-    try:
+    with disposed(open_tracker(settings)) as tracker:
         require_current(tracker)
         with tracker.connect() as connection:
             yield connection
-    finally:
-        tracker.dispose()
+
+
+@contextmanager
+def _looking_at_qc(settings: Settings) -> Iterator[Connection]:
+    with disposed(open_qc_database(settings)) as qc:
+        require_current_qc(qc)
+        with qc.connect() as connection:
+            yield connection
 
 
 def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
@@ -114,16 +120,10 @@ def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
     Changes within the mark's own second, or by a clock that was ahead, are left to the next session. Raises
     DatabaseOutdatedError and DatabaseUnreachableError.
     """
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    try:
-        require_current_qc(qc)
-        with tracker.connect() as asked, qc.connect() as asked_qc:
-            closed = [replace(part, mark=replace(part.mark, is_open=False)) for part in marks]
-            changes = changes_since(asked, asked_qc, closed, until=utc_now())
-        return len(changes.zips) + len(changes.centres)
-    finally:
-        qc.dispose()
-        tracker.dispose()
+    closed = [replace(part, mark=replace(part.mark, is_open=False)) for part in marks]
+    with _looking_at_qc(settings) as qc, disposed(open_tracker(settings)) as tracker, tracker.connect() as connection:
+        changes = changes_since(connection, qc, closed, until=utc_now())
+    return len(changes.zips) + len(changes.centres)
 
 
 def count_follow_up_data(settings: Settings) -> int:
@@ -134,15 +134,10 @@ def count_follow_up_data(settings: Settings) -> int:
     until = settings.last_phase
     if until < Phase.DATA:
         return 0
-    qc = open_qc_database(settings)
-    try:
-        require_current_qc(qc)
-        with qc.connect() as connection:
-            judged = len(documents_to_judge_now(connection))
-            wanted = [(Phase.CONTEXT, Build.CONTEXTS), (Phase.OVERVIEW, Build.OVERVIEWS)]
-            return judged + count_due(connection, *(build for phase, build in wanted if until >= phase))
-    finally:
-        qc.dispose()
+    with _looking_at_qc(settings) as connection:
+        judged = len(documents_to_judge_now(connection))
+        wanted = [(Phase.CONTEXT, Build.CONTEXTS), (Phase.OVERVIEW, Build.OVERVIEWS)]
+        return judged + count_due(connection, *(build for phase, build in wanted if until >= phase))
 
 
 def _active(leases: Iterable[Lease], group: CentreGroup | None) -> Lease | None:
@@ -203,11 +198,6 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
 
 def _held(settings: Settings) -> set[int]:
     """The `xml_file` ids of documents that wait for confirmation."""
-    qc = open_qc_database(settings)
-    try:
-        require_current_qc(qc)
-        with qc.connect() as connection:
-            held = in_state(connection, DocumentState.HELD)
-            return {found.xml_id for found in held if found.is_held and found.xml_id is not None}
-    finally:
-        qc.dispose()
+    with _looking_at_qc(settings) as connection:
+        held = in_state(connection, DocumentState.HELD)
+        return {found.xml_id for found in held if found.is_held and found.xml_id is not None}

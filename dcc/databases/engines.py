@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -103,6 +105,15 @@ def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSW
         )
     event.listen(engine, "handle_error", _explain_failure)
     return engine
+
+
+@contextmanager
+def disposed(engine: Engine) -> Iterator[Engine]:
+    """An engine whose connections are closed at the end of the block."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def database_label(url: URL) -> str:

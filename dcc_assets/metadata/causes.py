@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
 
+from dcc.databases.engines import disposed
 from dcc.errors import DatabaseUnreachableError, QcDatabaseOutdatedError
 from dcc.outcomes import ZipKey
-from dcc.qc.database import require_current
+from dcc.qc.database import open_qc_database, require_current
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
-from dcc_assets.partitions import open_qc, plain_key
+from dcc_assets.partitions import plain_key
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import Explain, Failure, Verdict
 
@@ -100,7 +101,7 @@ def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> 
     """The causes of submissions by their partitions."""
     from dcc.reports.causes.collecting import causes_of_zip
 
-    with open_qc(settings) as engine:
+    with disposed(open_qc_database(settings)) as engine:
         try:
             require_current(engine)
         except QcDatabaseOutdatedError:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
+from dcc.databases.engines import disposed
 from dcc.errors import (
     ConfigurationError,
     DatabaseOutdatedError,
@@ -284,7 +284,7 @@ def _known(connection: Connection, partition: str) -> ZipKey:
 def reading(work: Callable[[Databases], T]) -> T:
     """Call `work` with both databases, without the QC database if it cannot be used."""
     settings = load_settings()
-    with _opened(open_tracker(settings)) as tracker, _opened(open_qc_database(settings)) as qc:
+    with disposed(open_tracker(settings)) as tracker, disposed(open_qc_database(settings)) as qc:
         require_current(tracker, patience_seconds=_PATIENCE_SECONDS)
 
         def read(of_qc: Connection | None, missing: str | None = None) -> T:
@@ -299,14 +299,6 @@ def reading(work: Callable[[Databases], T]) -> T:
         except (DatabaseOutdatedError, DatabaseUnreachableError) as error:
             return read(None, str(error))
         return run_reading(qc, read, patience_seconds=_PATIENCE_SECONDS)
-
-
-@contextmanager
-def _opened(engine: Engine) -> Iterator[Engine]:
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 _STATUSES: Final = (

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from dcc.databases.engines import disposed
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.settings import load_settings
@@ -187,12 +188,9 @@ def _watch_overdue(instance: DagsterInstance) -> None:
 
 def _look_at_overdue(instance: DagsterInstance) -> None:
     settings = load_settings()
-    tracker = open_tracker(settings)
-    try:
+    with disposed(open_tracker(settings)) as tracker:
         require_current(tracker)
         show_overdue(instance, tracker, settings)
-    finally:
-        tracker.dispose()
 
 
 def serve_pages(

@@ -11,10 +11,11 @@ from typing import Final
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine
 
+from dcc.databases.engines import disposed
 from dcc.errors import QcDatabaseOutdatedError
 from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.qc.database import require_current
+from dcc.qc.database import open_qc_database, require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc_assets.keys import CENTRES, CHECK_OF_GROUP, CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, UPLOAD_CHECK, ZIP_ACTIONS
@@ -22,7 +23,6 @@ from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.partitions import open_qc
 from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
 from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
 from dcc_assets.sync.document_records import recorded_data
@@ -46,7 +46,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
         shown, wanted = _Shown(instance), read_archive(instance).horizon.shows()
         yield from shown.missing(FILE_SOURCES.name, _of_sources(connection, settings))
         yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory), wanted))
-        with open_qc(settings) as qc:
+        with disposed(open_qc_database(settings)) as qc:
             try:
                 require_current(qc)
             except QcDatabaseOutdatedError:

@@ -7,16 +7,17 @@ from typing import Final
 from dagster import DagsterInstance, OpExecutionContext, job, op
 from sqlalchemy import Engine, func, select
 
+from dcc.databases.engines import disposed
 from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
 from dcc.phases import Phase
-from dcc.qc.database import require_current
+from dcc.qc.database import open_qc_database, require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import ZipAction
 from dcc_assets.keys import FILE_SOURCES
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.partitions import open_qc, source_partitions
+from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs
 from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
 from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark
@@ -86,7 +87,7 @@ class _Rebuilding:
     def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
         with self.tracker.connect() as connection:
             taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
-        with open_qc(self.settings) as qc:
+        with disposed(open_qc_database(self.settings)) as qc:
             try:
                 require_current(qc)
             except QcDatabaseOutdatedError as error:

@@ -106,7 +106,7 @@ class DagsterSide(Protocol):
         """Whether each part of the daemon has reported since a time, in Unix seconds."""
 
     def rebuild_instance(
-        self, settings: Settings, tracker: Engine, instance: Instance, say: Callable[[object], None] | None
+        self, settings: Settings, tracker: Engine, instance: Instance, progress: Callable[[object], None] | None
     ) -> object:
         """Rebuild the instance from the tracker; returns the counts, as a dataclass."""
 

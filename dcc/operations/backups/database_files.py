@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import ExceptionContext
 
 from dcc.databases.database import DESCRIPTION, Database
-from dcc.databases.engines import database_label, open_url
+from dcc.databases.engines import database_label, disposed, open_url
 from dcc.databases.schema import exclusive_connection
 from dcc.databases.upgrades import (
     columns_of,
@@ -83,19 +83,18 @@ def _copy_pages(source: Connection, database: Database, path: Path, on_progress:
 
 def _make_tables(path: Path, source: Connection, database: Database, revision: str) -> None:
     """Make the tables of `source` in an empty SQLite file."""
-    engine = open_url(URL.create("sqlite", database=str(path)), database)
-    try:
-        with exclusive_connection(engine, database) as connection:
-            make_tables(connection, database.metadata)
-            if revision == database.head:
-                make_views(connection, database)
-            else:
-                _undo_upgrades(connection, source, database)
-            keep_last_update(connection)
-            record_revision(connection, revision)
-            connection.commit()
-    finally:
-        engine.dispose()
+    with (
+        disposed(open_url(URL.create("sqlite", database=str(path)), database)) as engine,
+        exclusive_connection(engine, database) as connection,
+    ):
+        make_tables(connection, database.metadata)
+        if revision == database.head:
+            make_views(connection, database)
+        else:
+            _undo_upgrades(connection, source, database)
+        keep_last_update(connection)
+        record_revision(connection, revision)
+        connection.commit()
 
 
 def _undo_upgrades(connection: Connection, source: Connection, database: Database) -> None:
@@ -171,12 +170,8 @@ def open_file(path: Path, database: Database) -> Iterator[Connection]:
 
     Raises BackupError for a file that cannot be read or is no database.
     """
-    engine = _file_engine(path, database)
-    try:
-        with engine.connect() as connection:
-            yield connection
-    finally:
-        engine.dispose()
+    with disposed(_file_engine(path, database)) as engine, engine.connect() as connection:
+        yield connection
 
 
 def _file_engine(path: Path, database: Database) -> Engine:

@@ -14,7 +14,7 @@ from typing import Final
 from sqlalchemy import URL, Connection, Engine, select
 
 from dcc.databases.database import Database
-from dcc.databases.engines import open_url
+from dcc.databases.engines import disposed, open_url
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.errors import BackupError, CopyFailedError
@@ -201,9 +201,6 @@ def _current(path: Path, of_set: DatabaseOfSet, target: Target) -> Iterator[Conn
 
 def _upgrade(path: Path, database: Database) -> None:
     path.chmod(0o600)
-    engine = open_url(URL.create("sqlite", database=str(path)), database)
-    try:
+    with disposed(open_url(URL.create("sqlite", database=str(path)), database)) as engine:
         init_database(engine, database)
-    finally:
-        engine.dispose()
     finish_file(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -20,7 +20,7 @@ from sqlalchemy import URL, Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.database import MADE_FIRST, Database, database_of
-from dcc.databases.engines import database_label, open_url, same_database
+from dcc.databases.engines import database_label, disposed, open_url, same_database
 from dcc.databases.schema import UNFINISHED_COPY, create_database, init_database
 from dcc.databases.transactions import run_writing, writing
 from dcc.errors import (
@@ -171,17 +171,11 @@ class Target:
         with patient_connection(self.engine) as connection:
             return sum_tables(connection, self.database, what.format(self.database.name), on_progress, total)
 
-    @contextmanager
-    def being_filled(self) -> Iterator[Engine]:
+    def being_filled(self) -> AbstractContextManager[Engine]:
         """The engine of the copied rows, before they are in place."""
         if self._on_server:
-            yield self.engine
-            return
-        engine = open_url(URL.create("sqlite", database=str(self._beside)), self.database)
-        try:
-            yield engine
-        finally:
-            engine.dispose()
+            return nullcontext(self.engine)
+        return disposed(open_url(URL.create("sqlite", database=str(self._beside)), self.database))
 
     def mark(self) -> None:
         """Mark a SQLite database that is about to be replaced, unless it cannot be read."""
@@ -342,8 +336,7 @@ def load_rows(
     Raises CopyFailedError for a row that the server refuses, and the database's `unreachable` error.
     """
     database = database_of(engine)
-    loader = open_url(engine.url, database)
-    try:
+    with disposed(open_url(engine.url, database)) as loader:
         with writing(loader) as connection:
             for name in reversed(known_tables(connection, database)):
                 connection.exec_driver_sql(f"DELETE FROM {name}")  # noqa: S608
@@ -352,8 +345,6 @@ def load_rows(
         with loader.connect() as connection:
             for name, last in last_ids(source, database).items():
                 connection.exec_driver_sql(f"ALTER TABLE {name} AUTO_INCREMENT = {last + 1}")
-    finally:
-        loader.dispose()
     return sums
 
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
-from sqlalchemy import Engine
 
+from dcc.databases.engines import disposed
 from dcc.operations.metrics.families import Labels, Metric, gauge
 from dcc.operations.metrics.qc import quality_families
 from dcc.operations.metrics.sources import centre_families, source_families
@@ -89,8 +89,7 @@ Part = Callable[[Settings], Iterable[Metric]]
 
 
 def _tracker(settings: Settings) -> Iterator[Metric]:
-    engine = tracker_database.open_tracker(settings)
-    try:
+    with disposed(tracker_database.open_tracker(settings)) as engine:
         tracker_database.require_current(engine)
         with engine.connect() as connection:
             yield from session_families(connection, settings)
@@ -99,19 +98,14 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
             yield from work_families(connection)
             yield from archive_families(connection, settings)
         yield size_family("tracker", database_bytes(engine))
-    finally:
-        engine.dispose()
 
 
 def _qc(settings: Settings) -> Iterator[Metric]:
-    engine: Engine = qc_database.open_qc_database(settings)
-    try:
+    with disposed(qc_database.open_qc_database(settings)) as engine:
         qc_database.require_current(engine)
         with engine.connect() as connection:
             yield from quality_families(connection)
         yield size_family("qc", database_bytes(engine))
-    finally:
-        engine.dispose()
 
 
 PARTS: Final[dict[str, Part]] = {

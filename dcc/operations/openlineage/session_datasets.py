@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select
 
+from dcc.databases.engines import disposed
 from dcc.databases.transactions import run_reading
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -65,11 +66,9 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
     )
     rows: dict[int, dict[str, int]] = {}
     if documents and any(task.phase is Phase.UPLOAD for task in session.tasks):
-        qc, ids = open_qc_database(settings), list(documents)
-        try:
+        with disposed(open_qc_database(settings)) as qc:
+            ids = list(documents)
             rows = run_reading(qc, lambda connection: _opened_rows(connection, ids), patience_seconds=patience)
-        finally:
-            qc.dispose()
     of_download: dict[int, list[SessionDocument]] = {}
     for number, (download, name, size_bytes, phase, status) in documents.items():
         known = SessionDocument(name, size_bytes, Phase(phase), Status(status), rows.get(number, {}))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from dcc.databases.engines import disposed
 from dcc.errors import CleaningError, DccError, ExportError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -252,8 +253,7 @@ def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | No
     """A connection to the QC database, or None and why there is none: not made, of another version, or away."""
     from dcc.qc import database
 
-    engine = database.open_qc_database(settings)
-    try:
+    with disposed(database.open_qc_database(settings)) as engine:
         try:
             database.require_current(engine)
             connection = engine.connect()
@@ -262,8 +262,6 @@ def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | No
             return
         with connection:
             yield connection, None
-    finally:
-        engine.dispose()
 
 
 def remove_reports(settings: Settings, keys: Iterable[ZipKey]) -> None:
