@@ -52,7 +52,7 @@ _SECTIONS = {
     "The installation": {
         "settings": "dcc.cli.installation.setup:show_settings",
         "doctor": "dcc.cli.installation.doctor:doctor",
-        "upgrade": "dcc.cli.installation.upgrade:upgrade",
+        "upgrade": "dcc.cli.installation.doctor:upgrade",
         "daemon": "dcc.cli.installation.ui:daemon",
         "metrics": "dcc.cli.installation.metrics:metrics",
         "staging": "dcc.cli.installation.staging:staging",

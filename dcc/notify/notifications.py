@@ -18,10 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DccError
 from dcc.notify import outages
-from dcc.notify.centre_notices import notify_owners, remind_centres
 from dcc.notify.channels.base import Channel, notifies, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Kind, Message
+from dcc.notify.news import SessionNews, notify_owners, remind_centres
 from dcc.notify.outages import (
     ARCHIVES,
     TRACKER,
@@ -37,7 +37,6 @@ from dcc.notify.outages import (
     sources_away,
 )
 from dcc.notify.rounds import Planned, Round
-from dcc.notify.session_notifications import SessionNews
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 

@@ -8,10 +8,15 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from dcc.phases import Phase
-from dcc.settings.centre_groups import CentreGroup, parse_centre_groups, parse_group_intervals
+from dcc.settings.centre_groups import (
+    CentreGroup,
+    LeftOutSteps,
+    parse_centre_groups,
+    parse_group_intervals,
+    parse_left_out_steps,
+)
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup, checked_by
 from dcc.settings.hosts import parse_hosts
-from dcc.settings.left_out_steps import LeftOutSteps, parse_left_out_steps
 from dcc.settings.server_limits import ServerLimits, parse_server_limits
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine
 
+from dcc.cli.demo.examples import table_of
 from dcc.cli.demo.submissions import experiment_document, specimen_document
-from dcc.cli.demo.tables import table_of
 from dcc.converters.base import SubmittedFile, element
 from dcc.converters.conversion import convert_file
 from dcc.converters.csv_tables import CsvTables

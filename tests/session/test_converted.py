@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from dcc.cli.demo.tables import table_of
+from dcc.cli.demo.examples import table_of
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.qc import models

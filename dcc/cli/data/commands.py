@@ -13,7 +13,7 @@ _COMMANDS = {
     "undo": "dcc.cli.data.changes:undo",
     "proposals": "dcc.cli.data.proposals:proposals",
     "recheck": "dcc.cli.data.changes:recheck",
-    "causes": "dcc.cli.data.causes:causes",
+    "causes": "dcc.cli.data.findings:causes",
     "document": "dcc.cli.data.documents:document",
     "record": "dcc.cli.data.documents:record",
     "findings": "dcc.cli.data.findings:findings",
