@@ -15,7 +15,7 @@ from dcc.phases import Status
 from dcc.sources.base import Validators
 from dcc.sources.hosting import EarlierCopy
 from dcc.tracker.models import ZipDownload
-from dcc.tracker.submission_rows import IDS, chunks
+from dcc.tracker.submission_rows import IDS, rows_about
 
 _EARLIER: Final = (
     select(
@@ -44,8 +44,7 @@ def earlier_copies(connection: Connection, hosting_ids: Iterable[int]) -> dict[i
     """The archives fetched last from these hostings, if their servers gave a tag or time."""
     return {
         row.zf_id: EarlierCopy(Validators(row.etag, row.last_modified), row.content_size_bytes, row.content_md5)
-        for ids in chunks(hosting_ids)
-        for row in connection.execute(_EARLIER, {"ids": ids})
+        for row in rows_about(connection, _EARLIER, hosting_ids)
     }
 
 

@@ -6,7 +6,8 @@ All writes happen inside `writing` or, better, `run_writing`; reads use `engine.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, Transaction, bindparam, insert, select
@@ -26,6 +27,7 @@ __all__ = [
     "InitReport",
     "exception_id",
     "init_tracker",
+    "insert_missing",
     "insert_rows",
     "open_tracker",
     "require_current",
@@ -48,7 +50,7 @@ def exception_id(connection: Connection, name: str, description: str) -> int:
     if name not in known:
         found = connection.scalar(_FIND_EXCEPTION, {"name": name})
         if found is None:
-            connection.execute(_add_exception(connection), {"short_name": name, "description": description})
+            insert_missing(connection, AnException, [{"short_name": name, "description": description}])
             found = connection.execute(_FIND_EXCEPTION, {"name": name}).scalar_one()
         known[name] = int(found)
     return known[name]
@@ -57,10 +59,12 @@ def exception_id(connection: Connection, name: str, description: str) -> int:
 _FIND_EXCEPTION = select(AnException.id).where(AnException.short_name == bindparam("name"))
 
 
-def _add_exception(connection: Connection) -> Any:
-    if connection.dialect.name == "sqlite":
-        return sqlite.insert(AnException).on_conflict_do_nothing()
-    return mysql.insert(AnException).prefix_with("IGNORE")
+def insert_missing(connection: Connection, table: type[Base], rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert rows that do not exist; others may insert the same at the same time."""
+    if rows and connection.dialect.name == "sqlite":
+        connection.execute(sqlite.insert(table).on_conflict_do_nothing(), rows)
+    elif rows:
+        connection.execute(mysql.insert(table).prefix_with("IGNORE"), rows)
 
 
 def open_tracker(settings: Settings) -> Engine:

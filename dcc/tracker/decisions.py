@@ -37,7 +37,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.submission_rows import IDS, KEY, chunks, key_of, object_of
+from dcc.tracker.submission_rows import IDS, KEY, change_about, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
@@ -99,8 +99,7 @@ def decide(connection: Connection, kind: DecisionKind, za_ids: Collection[int], 
     statement = insert(ZipDecision).from_select(
         ["za_id", *values], select(ZipAction.id, *same).where(ZipAction.id.in_(IDS))
     )
-    for ids in chunks(za_ids):
-        connection.execute(statement, {"ids": ids})
+    change_about(connection, statement, za_ids)
 
 
 def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind, by: str) -> None:
@@ -108,9 +107,7 @@ def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind
     ended = {"revoked": utc_now(), "revoked_by": by[:PERSON_LENGTH]}
     of_kinds = ZipDecision.kind.in_([kind.value for kind in kinds])
     in_force = ZipDecision.za_id.in_(IDS), of_kinds, ZipDecision.revoked.is_(None)
-    statement = update(ZipDecision).where(*in_force).values(ended)
-    for ids in chunks(za_ids):
-        connection.execute(statement, {"ids": ids})
+    change_about(connection, update(ZipDecision).where(*in_force).values(ended), za_ids)
 
 
 def decisions_of(connection: Connection, za_id: int) -> tuple[Decision, ...]:

@@ -56,10 +56,12 @@ from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, ro
 from dcc.tracker.submission_rows import (
     IDS,
     actions_of,
+    change_about,
     chunks,
     find_parents,
     has_archive_bytes,
     latest_downloads,
+    rows_about,
     rows_by_id,
 )
 
@@ -242,8 +244,7 @@ def conclude(connection: Connection, za_ids: Collection[int]) -> None:
             back[za_id] = states[download]
     _apply(connection, ZipAction, actions, taken)
     _write_states(connection, ZipAction, back)
-    for ids in chunks(back):
-        connection.execute(_FELL_BACK, {"ids": ids, "now": utc_now()})
+    change_about(connection, _FELL_BACK, back, now=utc_now())
 
 
 def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
@@ -263,9 +264,8 @@ def cancel(connection: Connection, za_ids: Collection[int], requested_by: str, r
 
 def _set_back(connection: Connection, za_ids: Collection[int], to: State, requested_by: str, reason: str) -> None:
     actions = _lock_actions(connection, za_ids)
-    values = {"by": requested_by[:PERSON_LENGTH], "why": reason[:_REASON_LENGTH], "now": utc_now()}
-    for ids in chunks(actions):
-        connection.execute(_NOTE_REOPENING, {"ids": ids, **values})
+    by, why = requested_by[:PERSON_LENGTH], reason[:_REASON_LENGTH]
+    change_about(connection, _NOTE_REOPENING, actions, by=by, why=why, now=utc_now())
     _write_states(connection, ZipAction, {za_id: to for za_id, state in actions.items() if state != to})
     revoke(connection, actions, DecisionKind.ACKNOWLEDGE, DecisionKind.QUARANTINE, by=requested_by)
     unfinished: list[int] = []
@@ -390,7 +390,7 @@ def _columns(state: State) -> dict[str, object]:
 def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
     """The states of submissions, which no other transaction can change until this one ends, nor those below them."""
     # Not by `rows_by_id`, which leaves the order to the server: those who lock the same would wait for each other.
-    return _states_of(row for ids in chunks(za_ids) for row in connection.execute(_LOCK, {"ids": ids}))
+    return _states_of(rows_about(connection, _LOCK, za_ids))
 
 
 def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -> dict[int, State]:
@@ -450,10 +450,8 @@ def _write_states(connection: Connection, model: _Stateful, states: Mapping[int,
     for row_id, state in states.items():
         rows.setdefault(state, []).append(row_id)
     for state, row_ids in sorted(rows.items()):
-        for ids in chunks(row_ids):
-            connection.execute(_WRITE[model], {"ids": ids, "phase": int(state.phase), "status": int(state.status)})
+        change_about(connection, _WRITE[model], row_ids, phase=int(state.phase), status=int(state.status))
 
 
 def _cancel(connection: Connection, download_ids: Iterable[int]) -> None:
-    for ids in chunks(download_ids):
-        connection.execute(_CANCEL, {"ids": ids, "unfinished": _UNFINISHED})
+    change_about(connection, _CANCEL, download_ids, unfinished=_UNFINISHED)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Table, and_, bindparam, case, delete, exists, func, or_, select, update
-from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy import Connection, and_, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from dcc.outcomes import ZipKey
 from dcc.store.copies import Copy, CopyState, Kept
-from dcc.tracker.database import insert_rows
+from dcc.tracker.database import insert_missing, insert_rows
 from dcc.tracker.models import (
     ArchiveAudit,
     ArchiveCopy,
@@ -24,7 +23,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.submission_rows import IDS, KEY, chunks, has_archive_bytes, key_of
+from dcc.tracker.submission_rows import IDS, KEY, change_about, has_archive_bytes, key_of, rows_about
 
 _IDS_OF: Final = select(StoredArchive.sha256, StoredArchive.id).where(StoredArchive.sha256.in_(IDS))
 _COPIES_OF: Final = select(ArchiveCopy.archive_id, ArchiveCopy.replica, ArchiveCopy.state, ArchiveCopy.id).where(
@@ -160,12 +159,12 @@ def record_kept(connection: Connection, kept: Sequence[tuple[int | None, Kept]])
         return
     found = {one.sha256: one for _, one in kept}
     rows = [{"sha256": one.sha256, "size_bytes": one.size_bytes, "created": utc_now()} for one in found.values()]
-    _insert_missing(connection, StoredArchive.__table__, rows)
-    ids = {sha256: number for some in chunks(found) for sha256, number in connection.execute(_IDS_OF, {"ids": some})}
+    insert_missing(connection, StoredArchive, rows)
+    ids = {row.sha256: row.id for row in rows_about(connection, _IDS_OF, found)}
     record_copies(
         connection, [(ids[sha256], url, copy) for sha256, one in found.items() for url, copy in one.copies.items()]
     )
-    _note_stored(connection, [ids[sha256] for sha256, one in found.items() if one.is_stored])
+    change_about(connection, _STORED, [ids[sha256] for sha256, one in found.items() if one.is_stored], at=utc_now())
     delivered = [{"number": number, "delivered": one.sha256} for number, one in kept if number is not None]
     if delivered:
         connection.execute(_NOTE, delivered)
@@ -176,8 +175,7 @@ def record_copies(connection: Connection, copies: Iterable[tuple[int, str, Copy]
     states = {(archive_id, replica): copy for archive_id, replica, copy in copies}
     known = {
         (row.archive_id, row.replica): row
-        for ids in chunks(archive_id for archive_id, _ in states)
-        for row in connection.execute(_COPIES_OF, {"ids": ids})
+        for row in rows_about(connection, _COPIES_OF, (archive_id for archive_id, _ in states))
     }
     new, changes = [], []
     for (archive_id, replica), copy in states.items():
@@ -188,8 +186,7 @@ def record_copies(connection: Connection, copies: Iterable[tuple[int, str, Copy]
             new.append({"archive_id": archive_id, "replica": replica} | state)
         elif copy.state is not CopyState.PENDING or row.state == CopyState.PENDING:
             changes.append({"number": row.id, "now": copy.state.value, "at": at, "why": copy.reason})
-    if new:
-        _insert_missing(connection, ArchiveCopy.__table__, new)
+    insert_missing(connection, ArchiveCopy, new)
     if changes:
         connection.execute(_CHANGE, changes)
 
@@ -197,11 +194,11 @@ def record_copies(connection: Connection, copies: Iterable[tuple[int, str, Copy]
 def note_stored(connection: Connection, archive_ids: Collection[int], required: Sequence[str]) -> None:
     """Record which of these archives every required replica has by now."""
     good: dict[int, set[str]] = {}
-    for ids in chunks(archive_ids):
-        for row in connection.execute(_COPIES_OF, {"ids": ids}):
-            if row.state == CopyState.GOOD:
-                good.setdefault(row.archive_id, set()).add(row.replica)
-    _note_stored(connection, [number for number, replicas in good.items() if replicas.issuperset(required)])
+    for row in rows_about(connection, _COPIES_OF, archive_ids):
+        if row.state == CopyState.GOOD:
+            good.setdefault(row.archive_id, set()).add(row.replica)
+    everywhere = [number for number, replicas in good.items() if replicas.issuperset(required)]
+    change_about(connection, _STORED, everywhere, at=utc_now())
 
 
 def unkept(connection: Connection) -> list[Unkept]:
@@ -211,7 +208,7 @@ def unkept(connection: Connection) -> list[Unkept]:
 
 def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
     """Which of these downloads had an archive that is not stored in every required replica yet."""
-    return {number for ids in chunks(download_ids) for number in connection.scalars(_UNSTORED, {"ids": ids})}
+    return {row.id for row in rows_about(connection, _UNSTORED, download_ids)}
 
 
 def delivered_as(connection: Connection, sha256: str) -> list[ZipKey]:
@@ -333,17 +330,3 @@ def stored_since(connection: Connection, since: datetime | None = None) -> Holdi
         query = query.where(StoredArchive.created >= since)
     archives, size_bytes = connection.execute(query).one()
     return Holdings(archives, int(size_bytes or 0))
-
-
-def _note_stored(connection: Connection, archive_ids: Iterable[int]) -> None:
-    for ids in chunks(archive_ids):
-        connection.execute(_STORED, {"ids": ids, "at": utc_now()})
-
-
-def _insert_missing(connection: Connection, table: Any, rows: Sequence[Mapping[str, object]]) -> None:
-    """Insert rows that do not exist; another session may do the same."""
-    target: Table = table
-    if connection.dialect.name == "sqlite":
-        connection.execute(sqlite.insert(target).on_conflict_do_nothing(), rows)
-    else:
-        connection.execute(mysql.insert(target).prefix_with("IGNORE"), rows)

@@ -14,6 +14,7 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
+    Executable,
     ScalarSelect,
     Select,
     Subquery,
@@ -157,11 +158,8 @@ def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
 
 def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     """Condition on a download: it had an archive's bytes, and was not given up before they were judged."""
-    return and_(download.phase_id > int(Phase.DOWNLOAD), not_(_given_up(download)))
-
-
-def _given_up(download: Any) -> ColumnElement[bool]:
-    return and_(download.status_id == int(Status.CANCELLED), download.phase_id <= int(Phase.XSD))
+    given_up = and_(download.status_id == int(Status.CANCELLED), download.phase_id <= int(Phase.XSD))
+    return and_(download.phase_id > int(Phase.DOWNLOAD), not_(given_up))
 
 
 _FETCHED_NOTHING: Final = or_(
@@ -225,6 +223,18 @@ def rows_by_id(connection: Connection, query: Select[*tuple[Any, ...]], ids: Ite
     """The rows of a query about `IDS`, for any number of ids with few rows each; see `rows_of`."""
     for some in chunks(ids):
         yield from rows_of(connection, query, {"ids": some})
+
+
+def rows_about(connection: Connection, query: Select[*tuple[Any, ...]], keys: Iterable[Any]) -> Iterator[Any]:
+    """As `rows_by_id`, for ids or names and rows of any kind, whose columns have their names."""
+    for some in chunks(keys):
+        yield from connection.execute(query, {"ids": some})
+
+
+def change_about(connection: Connection, statement: Executable, ids: Iterable[int], **given: object) -> None:
+    """Execute a statement about `IDS` that changes rows, for any number of ids; `given` are its other parameters."""
+    for some in chunks(ids):
+        connection.execute(statement, {"ids": some, **given})
 
 
 def action_states(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:

@@ -22,7 +22,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.submission_rows import IDS, chunks, rows_by_id
+from dcc.tracker.submission_rows import IDS, rows_about, rows_by_id
 
 _DELETE: Final = {
     model: delete(model.__table__).where(model.hosting_id == bindparam("hosting"))
@@ -93,7 +93,7 @@ def _replace(
 ) -> None:
     if not rows:
         return
-    there = {row_id for ids in chunks(rows) for row_id in connection.scalars(_THERE, {"ids": ids})}
+    there = {row.id for row in rows_about(connection, _THERE, rows)}
     kept = [rows[row_id] for row_id in rows if row_id in there]
     connection.execute(_DELETE[model], [{"hosting": row_id} for row_id in rows])
     insert_rows(connection, model, kept)

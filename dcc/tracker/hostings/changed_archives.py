@@ -24,7 +24,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, chunks, is_at, last_attempts, latest_downloads, rows_by_id
+from dcc.tracker.submission_rows import IDS, is_at, last_attempts, latest_downloads, rows_about, rows_by_id
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
@@ -35,10 +35,8 @@ LOADED = or_(
 
 def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions with a document in the QC database, of any download."""
-    query = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(LOADED).distinct()
-    return {
-        za_id for ids in chunks(za_ids) for za_id in connection.scalars(query.where(FileSourceHasZip.za_id.in_(ids)))
-    }
+    query = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).distinct()
+    return {row.za_id for row in rows_about(connection, query.where(LOADED, FileSourceHasZip.za_id.in_(IDS)), za_ids)}
 
 
 def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
@@ -54,12 +52,8 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
         .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
     )
     withdrawn = is_at(XmlFile, State(Phase.UPLOAD, Status.CANCELLED)), ~exists(left_out)
-    query = select(XmlFile.zip_id).where(*withdrawn).distinct()
-    return {
-        archives[download]
-        for ids in chunks(archives)
-        for download in connection.scalars(query.where(XmlFile.zip_id.in_(ids)))
-    }
+    query = select(XmlFile.zip_id).where(*withdrawn, XmlFile.zip_id.in_(IDS)).distinct()
+    return {archives[row.zip_id] for row in rows_about(connection, query, archives)}
 
 
 _HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_(IDS))
@@ -93,17 +87,15 @@ def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datet
 
 def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions whose copy changed, where it was fetched, after their data were uploaded."""
-    loaded = loaded_zips(connection, za_ids)
-    found: set[int] = set()
-    for ids in chunks(download for _, download, _ in latest_downloads(connection, loaded)):
-        found.update(connection.scalars(_LISTED_OTHERWISE.where(ZipDownload.id.in_(ids))))
-    return found
+    downloads = (download for _, download, _ in latest_downloads(connection, loaded_zips(connection, za_ids)))
+    return {row.za_id for row in rows_about(connection, _LISTED_OTHERWISE, downloads)}
 
 
 _LISTED_OTHERWISE = (
     select(FileSourceHasZip.za_id)
     .join(ZipDownload)
     .where(
+        ZipDownload.id.in_(IDS),
         or_(
             # A comparison with an unknown value is not true.
             ZipDownload.listed_size_bytes != FileSourceHasZip.size_bytes,
@@ -116,6 +108,6 @@ _LISTED_OTHERWISE = (
                 .where(CrawlFinding.file_source_id == FileSourceHasZip.file_source_id)
                 .where(CrawlFinding.kind == CHANGED, CrawlFinding.created > ZipDownload.request),
             ),
-        )
+        ),
     )
 )

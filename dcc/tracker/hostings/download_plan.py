@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -47,14 +47,15 @@ from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import REQUESTED, WAITING, State
 from dcc.tracker.submission_rows import (
+    IDS,
     KEY,
     LATEST,
-    chunks,
     has_archive_bytes,
     is_at,
     key_of,
     named_after,
     object_of,
+    rows_about,
     state_of,
 )
 
@@ -216,7 +217,9 @@ def load_waiting_and_held(
     `sources`, `za_ids` and `centres` restrict the result.
     """
     query = _of_centres(_plan_query(sources), centres).where(is_at(ZipAction, WAITING), ~is_on_hold())
-    rows = connection.execute(query) if za_ids is None else _rows_of(connection, query, za_ids)
+    if za_ids is None:
+        return _waiting(connection, list(connection.execute(query)), by_name=by_name)
+    rows = rows_about(connection, query.where(ZipAction.id.in_(IDS)), za_ids)
     return _waiting(connection, list(rows), by_name=by_name)
 
 
@@ -224,17 +227,14 @@ def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
 ) -> list[PlannedZip]:
     """As `load_waiting`, for submissions in any state."""
-    return _plans(connection, _rows_of(connection, _plan_query(sources), za_ids), by_name=by_name)
+    return _plans(
+        connection, rows_about(connection, _plan_query(sources).where(ZipAction.id.in_(IDS)), za_ids), by_name=by_name
+    )
 
 
 def _of_centres(query: Select[*tuple[Any, ...]], centres: Collection[str] | None) -> Select[*tuple[Any, ...]]:
     """A query, which joins the archive's `Centre`, restricted to some centres; None: all."""
     return query if centres is None else query.where(Centre.short_name.in_(sorted(centres)))
-
-
-def _rows_of(connection: Connection, query: Select[*tuple[Any, ...]], za_ids: Sequence[int]) -> Iterator[Row[Any]]:
-    for ids in chunks(za_ids):
-        yield from connection.execute(query.where(ZipAction.id.in_(ids)))
 
 
 def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool) -> Waiting:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select, update
 from sqlalchemy.orm import aliased
 
 from dcc.errors import ConfigurationError, NotFoundError
@@ -38,7 +38,7 @@ from dcc.tracker.models import (
 from dcc.tracker.register.column_texts import PERSON_LENGTH, require_reason
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import KEY, chunks, is_at, is_named, object_of, require_zip_action
+from dcc.tracker.submission_rows import IDS, KEY, is_at, is_named, object_of, require_zip_action, rows_about
 
 _OwnHosting = aliased(FileSourceHasZip)
 _OwnBadCopy = aliased(BadCopy)
@@ -71,12 +71,8 @@ def is_declined() -> ColumnElement[bool]:
 
 def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decline]:
     """The declines in force of these submissions, by their ids; a statement for every 500."""
-    in_force = ArchiveDecline.revoked.is_(None)
-    return {
-        one.za_id: one
-        for ids in chunks(za_ids)
-        for one in _declines(connection, ArchiveDecline.za_id.in_(ids), in_force)
-    }
+    query = _select_declines(ArchiveDecline.za_id.in_(IDS), ArchiveDecline.revoked.is_(None))
+    return {row.za_id: object_of(Decline, row) for row in rows_about(connection, query, za_ids)}
 
 
 def list_declines(connection: Connection, *, everything: bool = False) -> list[Decline]:
@@ -85,7 +81,11 @@ def list_declines(connection: Connection, *, everything: bool = False) -> list[D
 
 
 def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[Decline]:
-    query = (
+    return [object_of(Decline, row) for row in connection.execute(_select_declines(*conditions))]
+
+
+def _select_declines(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    return (
         select(ArchiveDecline, *KEY, Centre.short_name.label("owner"))
         .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
         .join(ZipFile)
@@ -93,7 +93,6 @@ def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[
         .where(*conditions)
         .order_by(ArchiveDecline.id)
     )
-    return [object_of(Decline, row) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -19,6 +19,7 @@ from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import WAITING, State
+from dcc.tracker.submission_rows import IDS, rows_about
 
 REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
 NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
@@ -138,10 +139,11 @@ def compare_with_known(
     return Compared(count, new, noteworthy, {ACTIONS_BY_ID[todo]: missing for todo, missing in absent.items()})
 
 
-def known_hostings(connection: Connection, source_id: int, names: Collection[str]) -> dict[ZipKey, KnownHosting]:
-    """The archives of some names as a source last listed them."""
-    query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id, ZipFile.file_name.in_(names))
-    return {ZipKey(ACTIONS_BY_ID[todo], name): _known(*rest) for todo, name, *rest in connection.execute(query)}
+def known_hostings(connection: Connection, source_id: int, keys: Iterable[ZipKey]) -> dict[ZipKey, KnownHosting]:
+    """The archives with the names of these keys as a source last listed them."""
+    query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id, ZipFile.file_name.in_(IDS))
+    rows = rows_about(connection, query, (key.file_name for key in keys))
+    return {ZipKey(ACTIONS_BY_ID[todo], name): _known(*rest) for todo, name, *rest in rows}
 
 
 def _known(standing: int, hosting: int, za_id: int, zip_id: int, phase: int, status: int, *listed: Any) -> KnownHosting:
@@ -290,7 +292,7 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
             "{new_modified}. No data of it were uploaded: the new content is taken by itself."
         )
-    if loaded or _has_data(entry.state):
+    if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
         # Otherwise the new documents would repeat existing data, and fail because of that.
         return mark(
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
@@ -316,10 +318,6 @@ def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: 
         size=_size(file.size_bytes),
         new_size=_size(before),
     )
-
-
-def _has_data(state: State) -> bool:
-    return state.phase >= Phase.UPLOAD and state not in _WITHOUT_DATA
 
 
 def uploading_message(

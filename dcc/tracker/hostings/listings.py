@@ -7,7 +7,7 @@ archives, in steps of 500 names, never on that of known ones.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import SET_ASIDE, WAITING
-from dcc.tracker.submission_rows import KEY, chunks, key_of
+from dcc.tracker.submission_rows import IDS, KEY, chunks, key_of, rows_about
 
 CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"
@@ -371,10 +371,7 @@ class ListingRecorder:
 
     def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, KnownHosting]:
         """These archives as a source last listed them."""
-        found: dict[ZipKey, KnownHosting] = {}
-        for names in chunks(key.file_name for key in keys):
-            found |= known_hostings(self.connection, address.id, names)
-        return {key: entry for key, entry in found.items() if key in keys}
+        return {key: entry for key, entry in known_hostings(self.connection, address.id, keys).items() if key in keys}
 
     def _reconsider_names(
         self, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
@@ -601,12 +598,12 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         select(FileSourceHasZip.file_source_id, *KEY)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile)
+        .where(ZipFile.file_name.in_(IDS))
     )
-    found: dict[int, set[ZipKey]] = {}
-    for names in chunks(key.file_name for key in keys):
-        for row in connection.execute(query.where(ZipFile.file_name.in_(names))):
-            if (key := key_of(row)) in keys:
-                found.setdefault(row.file_source_id, set()).add(key)
+    found: dict[int, set[ZipKey]] = defaultdict(set)
+    for row in rows_about(connection, query, (key.file_name for key in keys)):
+        if (key := key_of(row)) in keys:
+            found[row.file_source_id].add(key)
     return found
 
 

@@ -34,7 +34,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import KEY, chunks, key_of, object_of
+from dcc.tracker.submission_rows import IDS, KEY, change_about, key_of, object_of
 
 _REASON_LENGTH: Final = 255
 
@@ -144,9 +144,8 @@ def decide(connection: Connection, za_ids: Collection[int], state: ProposalState
         "decided_by": author[:PERSON_LENGTH],
         "reason": reason[:_REASON_LENGTH],
     }
-    is_open = ProposedWithdrawal.state == ProposalState.OPEN
-    for ids in chunks(za_ids):
-        connection.execute(update(ProposedWithdrawal).where(ProposedWithdrawal.za_id.in_(ids), is_open).values(values))
+    those = ProposedWithdrawal.za_id.in_(IDS), ProposedWithdrawal.state == ProposalState.OPEN
+    change_about(connection, update(ProposedWithdrawal).where(*those).values(values), za_ids)
 
 
 def list_proposals(

@@ -24,7 +24,7 @@ from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, chunks, is_at, key_of
+from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, rows_about
 
 MOST_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -70,12 +70,9 @@ def waiting_for_older(connection: Connection, za_ids: Collection[int]) -> dict[i
 
     Two statements, and a few for each centre with unfinished archives.
     """
-    if not za_ids:
-        return {}
     younger: dict[int, list[tuple[int, _Moment]]] = defaultdict(list)
-    for ids in chunks(za_ids):
-        for row in connection.execute(_CHANGING, {"ids": ids}):
-            younger[row.centre_id].append((row.id, _moment(row)))
+    for row in rows_about(connection, _CHANGING, za_ids):
+        younger[row.centre_id].append((row.id, _moment(row)))
     if not younger:
         return {}
     oldest = _oldest_on_the_way(connection, younger)

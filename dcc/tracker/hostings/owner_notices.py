@@ -79,7 +79,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
     """
     if not notices:
         return []
-    known = _known(connection, [one.za_id for one in notices])
+    known = {tuple(row) for row in rows_by_id(connection, _KNOWN, [one.za_id for one in notices])}
     ids = {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
     new = {
         (ids[one.owner], one.za_id, one.xml_id, str(one.outcome)): one
@@ -144,7 +144,3 @@ def notices_since(connection: Connection, since: datetime, owner: str | None = N
 _KNOWN: Final = select(OwnerNotice.owner_id, OwnerNotice.za_id, OwnerNotice.xml_id, OwnerNotice.outcome).where(
     OwnerNotice.za_id.in_(IDS)
 )
-
-
-def _known(connection: Connection, za_ids: Sequence[int]) -> set[tuple[int, int, int | None, str]]:
-    return {tuple(row) for row in rows_by_id(connection, _KNOWN, za_ids)}

@@ -37,7 +37,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, chunks, key_of, latest_downloads
+from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, rows_about
 
 
 class StagedCopy(NamedTuple):
@@ -108,7 +108,7 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
     """
     latest = [download for _, download, _ in latest_downloads(connection, za_ids)]
     copies = []
-    for row in (row for ids in chunks(latest) for row in connection.execute(_STAGED, {"ids": ids})):
+    for row in rows_about(connection, _STAGED, latest):
         listed, present = (row.listed_size_bytes, row.listed_modified), (row.size_bytes, row.modified)
         if any(None not in pair and pair[0] != pair[1] for pair in zip(listed, present, strict=True)):
             continue
@@ -276,12 +276,8 @@ def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any
     """The id, state and hold of each known submission."""
     on_hold = is_decided(DecisionKind.HOLD).label("on_hold")
     columns = (ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, on_hold)
-    query = select(*columns).join(ZipFile)
-    known: dict[ZipKey, Any] = {
-        key_of(row): row
-        for names in chunks(key.file_name for key in keys)
-        for row in connection.execute(query.where(ZipFile.file_name.in_(names)))
-    }
+    query = select(*columns).join(ZipFile).where(ZipFile.file_name.in_(IDS))
+    known = {key_of(row): row for row in rows_about(connection, query, (key.file_name for key in keys))}
     return {key: known[key] for key in keys if key in known}
 
 

@@ -14,7 +14,7 @@ from dcc.outcomes import ZipKey
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import CrawlFinding, ZipFile, utc_now
 from dcc.tracker.problems import message_columns
-from dcc.tracker.submission_rows import chunks
+from dcc.tracker.submission_rows import IDS, rows_about
 
 UNUSUAL_SIZE: Final = "unusual_size"
 """The kind of a finding."""
@@ -69,14 +69,13 @@ def note_arrived(connection: Connection, session_id: int, arrived: Collection[Ar
     """Add findings about archives of unusual size that had no size before, which must be recorded afterwards."""
     by_zip = {one.zip_id: one for one in arrived}
     rows = []
-    for ids in chunks(by_zip):
-        unsized = (ZipFile.id.in_(ids), ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None))
-        for zip_id, centre_id in connection.execute(select(ZipFile.id, ZipFile.centre_id).where(*unsized)).all():
-            one = by_zip[zip_id]
-            earlier = earlier_sizes(connection, centre_id or 0, [one.key.file_name])
-            text = unusual_size(one.key, one.size_bytes, earlier)
-            if text is not None:
-                columns = {"session_id": session_id, "file_source_id": one.source_id, "za_id": one.za_id}
-                facts = {"file_name": str(one.key)[:160], "kind": UNUSUAL_SIZE, "created": utc_now()}
-                rows.append({**columns, **facts, **message_columns(text)})
+    unsized = (ZipFile.id.in_(IDS), ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None))
+    query = select(ZipFile.id, ZipFile.centre_id).where(*unsized)
+    for zip_id, centre_id in list(rows_about(connection, query, by_zip)):
+        one = by_zip[zip_id]
+        text = unusual_size(one.key, one.size_bytes, earlier_sizes(connection, centre_id, [one.key.file_name]))
+        if text is not None:
+            columns = {"session_id": session_id, "file_source_id": one.source_id, "za_id": one.za_id}
+            facts = {"file_name": str(one.key)[:160], "kind": UNUSUAL_SIZE, "created": utc_now()}
+            rows.append({**columns, **facts, **message_columns(text)})
     insert_rows(connection, CrawlFinding, rows)

@@ -44,12 +44,12 @@ from dcc.tracker.submission_rows import (
     CONTACT,
     IDS,
     KEY,
-    chunks,
     is_at,
     key_of,
     named_after,
     newest_downloads,
     object_of,
+    rows_about,
 )
 
 
@@ -263,12 +263,11 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
         .order_by(XmlLog.id.desc())
     )
     reasons: dict[int, Problem] = {}
-    for chunk in chunks(za_ids):
-        for query in (about_itself, about_archive, about_documents):
-            for row in connection.execute(query, {"ids": chunk}):
-                problem = problem_of(row)
-                if problem.is_error:
-                    reasons[row.za_id] = problem
+    for query in (about_itself, about_archive, about_documents):
+        for row in rows_about(connection, query, za_ids):
+            problem = problem_of(row)
+            if problem.is_error:
+                reasons[row.za_id] = problem
     return reasons
 
 
@@ -372,10 +371,9 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
         action, slash, archive = name.partition("/")
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
     known: dict[str, list[str]] = defaultdict(list)
-    listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction)
-    for some in chunks(of_archives):
-        for archive, todo in connection.execute(listed.where(ZipFile.file_name.in_(some))):
-            known[archive].append(ACTIONS_BY_ID[todo].value)
+    listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction).where(ZipFile.file_name.in_(IDS))
+    for archive, todo in rows_about(connection, listed, of_archives):
+        known[archive].append(ACTIONS_BY_ID[todo].value)
     wanted: dict[str, set[str]] = {}
     unknown: list[str] = []
     for archive, actions in of_archives.items():
@@ -388,10 +386,9 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
     if unknown:
         more = f" and {len(unknown) - _NAMED:,} more" if len(unknown) > _NAMED else ""
         raise NotFoundError(f"The tracker knows no {', '.join(unknown[:_NAMED])}{more}. Look for it with: dcc zips")
-    for some in chunks(wanted):
-        for row in connection.execute(query.where(ZipFile.file_name.in_(some))):
-            if ACTIONS_BY_ID[row.todo_id].value in wanted[row.file_name]:
-                yield row
+    for row in rows_about(connection, query.where(ZipFile.file_name.in_(IDS)), wanted):
+        if ACTIONS_BY_ID[row.todo_id].value in wanted[row.file_name]:
+            yield row
 
 
 def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
