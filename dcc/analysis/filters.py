@@ -87,14 +87,11 @@ class MeasurementFilter:
         """The fields with a value, as JSON; equal for equal filters."""
         plain: dict[str, object] = {}
         for field in fields(self):
-            value = self.texts(field.name) if field.name in TEXT_FILTERS else getattr(self, field.name)
+            texts = self.texts(field.name) if field.name in TEXT_FILTERS else None
+            value = getattr(self, field.name) if texts is None else list(texts)
             if value is not None:
-                plain[field.name] = list(value) if isinstance(value, tuple) else _plain(value)
+                plain[field.name] = value.isoformat() if isinstance(value, date) else value
         return plain
-
-
-def _plain(value: object) -> object:
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[object]]) -> list[ColumnElement[bool]]:

@@ -95,12 +95,9 @@ def _name_of(element: Any, value: str | None) -> str | None:
         sequence = getattr(element, "sequence_id", None)
         return f"{before}{element.parameter_id}{'' if sequence is None else f'.{sequence}'}"
     named = _NAMES.get(type(element), {})
-    found = {name for field, name in named.items() if value in (held := getattr(element, field), *_texts(held))}
+    held = {name: getattr(element, field) for field, name in named.items()}
+    found = {name for name, one in held.items() if value == one or (isinstance(one, tuple) and value in one)}
     return found.pop() if value is not None and len(found) == 1 else None
-
-
-def _texts(held: Any) -> tuple[Any, ...]:
-    return held if isinstance(held, tuple) else ()
 
 
 def _names() -> dict[type, dict[str, str]]:

@@ -41,7 +41,7 @@ def find_schema_errors(
         found = locate_errors(chunks(), root_tag, schema, model, streamed.errors_in_chunk, 2 * enough, hidden)
         errors = [*unexpected, *found.errors]
         further = [span for span in found.unexpected if span[1] - span[0] <= _LONGEST_HIDDEN]
-        if not further or not readings or len(errors) >= enough or _is_utf_16(chunks()):
+        if not further or not readings or len(errors) >= enough or next(chunks(), b"").startswith(_UTF_16):
             return _merged(errors)
         hidden = sorted([*hidden, *further])
         unexpected += [error for error in found.errors if error.violation.case in UNEXPECTED]
@@ -54,10 +54,6 @@ def _hiding(chunks: Iterator[bytes], hidden: Sequence[Span]) -> Iterator[bytes]:
     for chunk in chunks:
         yield hide(chunk, base, hidden)
         base += len(chunk)
-
-
-def _is_utf_16(chunks: Iterator[bytes]) -> bool:
-    return next(chunks, b"").startswith(_UTF_16)
 
 
 def _merged(found: Sequence[Located]) -> list[Located]:

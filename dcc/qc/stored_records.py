@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
@@ -75,18 +74,13 @@ def stored_records(
     rows = list(connection.execute(query))
     documents = select(DOCUMENT).where(DOCUMENT.c.id.in_({row.document_id for row in rows}))
     by_id = {row.id: _qc_document(row) for row in connection.execute(documents)}
-    return [_record(kind, row, entity, by_id[row.document_id]) for row, entity in _said(connection, kind, rows)]
-
-
-def _said(connection: Connection, kind: str, rows: Sequence[Any]) -> Any:
-    load = load_specimens if kind == "specimen" else load_experiments
-    return zip(rows, load(connection, list(rows)), strict=True)
-
-
-def _record(kind: str, row: Any, entity: Any, document: QcDocument) -> StoredRecord:
-    record_id = row.specimen_id if kind == "specimen" else row.experiment_id
-    lines = content_lines(document.kind, entity)
-    return StoredRecord(kind, row.centre, record_id, bool(row.is_current), document, row.line, lines)
+    load: Any = load_specimens if kind == "specimen" else load_experiments
+    records = []
+    for row, entity in zip(rows, load(connection, rows), strict=True):
+        document, own_id = by_id[row.document_id], row._mapping[own.name]
+        lines = content_lines(document.kind, entity)
+        records.append(StoredRecord(kind, row.centre, own_id, bool(row.is_current), document, row.line, lines))
+    return records
 
 
 def _qc_document(row: Any) -> QcDocument:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acting
@@ -81,18 +80,10 @@ def rules_page() -> str:
     parts = [_BEGINNING.format(others=", ".join(sorted(NEEDING_OTHERS)), upload=", ".join(sorted(LEFT_TO_SESSIONS)))]
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""
-        parts.append(f"## {title}\n\n{note}{_list(_of_section(letter))}")
+        entries = [one for one in CATALOGUE.values() if (one.id.startswith(letter) if letter else one.id in UNWAIVABLE)]
+        listed = "".join(f"- `{one.id}` {one.demand}{_unusual(one)}\n" for one in entries)
+        parts.append(f"## {title}\n\n{note}{listed}")
     return "\n".join(parts)
-
-
-def _of_section(letter: str) -> list[RuleEntry]:
-    if not letter:
-        return [CATALOGUE[rule] for rule in CATALOGUE if rule in UNWAIVABLE]
-    return [entry for entry in CATALOGUE.values() if entry.id.startswith(letter)]
-
-
-def _list(entries: Iterable[RuleEntry]) -> str:
-    return "".join(f"- `{entry.id}` {entry.demand}{_unusual(entry)}\n" for entry in entries)
 
 
 def _unusual(entry: RuleEntry) -> str:

@@ -267,7 +267,9 @@ def list_sessions(
     for task in connection.execute(
         select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
     ):
-        tasks[task.session_id].append(_task(task))
+        outcome = "running" if task.finish_time is None else _TASK_OUTCOMES.get(task.status, "failed")
+        entry = TaskEntry(Phase(task.phase_id), task.comment, task.start_time, task.finish_time, outcome)
+        tasks[task.session_id].append(entry)
     crawls: dict[int, list[CrawlEntry]] = defaultdict(list)
     for crawl in _crawls(connection, SourceCrawlRow.session_id.in_(shown)):
         crawls[crawl.session].append(crawl)
@@ -290,11 +292,6 @@ def list_sessions(
 def list_held_sessions(connection: Connection) -> list[SessionEntry]:
     """The open sessions, which a process has or had, or which wait for a run; newest first."""
     return list_sessions(connection, ids=list(_held(connection)))
-
-
-def _task(row: Any) -> TaskEntry:
-    outcome = "running" if row.finish_time is None else _TASK_OUTCOMES.get(row.status, "failed")
-    return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
 
 
 def _held(connection: Connection) -> dict[int, bool | None]:

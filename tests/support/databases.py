@@ -23,7 +23,7 @@ from uuid import uuid4
 import pymysql
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import URL, Engine, make_url, select
+from sqlalchemy import URL, Engine, inspect, make_url, select
 
 from dcc.naming import Action
 from dcc.phases import Phase, Status
@@ -449,3 +449,10 @@ def seed_documents(tracker: Engine, download_id: int, count: int, state: State =
 def is_sqlite(url: str) -> bool:
     """Whether a tracker's URL names a SQLite database."""
     return make_url(url).get_backend_name() == "sqlite"
+
+
+def schema_of(engine: Engine) -> dict[str, list[str]]:
+    """The columns of each table and view."""
+    inspector = inspect(engine)
+    names = [*inspector.get_table_names(), *inspector.get_view_names()]
+    return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}

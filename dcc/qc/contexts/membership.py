@@ -215,14 +215,10 @@ def _counted(
     return counted.where(given(RUN.c.id), owner.c.is_current, owner.c.validity == Validity.VALID)
 
 
-def _recorded() -> Select[Any]:
-    # Joined, because MariaDB reads all members for a list of numbers.
-    given = numbers_in("runs").subquery()
-    return select(MEMBER).select_from(given).join(MEMBER, MEMBER.c.procedure_run_id == given.c.value)
-
-
 _PRESENT: Final = of_runs(_present)
-_RECORDED: Final = _recorded()
+# Joined, because MariaDB reads all members for a list of numbers.
+_GIVEN: Final = numbers_in("runs").subquery()
+_RECORDED: Final = select(MEMBER).select_from(_GIVEN).join(MEMBER, MEMBER.c.procedure_run_id == _GIVEN.c.value)
 _NEWEST: Final = select(func.max(MEMBER.c.procedure_run_id))
 _FORGET: Final = delete(MEMBER).where(MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
 _DESCRIBED: Final = (

@@ -64,15 +64,11 @@ def _look_at(
     connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata
 ) -> tuple[list[tuple[Any, ...]], list[Group]]:
     """The overview's rows for the present state of runs, and their metadata groups."""
-    found = _read(connection, run_ids, colonies)
+    found: Sequence[Sequence[Any]] | None = rows_in(_PRESENT_LISTED.ask(connection, run_ids, colonies=colonies))
+    if found is None:
+        found = _PRESENT.ask(connection, run_ids, colonies=colonies)
     groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
     return [_values(*pair) for pair in zip(found, groups, strict=True)], groups
-
-
-def _read(connection: Connection, run_ids: list[int], colonies: int) -> Sequence[Sequence[Any]]:
-    """The rows of `_PRESENT`."""
-    found = rows_in(_PRESENT_LISTED.ask(connection, run_ids, colonies=colonies))
-    return _PRESENT.ask(connection, run_ids, colonies=colonies) if found is None else found
 
 
 def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) -> CompoundSelect[Any]:

@@ -34,12 +34,7 @@ class OfRuns(NamedTuple):
 
 def of_runs(statement: Callable[[Given], Query]) -> OfRuns:
     """The statement that a function makes with a condition."""
-    return OfRuns(statement(_listed), statement(_between))
-
-
-def _listed(run_id: ColumnElement[int]) -> ColumnElement[bool]:
-    return run_id.in_(numbers_in("runs"))
-
-
-def _between(run_id: ColumnElement[int]) -> ColumnElement[bool]:
-    return run_id.between(bindparam("first_run"), bindparam("last_run"))
+    return OfRuns(
+        statement(lambda run_id: run_id.in_(numbers_in("runs"))),
+        statement(lambda run_id: run_id.between(bindparam("first_run"), bindparam("last_run"))),
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Select, String, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, String, case, cast, func, select
 
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, SNAPSHOT
@@ -84,7 +84,8 @@ def count_findings(connection: Connection, wanted: FindingFilter) -> list[Findin
         .order_by(func.min(_RANK), func.count().desc(), DOCUMENT.c.centre, FINDING.c.rule)
     )
     rows = connection.execute(query).all()
-    messages = _messages(connection, [row.first for row in rows])
+    first = select(FINDING.c.id, FINDING.c.message).where(FINDING.c.id.in_([row.first for row in rows]))
+    messages = {row.id: row.message for row in connection.execute(first)}
     return [
         FindingCount(
             row.centre, row.rule, Severity(row.severity), row.findings, row.documents, messages.get(row.first, "")
@@ -150,8 +151,3 @@ def _of_documents(wanted: FindingFilter) -> list[ColumnElement[bool]]:
     if wanted.file_name is not None:
         conditions.append(DOCUMENT.c.file_name == wanted.file_name)
     return conditions
-
-
-def _messages(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    query: Select[Any] = select(FINDING.c.id, FINDING.c.message).where(FINDING.c.id.in_(ids))
-    return {row.id: row.message for row in connection.execute(query)}

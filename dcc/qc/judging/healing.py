@@ -6,7 +6,7 @@ changes nothing. Only applied documents that were judged before are returned; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, time
 from typing import Any, Final
 
@@ -53,8 +53,9 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
             found.update(connection.scalars(statement))
         # Others open versions of their own.
         withdrawals = connection.scalars(_WITHDRAWALS, {"documents": chunk}).all()
-        for statement in _brought_back_by(withdrawals) if withdrawals else ():
-            found.update(connection.scalars(statement))
+        for kind, table in ENTITY_TABLES.items() if withdrawals else ():
+            brought_back = _versions(kind, table).where(LIFETIME.c.opened_by.in_(withdrawals))
+            found.update(connection.scalars(brought_back))
     standing = select(DOCUMENT.c.id).where(_STANDS)
     return sorted(row.id for row in rows_with(connection, standing, DOCUMENT.c.id, found - set(document_ids)))
 
@@ -71,11 +72,6 @@ def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any
                 yield base.where(owner.c.is_current)
     for kind, table in ENTITY_TABLES.items():
         yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(ids), _has_finding(table))
-
-
-def _brought_back_by(withdrawals: Sequence[int]) -> Iterator[Select[Any]]:
-    for kind, table in ENTITY_TABLES.items():
-        yield _versions(kind, table).where(LIFETIME.c.opened_by.in_(withdrawals))
 
 
 def _versions(kind: EntityKind, table: Table) -> Select[Any]:

@@ -8,13 +8,13 @@ server is recorded too, until one is accepted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, Row, ScalarSelect, String, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, ScalarSelect, String, delete, func, insert, select, update
 
 from dcc.databases.columns import MESSAGE_BYTES
 from dcc.errors import ReferenceDataError
@@ -151,7 +151,9 @@ def save(connection: Connection, snapshot: Snapshot) -> int:
     }
     (snapshot_id,) = insert_rows(connection, SNAPSHOT, [row])
     for table, rows in rows_of(snapshot_id, snapshot).items():
-        _all_fit(snapshot, table, rows)
+        for place, column in enumerate(table.columns):
+            for one in rows:
+                _fits(snapshot, column, one[place])
         if rows:
             bulk.insert_bulk(connection, table, rows)
     _remove_old_ones(connection, snapshot.name)
@@ -183,14 +185,8 @@ def _remove_old_ones(connection: Connection, name: str) -> None:
         connection.execute(delete(SNAPSHOT).where(columns.id.in_(gone)))
 
 
-def _all_fit(snapshot: Snapshot, table: Table, rows: Sequence[bulk.Row]) -> None:
-    """Raise ReferenceDataError for a value that the columns cannot hold; SQLite would accept it, others not."""
-    for place, column in enumerate(table.columns):
-        for row in rows:
-            _fits(snapshot, column, row[place])
-
-
 def _fits(snapshot: Snapshot, column: Any, value: bulk.Value) -> None:
+    """Raise ReferenceDataError for a value that the column cannot hold; SQLite would accept it, others not."""
     if isinstance(value, str):
         most = column.type.length if isinstance(column.type, String) else None
         try:

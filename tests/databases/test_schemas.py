@@ -1,0 +1,90 @@
+"""The schemas of the tracker and the QC database: what `dcc init` makes of the models, on each kind of database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, MetaData, inspect, text
+
+from dcc.databases.schema import InitReport
+from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
+from dcc.qc.database import require_current as require_current_qc_database
+from dcc.qc.models import QcBase
+from dcc.settings import Settings
+from dcc.tracker.database import TRACKER, init_tracker, open_tracker, require_current
+from dcc.tracker.models import Base
+from tests.support.databases import only_mariadb, schema_of
+
+Made = list[tuple[Engine, MetaData]]
+
+
+@pytest.fixture
+def made(tracker: Engine, qc_database: Engine) -> Made:
+    return [(tracker, Base.metadata), (qc_database, QcBase.metadata)]
+
+
+def test_init_makes_what_the_models_say(made: Made) -> None:
+    for engine, metadata in made:
+        with engine.connect() as connection:
+            opts = {"compare_type": True, "compare_server_default": False}
+            assert compare_metadata(MigrationContext.configure(connection, opts=opts), metadata) == []
+
+
+def test_foreign_keys_are_those_of_the_models_with_their_rules(made: Made) -> None:
+    for engine, metadata in made:
+        inspector = inspect(engine)
+        found = {
+            (name, key["constrained_columns"][0], key["referred_table"], key["options"].get("ondelete", "RESTRICT"))
+            for name in metadata.tables
+            for key in inspector.get_foreign_keys(name)
+        }
+        said = {
+            (name, key.parent.name, key.column.table.name, key.ondelete)
+            for name, table in metadata.tables.items()
+            for key in table.foreign_keys
+        }
+        assert found == said
+        assert len(found) > 40
+
+
+def test_every_foreign_key_can_be_followed_backwards_by_an_index(made: Made) -> None:
+    for engine, metadata in made:
+        inspector = inspect(engine)
+        for table in metadata.tables:
+            leading = {index["column_names"][0] for index in inspector.get_indexes(table)}
+            leading |= {key["column_names"][0] for key in inspector.get_unique_constraints(table)}
+            leading |= set(inspector.get_pk_constraint(table)["constrained_columns"][:1])
+            for key in inspector.get_foreign_keys(table):
+                assert key["constrained_columns"][0] in leading, f"{table}.{key['constrained_columns'][0]}"
+
+
+@only_mariadb
+def test_every_table_is_innodb_and_tells_texts_apart_by_their_bytes(made: Made) -> None:
+    query = text(
+        "SELECT table_name, engine, table_collation FROM information_schema.tables "
+        "WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
+    )
+    for engine, metadata in made:
+        with engine.connect() as connection:
+            tables = {name: (kind, collation) for name, kind, collation in connection.execute(query)}
+        assert {tables[name] for name in metadata.tables} == {("InnoDB", "utf8mb4_bin")}
+
+
+def test_init_reports_what_it_did_and_does_nothing_twice(qc_settings: Settings) -> None:
+    cases: list[tuple[Engine, Callable[[Engine], InitReport], Callable[[Engine], None], str]] = [
+        (open_tracker(qc_settings), init_tracker, require_current, TRACKER.head),
+        (open_qc_database(qc_settings), init_qc_database, require_current_qc_database, QC_DATABASE.head),
+    ]
+    for engine, init, require, head in cases:
+        first = init(engine)
+        before = schema_of(engine)
+        second = init(engine)
+        assert (first.created, first.from_revision, first.to_revision) == (True, None, head)
+        assert (second.created, second.from_revision, second.to_revision) == (False, head, head)
+        assert schema_of(engine) == before
+        require(engine)
+        engine.dispose()
