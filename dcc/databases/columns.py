@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -24,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -105,12 +106,20 @@ def _row_time_mysql(element: RowTime, compiler: SQLCompiler, **options: Any) -> 
 
 
 class TypedTable(DeclarativeBase):
-    """Base of each database's models, which have a `metadata` of their own (see `new_metadata`)."""
+    """Base of each database's models, which have a `metadata` of their own (see `new_metadata`).
+
+    Each table is named after its class.
+    """
 
     __abstract__ = True
     type_annotation_map = {datetime: UtcDateTime(), bool: Boolean(create_constraint=False)}  # noqa: RUF012
     if TYPE_CHECKING:
         __table__: ClassVar[Table]
+
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # noqa: N805
+        """The name of the class, without `Row` after it, in lower case, its words joined by underscores."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
 
 
 def new_metadata() -> MetaData:
@@ -166,10 +175,19 @@ def big_id() -> MappedColumn[int]:
 
 
 def small_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    """A reference to a `small_id`; `ondelete` is what happens to this row when that one is deleted."""
-    return mapped_column(SMALL, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)
+    """A reference to a `small_id`; `ondelete` is what happens to this row when that one is deleted.
+
+    It has an index of its own, unless it is unique, part of the key, or another index begins with it (`index=False`).
+    """
+    return _reference(SMALL, target, ondelete, options)
 
 
 def big_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    """A reference to a `big_id`; `ondelete` is what happens to this row when that one is deleted."""
-    return mapped_column(BIG, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)
+    """A reference to a `big_id`, as `small_reference`."""
+    return _reference(BIG, target, ondelete, options)
+
+
+def _reference(kind: TypeEngine[Any], target: str, ondelete: str, options: dict[str, Any]) -> MappedColumn[Any]:
+    is_indexed = not (options.get("primary_key") or options.get("unique"))
+    key = ForeignKey(target, ondelete=ondelete, onupdate="CASCADE")
+    return mapped_column(kind, key, **{"index": is_indexed, **options})

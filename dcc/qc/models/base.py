@@ -7,11 +7,10 @@ column is refused (rule Q1), never cut: SQLite would accept it, so lengths are c
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from sqlalchemy import Boolean, String, Text
-from sqlalchemy.orm import MappedColumn, declared_attr, mapped_column
+from sqlalchemy.orm import MappedColumn, mapped_column
 
 from dcc.databases.columns import BIG, SMALL, TypedTable, big_reference, new_metadata, table_options
 from dcc.vocabulary import Validity
@@ -31,16 +30,11 @@ URI_LENGTH: Final = 2_000
 
 
 class QcBase(TypedTable):
-    """Base of all tables of the QC database; `QcBase.metadata` has them. Each is named after its class."""
+    """Base of all tables of the QC database; `QcBase.metadata` has them."""
 
     __abstract__ = True
     __table_args__: Any = table_options(counted=False)
     metadata = new_metadata()
-
-    @declared_attr.directive
-    def __tablename__(cls) -> str:  # noqa: N805
-        """The name of the class in lower case, its words joined by underscores."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 def given_id() -> MappedColumn[int]:

@@ -41,15 +41,11 @@ class Specimen(QcBase):
     """
 
     __table_args__ = table_options(
-        Index(None, "centre", "specimen_id", "is_current"),
-        Index(None, "colony_id"),
-        Index(None, "block_id", "position"),
-        Index(None, "document_id"),
-        counted=False,
+        Index(None, "centre", "specimen_id", "is_current"), Index(None, "block_id", "position"), counted=False
     )
 
     id: Mapped[int] = given_id()
-    block_id: Mapped[int] = reference("centre_block.id")
+    block_id: Mapped[int] = reference("centre_block.id", index=False)
     document_id: Mapped[int] = reference("document.id")
     position: Mapped[int] = mapped_column(INT)
     line: Mapped[int] = mapped_column(INT)
@@ -64,7 +60,7 @@ class Specimen(QcBase):
     phenotyping_centre: Mapped[str] = text_of(CENTRE_LENGTH)
     production_centre: Mapped[str | None] = text_of(CENTRE_LENGTH)
     project: Mapped[str] = text_of(NAME_LENGTH)
-    colony_id: Mapped[str | None] = text_of(NAME_LENGTH)
+    colony_id: Mapped[str | None] = text_of(NAME_LENGTH, index=True)
     strain_id: Mapped[str | None] = text_of(NAME_LENGTH)
     dob: Mapped[date | None]
     stage: Mapped[str | None] = text_of(ID_LENGTH)
@@ -79,11 +75,9 @@ class Specimen(QcBase):
 class RelatedSpecimen(QcBase):
     """Another specimen of the same centre that a specimen is related to; `specimen_id` is that one's."""
 
-    __table_args__ = table_options(Index(None, "specimen_id"), counted=False)
-
     specimen_row: Mapped[int] = part_of("specimen.id")
     position: Mapped[int] = place()
-    specimen_id: Mapped[str] = text_of(ID_LENGTH)
+    specimen_id: Mapped[str] = text_of(ID_LENGTH, index=True)
     relationship: Mapped[str] = text_of(32)
     line: Mapped[int] = mapped_column(INT)
 
@@ -143,7 +137,7 @@ class OfBlock:
     """
 
     id: Mapped[int] = given_id()
-    block_id: Mapped[int] = reference("centre_block.id", sort_order=-1)
+    block_id: Mapped[int] = reference("centre_block.id", sort_order=-1, index=False)
     document_id: Mapped[int] = reference("document.id", sort_order=-1)
     position: Mapped[int] = mapped_column(INT, sort_order=-1)
     line: Mapped[int] = mapped_column(INT, sort_order=-1)
@@ -162,7 +156,6 @@ class Experiment(OfBlock, QcBase):
     __table_args__ = table_options(
         Index(None, "centre", "experiment_id", "sequence_id", "is_current"),
         Index(None, "block_id", "position"),
-        Index(None, "document_id"),
         counted=False,
     )
 
@@ -174,11 +167,9 @@ class Experiment(OfBlock, QcBase):
 class ExperimentSpecimen(QcBase):
     """A specimen of an experiment, of the experiment's centre; it may not be uploaded yet (rule E4)."""
 
-    __table_args__ = table_options(Index(None, "specimen_id"), counted=False)
-
     experiment_row: Mapped[int] = part_of("experiment.id")
     position: Mapped[int] = place()
-    specimen_id: Mapped[str] = text_of(ID_LENGTH)
+    specimen_id: Mapped[str] = text_of(ID_LENGTH, index=True)
     line: Mapped[int] = mapped_column(INT)
 
 
@@ -188,7 +179,6 @@ class Line(OfBlock, QcBase):
     __table_args__ = table_options(
         Index(None, "centre", "colony_id", "sequence_id", "is_current"),
         Index(None, "block_id", "position"),
-        Index(None, "document_id"),
         counted=False,
     )
 
@@ -202,7 +192,6 @@ class Housing(OfBlock, QcBase):
     __table_args__ = table_options(
         Index(None, "centre", "procedure_id", "is_current"),
         Index(None, "block_id", "position"),
-        Index(None, "document_id"),
         counted=False,
     )
 
@@ -213,15 +202,13 @@ class Housing(OfBlock, QcBase):
 class ProcedureRun(QcBase):
     """One element `procedure`, of the experiment, line or housing `owner_id` (the table is `owner_kind`)."""
 
-    __table_args__ = table_options(
-        Index(None, "owner_kind", "owner_id"), Index(None, "document_id"), Index(None, "procedure_id"), counted=False
-    )
+    __table_args__ = table_options(Index(None, "owner_kind", "owner_id"), counted=False)
 
     id: Mapped[int] = given_id()
     document_id: Mapped[int] = reference("document.id")
     owner_kind: Mapped[str] = text_of(16)
     owner_id: Mapped[int] = mapped_column(BIG)
-    procedure_id: Mapped[str] = text_of(KEY_LENGTH)
+    procedure_id: Mapped[str] = text_of(KEY_LENGTH, index=True)
     line: Mapped[int] = mapped_column(INT)
 
 
@@ -237,10 +224,7 @@ class Measurement(QcBase):
     """
 
     __table_args__ = table_options(
-        Index(None, "procedure_run_id"),
-        Index(None, "parameter_id", "centre"),
-        Index(None, "specimen_id", "centre"),
-        counted=False,
+        Index(None, "parameter_id", "centre"), Index(None, "specimen_id", "centre"), counted=False
     )
 
     id: Mapped[int] = given_id()
@@ -276,14 +260,12 @@ class Media(QcBase):
     sample. Of a seriesMediaParameter: `increment`.
     """
 
-    __table_args__ = table_options(Index(None, "procedure_run_id"), Index(None, "parameter_id"), counted=False)
-
     id: Mapped[int] = given_id()
     procedure_run_id: Mapped[int] = reference("procedure_run.id")
     position: Mapped[int] = mapped_column(INT)
     item: Mapped[int | None] = mapped_column(INT)
     type: Mapped[str] = text_of(24)
-    parameter_id: Mapped[str] = text_of(KEY_LENGTH)
+    parameter_id: Mapped[str] = text_of(KEY_LENGTH, index=True)
     sample_position: Mapped[int | None] = mapped_column(INT)
     sample_id: Mapped[str | None] = text_of(ID_LENGTH)
     section_position: Mapped[int | None] = mapped_column(INT)
@@ -333,16 +315,14 @@ class Metadata(QcBase):
     `position` is its position among those of the same owner.
     """
 
-    __table_args__ = table_options(
-        Index(None, "procedure_run_id", "owner_kind", "owner_id"), Index(None, "parameter_id"), counted=False
-    )
+    __table_args__ = table_options(Index(None, "procedure_run_id", "owner_kind", "owner_id"), counted=False)
 
     id: Mapped[int] = given_id()
-    procedure_run_id: Mapped[int] = reference("procedure_run.id")
+    procedure_run_id: Mapped[int] = reference("procedure_run.id", index=False)
     owner_kind: Mapped[str] = text_of(16)
     owner_id: Mapped[int] = mapped_column(BIG)
     position: Mapped[int] = mapped_column(INT)
-    parameter_id: Mapped[str] = text_of(KEY_LENGTH)
+    parameter_id: Mapped[str] = text_of(KEY_LENGTH, index=True)
     sequence_id: Mapped[str | None] = text_of(ID_LENGTH)
     value: Mapped[str | None] = mapped_column(LONG_TEXT)
     status: Mapped[str | None] = text_of(STATUS_LENGTH)

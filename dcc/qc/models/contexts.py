@@ -38,10 +38,7 @@ class DataContext(QcBase):
     __table_args__ = table_options(
         UniqueConstraint(
             "centre", "pipeline", "genotype", "strain_id", "procedure_id", "parameter_id", name="uq_data_context_key"
-        ),
-        Index(None, "state"),
-        Index(None, "parameter_id"),
-        Index(None, "document_id"),
+        )
     )
 
     id: Mapped[int] = big_id()
@@ -50,10 +47,10 @@ class DataContext(QcBase):
     genotype: Mapped[str] = text_of(NAME_LENGTH)
     strain_id: Mapped[str] = text_of(NAME_LENGTH)
     procedure_id: Mapped[str] = text_of(KEY_LENGTH)
-    parameter_id: Mapped[str] = text_of(KEY_LENGTH)
+    parameter_id: Mapped[str] = text_of(KEY_LENGTH, index=True)
     measurements: Mapped[int] = mapped_column(BIG)
     checksum: Mapped[str] = mapped_column(CHAR(32))
-    state: Mapped[str] = text_of(16)
+    state: Mapped[str] = text_of(16, index=True)
     data_state: Mapped[str] = text_of(16)
     issues: Mapped[int] = mapped_column(BIG, default=0)
     document_id: Mapped[int | None] = reference("document.id")
@@ -64,7 +61,7 @@ class DataContext(QcBase):
 class ContextHistory(QcBase):
     """An event of a data context (`ContextEvent`), by a document or by a person, and the state after it."""
 
-    __table_args__ = table_options(Index(None, "context_id"), Index(None, "document_id"))
+    __table_args__ = table_options()
 
     id: Mapped[int] = big_id()
     context_id: Mapped[int] = reference("data_context.id")
@@ -81,10 +78,10 @@ class ContextHistory(QcBase):
 class DocumentContext(QcBase):
     """A data context in which a document has current, valid measurements, and their number."""
 
-    __table_args__ = table_options(Index(None, "context_id"), counted=False)
-
     document_id: Mapped[int] = part_of("document.id")
-    context_id: Mapped[int] = big_reference("data_context.id", "RESTRICT", primary_key=True, autoincrement=False)
+    context_id: Mapped[int] = big_reference(
+        "data_context.id", "RESTRICT", primary_key=True, autoincrement=False, index=True
+    )
     measurements: Mapped[int] = mapped_column(BIG)
 
 
@@ -99,7 +96,7 @@ class ContextMember(QcBase):
 class ContextIssue(QcBase):
     """An issue that somebody raised on the data of a context; open until `resolved`."""
 
-    __table_args__ = table_options(Index(None, "context_id"))
+    __table_args__ = table_options()
 
     id: Mapped[int] = big_id()
     context_id: Mapped[int] = reference("data_context.id")
@@ -147,7 +144,6 @@ class OverviewAnimalProcedure(QcBase):
     __table_args__ = table_options(
         Index(None, "centre", "procedure_id", "strain_id", "metadata_group"),
         Index(None, "centre", "specimen_id"),
-        Index(None, "metadata_group"),
         counted=False,
     )
 
@@ -165,4 +161,4 @@ class OverviewAnimalProcedure(QcBase):
     zygosity: Mapped[str | None] = text_of(16)
     date: Mapped[dt.date | None]
     measurements: Mapped[int] = mapped_column(BIG)
-    metadata_group: Mapped[str] = mapped_column(CHAR(32))
+    metadata_group: Mapped[str] = mapped_column(CHAR(32), index=True)

@@ -38,17 +38,14 @@ class Document(QcBase):
     """
 
     __table_args__ = table_options(
-        Index(None, "tracker_id"),
         Index(None, "zip_file", "zip_action"),
         Index(None, "centre", "created"),
-        Index(None, "undoes"),
-        Index(None, "state"),
         Index(None, "contexts_built", "overviews_built"),
         counted=False,
     )
 
     id: Mapped[int] = given_id()
-    tracker_id: Mapped[int | None] = mapped_column(BIG)
+    tracker_id: Mapped[int | None] = mapped_column(BIG, index=True)
     zip_action: Mapped[str] = text_of(8)
     zip_file: Mapped[str] = text_of(128)
     file_name: Mapped[str] = text_of(128)
@@ -59,7 +56,7 @@ class Document(QcBase):
     action: Mapped[str] = text_of(8)
     md5: Mapped[str | None] = mapped_column(CHAR(32))
     size_bytes: Mapped[int | None] = mapped_column(BIG)
-    state: Mapped[str] = text_of(8)
+    state: Mapped[str] = text_of(8, index=True)
     late: Mapped[bool] = mapped_column(default=False)
     applied_at: Mapped[datetime | None]
     judged_at: Mapped[datetime | None]
@@ -84,7 +81,7 @@ class CentreBlock(QcBase):
     __table_args__ = table_options(Index(None, "document_id", "position"), counted=False)
 
     id: Mapped[int] = given_id()
-    document_id: Mapped[int] = reference("document.id")
+    document_id: Mapped[int] = reference("document.id", index=False)
     position: Mapped[int] = mapped_column(INT)
     centre: Mapped[str] = text_of(CENTRE_LENGTH)
     pipeline: Mapped[str | None] = text_of(KEY_LENGTH)
@@ -99,9 +96,7 @@ class Lifetime(QcBase):
     N AND (ended_by IS NULL OR ended_by > N)`. `entity_id` is a row of the table `entity_kind`.
     """
 
-    __table_args__ = table_options(
-        Index(None, "entity_kind", "entity_id"), Index(None, "opened_by"), Index(None, "ended_by"), counted=False
-    )
+    __table_args__ = table_options(Index(None, "entity_kind", "entity_id"), counted=False)
 
     id: Mapped[int] = given_id()
     entity_kind: Mapped[str] = text_of(16)
@@ -113,7 +108,6 @@ class Lifetime(QcBase):
 class StatusCodeRow(QcBase):
     """A status code of an experiment or line, which is the row `owner_id` of the table `owner_kind`."""
 
-    __tablename__ = "status_code"
     __table_args__ = table_options(Index(None, "owner_kind", "owner_id", "position"), counted=False)
 
     id: Mapped[int] = given_id()

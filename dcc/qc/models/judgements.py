@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import Index, Integer, UniqueConstraint
+from sqlalchemy import Index, Integer
 from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
 
 from dcc.databases.columns import BIG, DOUBLE, INT, LONG_TEXT, Message, big_id, big_reference, table_options
@@ -181,10 +181,10 @@ class Waiver(QcBase):
     on record, and no longer holds.
     """
 
-    __table_args__ = table_options(Index(None, "rule"))
+    __table_args__ = table_options()
 
     id: Mapped[int] = big_id()
-    rule: Mapped[str] = text_of(16)
+    rule: Mapped[str] = text_of(16, index=True)
     centre: Mapped[str | None] = text_of(CENTRE_LENGTH)
     procedure_id: Mapped[str | None] = text_of(KEY_LENGTH)
     valid_from: Mapped[date]
@@ -211,18 +211,14 @@ class Finding(QcBase):
 
     __table_args__ = table_options(
         Index("ix_finding_cause", "document_id", "is_active", "code", "cause", "severity", "entity_kind", "entity_id"),
-        Index(None, "tracker_id"),
         Index(None, "rule", "is_active"),
         Index(None, "severity", "is_active"),
         Index(None, "entity_kind", "entity_id"),
-        Index(None, "snapshot_id"),
-        Index(None, "waiver_id"),
-        Index(None, "closed_by"),
     )
 
     id: Mapped[int] = big_id()
-    document_id: Mapped[int | None] = reference("document.id")
-    tracker_id: Mapped[int | None] = mapped_column(BIG)
+    document_id: Mapped[int | None] = reference("document.id", index=False)
+    tracker_id: Mapped[int | None] = mapped_column(BIG, index=True)
     rule: Mapped[str] = text_of(16)
     severity: Mapped[str] = text_of(16)
     message: Mapped[str] = mapped_column(Message)
@@ -248,10 +244,10 @@ class FetchedPage(QcBase):
     The address is without its query, such as a token; a fingerprint replaces that.
     """
 
-    __table_args__ = table_options(UniqueConstraint("address_md5"))
+    __table_args__ = table_options()
 
     id: Mapped[int] = big_id()
-    address_md5: Mapped[str] = text_of(32)
+    address_md5: Mapped[str] = text_of(32, unique=True)
     address: Mapped[str] = text_of(2_000)
     entity_tag: Mapped[str | None] = text_of(ID_LENGTH)
     last_modified: Mapped[str | None] = text_of(64)

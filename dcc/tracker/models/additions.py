@@ -28,9 +28,6 @@ from dcc.tracker.models.phenodcc import Base
 class ZipActionLog(LastUpdated, Base):
     """Why a submission failed without a download, and when its archive was removed from staging."""
 
-    __tablename__ = "zip_action_log"
-    __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))
-
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
@@ -48,11 +45,6 @@ class Reopening(Base):
     such a re-opening does not count.
     """
 
-    __tablename__ = "reopening"
-    __table_args__ = table_options(
-        Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"), Index(None, "fell_back")
-    )
-
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     requested_by: Mapped[str] = mapped_column(String(64))
@@ -61,7 +53,7 @@ class Reopening(Base):
     from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     last_download_id: Mapped[int | None] = mapped_column(BIG)
     created: Mapped[datetime]
-    fell_back: Mapped[datetime | None]
+    fell_back: Mapped[datetime | None] = mapped_column(index=True)
 
 
 class BadCopy(Base):
@@ -71,11 +63,8 @@ class BadCopy(Base):
     again. `md5` is that of the copy; `reason` is one of `dcc.session.fetching.archive_transfer.Fault`.
     """
 
-    __tablename__ = "bad_copy"
-    __table_args__ = table_options(UniqueConstraint("hosting_id"))
-
     id: Mapped[int] = big_id()
-    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
+    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE", unique=True)
     size_bytes: Mapped[int | None] = mapped_column(BIG)
     modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
     md5: Mapped[str] = mapped_column(CHAR(32))
@@ -89,11 +78,8 @@ class PublishedChecksum(Base):
     `size_bytes` and `modified` are those of the archive as listed then.
     """
 
-    __tablename__ = "published_checksum"
-    __table_args__ = table_options(UniqueConstraint("hosting_id"))
-
     id: Mapped[int] = big_id()
-    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
+    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE", unique=True)
     size_bytes: Mapped[int | None] = mapped_column(BIG)
     modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
     md5: Mapped[str] = mapped_column(CHAR(32))
@@ -102,15 +88,6 @@ class PublishedChecksum(Base):
 
 class DocumentReopening(Base):
     """A document set back to an earlier state, or away from a failure, by whom, why, from where to where."""
-
-    __tablename__ = "document_reopening"
-    __table_args__ = table_options(
-        Index(None, "xml_id"),
-        Index(None, "from_phase_id"),
-        Index(None, "from_status_id"),
-        Index(None, "to_phase_id"),
-        Index(None, "to_status_id"),
-    )
 
     id: Mapped[int] = big_id()
     xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
@@ -125,11 +102,6 @@ class DocumentReopening(Base):
 
 class SourceCrawlRow(LastUpdated, Base):
     """One crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
-
-    __tablename__ = "source_crawl"
-    __table_args__ = table_options(
-        Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "exception_id")
-    )
 
     id: Mapped[int] = big_id()
     session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
@@ -153,9 +125,6 @@ class SourceCrawlRow(LastUpdated, Base):
 class CrawlFinding(Base):
     """Something that a crawl noticed and a wrangler should know, such as a known archive changed."""
 
-    __tablename__ = "crawl_finding"
-    __table_args__ = table_options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "za_id"))
-
     id: Mapped[int] = big_id()
     session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
@@ -175,11 +144,10 @@ class SessionStatistics(Base):
     `seconds` are those from its first request for an archive to the last arrival.
     """
 
-    __tablename__ = "session_statistics"
-    __table_args__ = table_options(UniqueConstraint("session_id", "file_source_id"), Index(None, "file_source_id"))
+    __table_args__ = table_options(UniqueConstraint("session_id", "file_source_id"))
 
     id: Mapped[int] = big_id()
-    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE", index=False)
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
     listed: Mapped[int] = mapped_column(INT, default=0)
     fetched: Mapped[int] = mapped_column(INT, default=0)
@@ -193,8 +161,7 @@ class SessionStatistics(Base):
 class SessionLock(Base):
     """Active sessions, and the last sign of life of each; row 1 is for all centres."""
 
-    __tablename__ = "session_lock"
-    __table_args__ = table_options(Index(None, "session_id"), counted=False)
+    __table_args__ = table_options(counted=False)
 
     id: Mapped[int] = mapped_column(SMALL, primary_key=True, autoincrement=False)
     session_id: Mapped[int | None] = big_reference("crawling_session.id", "SET NULL")
@@ -212,9 +179,6 @@ class ConnectionPlace(Base):
     At most `most` connections may go to the source. Other sources may be on the same `server`.
     """
 
-    __tablename__ = "connection_place"
-    __table_args__ = table_options(Index(None, "file_source_id"))
-
     id: Mapped[int] = big_id()
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
     server: Mapped[str] = mapped_column(String(255))
@@ -228,7 +192,6 @@ class ConnectionPlace(Base):
 class ServerTurn(Base):
     """Until when the requests that a server may be sent are taken, in seconds since 1970."""
 
-    __tablename__ = "server_turn"
     __table_args__ = table_options(counted=False)
 
     server: Mapped[str] = mapped_column(String(255), primary_key=True)
@@ -241,21 +204,15 @@ class UrgentArchive(Base):
     It may not be listed yet. The request goes when the archive was fetched.
     """
 
-    __tablename__ = "urgent_archive"
-    __table_args__ = table_options(Index(None, "file_name"), Index(None, "todo_id"))
-
     id: Mapped[int] = big_id()
     todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
-    file_name: Mapped[str] = mapped_column(String(128))
+    file_name: Mapped[str] = mapped_column(String(128), index=True)
     requested_by: Mapped[str] = mapped_column(String(64))
     created: Mapped[datetime]
 
 
 class HostKey(Base):
     """An SSH host key that was accepted for a file source."""
-
-    __tablename__ = "host_key"
-    __table_args__ = table_options(Index(None, "file_source_id"))
 
     id: Mapped[int] = big_id()
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
@@ -272,9 +229,6 @@ class TlsCertificate(Base):
     the fingerprint is kept.
     """
 
-    __tablename__ = "tls_certificate"
-    __table_args__ = table_options(Index(None, "file_source_id"))
-
     id: Mapped[int] = big_id()
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
     fingerprint: Mapped[str] = mapped_column(String(128))
@@ -285,7 +239,6 @@ class TlsCertificate(Base):
 class FileSourceStatistics(Base):
     """A source's performance so far, which orders sources; times in seconds."""
 
-    __tablename__ = "file_source_statistics"
     __table_args__ = table_options(counted=False)
 
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE", primary_key=True, autoincrement=False)
@@ -302,27 +255,18 @@ class NotificationRow(Base):
     last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
     """
 
-    __tablename__ = "notification"
-    __table_args__ = table_options(
-        UniqueConstraint("told"),
-        Index(None, "message_id"),
-        Index(None, "subject"),
-        Index(None, "kind", "ended"),
-        Index(None, "state"),
-        Index(None, "session_id"),
-        Index(None, "centre_id"),
-    )
+    __table_args__ = table_options(Index(None, "kind", "ended"))
 
     id: Mapped[int] = big_id()
-    told: Mapped[str] = mapped_column(CHAR(64))
-    message_id: Mapped[str] = mapped_column(CHAR(32))
+    told: Mapped[str] = mapped_column(CHAR(64), unique=True)
+    message_id: Mapped[str] = mapped_column(CHAR(32), index=True)
     kind: Mapped[str] = mapped_column(String(16))
-    subject: Mapped[str] = mapped_column(String(255))
+    subject: Mapped[str] = mapped_column(String(255), index=True)
     channel: Mapped[str] = mapped_column(String(16))
     recipient: Mapped[str] = mapped_column(String(256))
     session_id: Mapped[int | None] = big_reference("crawling_session.id", "CASCADE")
     centre_id: Mapped[int | None] = small_reference("centre.id", "CASCADE")
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(String(16), index=True)
     attempts: Mapped[int] = mapped_column(SMALL, default=0)
     reason: Mapped[str | None] = mapped_column(Message)
     changed: Mapped[datetime]
@@ -336,11 +280,10 @@ class Delegation(Base):
     It is in force until it is revoked, or the day `until` is over. `recorded_by` and `revoked_by` are who did so here.
     """
 
-    __tablename__ = "delegation"
-    __table_args__ = table_options(Index(None, "owner_id", "delegate_id"), Index(None, "delegate_id"))
+    __table_args__ = table_options(Index(None, "owner_id", "delegate_id"))
 
     id: Mapped[int] = big_id()
-    owner_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    owner_id: Mapped[int] = small_reference("centre.id", "CASCADE", index=False)
     delegate_id: Mapped[int] = small_reference("centre.id", "CASCADE")
     recorded_by: Mapped[str] = mapped_column(String(64))
     created: Mapped[datetime]
@@ -358,9 +301,6 @@ class OwnerNotice(Base):
     confirmed, withdrew or declined it, null for a session, and `reason` why.
     """
 
-    __tablename__ = "owner_notice"
-    __table_args__ = table_options(Index(None, "owner_id"), Index(None, "za_id"), Index(None, "created"))
-
     id: Mapped[int] = big_id()
     owner_id: Mapped[int] = small_reference("centre.id", "CASCADE")
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
@@ -369,7 +309,7 @@ class OwnerNotice(Base):
     outcome: Mapped[str] = mapped_column(String(16))
     counts: Mapped[str] = mapped_column(String(255))
     done_by: Mapped[str | None] = mapped_column(String(64))
-    created: Mapped[datetime]
+    created: Mapped[datetime] = mapped_column(index=True)
     reason: Mapped[str | None] = mapped_column(String(255))
 
 
@@ -379,11 +319,10 @@ class ZipDecision(Base):
     `kind` is one of `dcc.tracker.decisions.DecisionKind`.
     """
 
-    __tablename__ = "zip_decision"
     __table_args__ = table_options(Index(None, "za_id", "kind"))
 
     id: Mapped[int] = big_id()
-    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE", index=False)
     kind: Mapped[str] = mapped_column(String(16))
     decided_by: Mapped[str] = mapped_column(String(64))
     reason: Mapped[str] = mapped_column(String(255))
@@ -394,9 +333,6 @@ class ZipDecision(Base):
 
 class ArchiveDecline(Base):
     """An archive on another centre's source that a person declined; in force until it is revoked."""
-
-    __tablename__ = "archive_decline"
-    __table_args__ = table_options(Index(None, "za_id"))
 
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
@@ -415,15 +351,12 @@ class ProposedWithdrawal(Base):
     came back.
     """
 
-    __tablename__ = "proposed_withdrawal"
-    __table_args__ = table_options(Index(None, "za_id"), Index(None, "file_source_id"), Index(None, "state"))
-
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
     since: Mapped[datetime]
     documents: Mapped[str] = mapped_column(LONG_TEXT)
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(String(16), index=True)
     created: Mapped[datetime]
     decided: Mapped[datetime | None]
     decided_by: Mapped[str | None] = mapped_column(String(64))
@@ -437,11 +370,8 @@ class DocumentPlace(Base):
     JSON: `[[path, MD5], ...]`, null without any.
     """
 
-    __tablename__ = "document_place"
-    __table_args__ = table_options(UniqueConstraint("xml_id"))
-
     id: Mapped[int] = big_id()
-    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
+    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE", unique=True)
     place: Mapped[str] = mapped_column(Message)
     archives: Mapped[str | None] = mapped_column(Message)
 
@@ -452,11 +382,8 @@ class StoredArchive(Base):
     `stored` is when every required replica first had it, null until then.
     """
 
-    __tablename__ = "stored_archive"
-    __table_args__ = table_options(UniqueConstraint("sha256"))
-
     id: Mapped[int] = big_id()
-    sha256: Mapped[str] = mapped_column(CHAR(64))
+    sha256: Mapped[str] = mapped_column(CHAR(64), unique=True)
     size_bytes: Mapped[int] = mapped_column(BIG)
     created: Mapped[datetime]
     stored: Mapped[datetime | None]
@@ -469,15 +396,12 @@ class ArchiveCopy(Base):
     `reason` why it is not good.
     """
 
-    __tablename__ = "archive_copy"
-    __table_args__ = table_options(
-        UniqueConstraint("archive_id", "replica"), Index(None, "replica", "checked"), Index(None, "state")
-    )
+    __table_args__ = table_options(UniqueConstraint("archive_id", "replica"), Index(None, "replica", "checked"))
 
     id: Mapped[int] = big_id()
-    archive_id: Mapped[int] = big_reference("stored_archive.id", "CASCADE")
+    archive_id: Mapped[int] = big_reference("stored_archive.id", "CASCADE", index=False)
     replica: Mapped[str] = mapped_column(String(255))
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(String(16), index=True)
     checked: Mapped[datetime | None]
     reason: Mapped[str | None] = mapped_column(Message)
 
@@ -488,11 +412,8 @@ class ArchiveAudit(Base):
     `repaired` of the `bad` and `missing` ones are good again. `message` is why it ended early, null if it did not.
     """
 
-    __tablename__ = "archive_audit"
-    __table_args__ = table_options(Index(None, "replica"))
-
     id: Mapped[int] = big_id()
-    replica: Mapped[str] = mapped_column(String(255))
+    replica: Mapped[str] = mapped_column(String(255), index=True)
     started: Mapped[datetime]
     finished: Mapped[datetime]
     requested_by: Mapped[str] = mapped_column(String(64))
@@ -510,5 +431,4 @@ class WriteReceipt(ReceiptColumns, Base):
     Used on MySQL and MariaDB only (see `dcc.databases.transactions.run_writing`).
     """
 
-    __tablename__ = "write_receipt"
     __table_args__ = table_options(counted=False)

@@ -6,6 +6,7 @@ Columns marked "additive" are this platform's own.
 from __future__ import annotations
 
 from datetime import date, datetime
+from typing import Any
 
 from sqlalchemy import CHAR, Date, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -33,6 +34,7 @@ class Base(TypedTable):
     """Base of all tables of the tracker; `Base.metadata` holds them."""
 
     __abstract__ = True
+    __table_args__: Any = table_options()
     metadata = new_metadata()
 
 
@@ -42,11 +44,8 @@ class Centre(LastUpdated, Base):
     Additive: `language` is the code of the language of its messages, null for the installation's.
     """
 
-    __tablename__ = "centre"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
-
     id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(32))
+    short_name: Mapped[str] = mapped_column(String(32), unique=True)
     imits_name: Mapped[str | None] = mapped_column(String(32))
     full_name: Mapped[str] = mapped_column(String(128))
     email: Mapped[str] = mapped_column(String(128))
@@ -61,21 +60,17 @@ class ProtocolRow(LastUpdated, Base):
     """A protocol that file sources speak: a reference row, see `reference`."""
 
     __tablename__ = "source_protocol"
-    __table_args__ = table_options(Index(None, "short_name"))
 
     id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(8))
+    short_name: Mapped[str] = mapped_column(String(8), index=True)
     description: Mapped[str | None] = mapped_column(Text)
 
 
 class ResourceStateRow(LastUpdated, Base):
     """A state of a file source: a reference row."""
 
-    __tablename__ = "resource_state"
-    __table_args__ = table_options(Index(None, "short_name"))
-
     id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(32))
+    short_name: Mapped[str] = mapped_column(String(32), index=True)
     description: Mapped[str | None] = mapped_column(Text)
 
 
@@ -88,15 +83,10 @@ class FileSource(LastUpdated, Base):
     null if it is not, `paused_until` null without an end, `paused_by` by whom.
     """
 
-    __tablename__ = "file_source"
-    __table_args__ = table_options(
-        Index(None, "hostname"), Index(None, "centre_id"), Index(None, "protocol_id"), Index(None, "state_id")
-    )
-
     id: Mapped[int] = small_id()
     centre_id: Mapped[int] = small_reference("centre.id", "CASCADE")
     protocol_id: Mapped[int] = small_reference("source_protocol.id", "CASCADE")
-    hostname: Mapped[str] = mapped_column(String(512))
+    hostname: Mapped[str] = mapped_column(String(512), index=True)
     username: Mapped[str] = mapped_column(String(128))
     accesskey: Mapped[str] = mapped_column(String(256))
     base_path: Mapped[str | None] = mapped_column(String(256))
@@ -118,11 +108,8 @@ class FileSource(LastUpdated, Base):
 class PhaseRow(LastUpdated, Base):
     """A processing phase: a reference row; ids follow the pipeline's order."""
 
-    __tablename__ = "phase"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
-
     id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(64))
+    short_name: Mapped[str] = mapped_column(String(64), unique=True)
     description: Mapped[str | None] = mapped_column(Text)
 
 
@@ -130,10 +117,9 @@ class StatusRow(LastUpdated, Base):
     """A status of a phase, with its colour: a reference row; ids follow the order of severity."""
 
     __tablename__ = "a_status"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
 
     id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(64))
+    short_name: Mapped[str] = mapped_column(String(64), unique=True)
     description: Mapped[str | None] = mapped_column(Text)
     rgba: Mapped[str] = mapped_column(CHAR(8))
 
@@ -141,11 +127,8 @@ class StatusRow(LastUpdated, Base):
 class ZipFile(LastUpdated, Base):
     """An archive, identified by its name. Centre, date and increment are the name's; null if it does not conform."""
 
-    __tablename__ = "zip_file"
-    __table_args__ = table_options(UniqueConstraint("file_name"), Index(None, "centre_id"))
-
     id: Mapped[int] = big_id()
-    file_name: Mapped[str] = mapped_column(String(128))
+    file_name: Mapped[str] = mapped_column(String(128), unique=True)
     centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
     created: Mapped[date | None] = mapped_column(Date)
     inc: Mapped[int | None] = mapped_column(BIG)
@@ -156,29 +139,20 @@ class ZipFile(LastUpdated, Base):
 class ProcessingTypeRow(LastUpdated, Base):
     """What DCC must do with an archive (add, edit, delete): a reference row."""
 
-    __tablename__ = "processing_type"
-    __table_args__ = table_options(Index(None, "short_name"))
-
     id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(32))
+    short_name: Mapped[str] = mapped_column(String(32), index=True)
     description: Mapped[str | None] = mapped_column(Text)
 
 
 class ZipAction(LastUpdated, Base):
     """A submission: an archive together with its action, the unit of work."""
 
-    __tablename__ = "zip_action"
-    __table_args__ = table_options(
-        UniqueConstraint("zip_id", "todo_id"),
-        Index(None, "todo_id"),
-        Index(None, "phase_id", "status_id"),
-        Index(None, "status_id"),
-    )
+    __table_args__ = table_options(UniqueConstraint("zip_id", "todo_id"), Index(None, "phase_id", "status_id"))
 
     id: Mapped[int] = big_id()
-    zip_id: Mapped[int] = big_reference("zip_file.id", "CASCADE")
+    zip_id: Mapped[int] = big_reference("zip_file.id", "CASCADE", index=False)
     todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT", index=False)
     status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
 
 
@@ -192,11 +166,10 @@ class FileSourceHasZip(LastUpdated, Base):
     and `manifest_version` that one's size and time.
     """
 
-    __tablename__ = "file_source_has_zip"
-    __table_args__ = table_options(UniqueConstraint("za_id", "file_source_id"), Index(None, "file_source_id"))
+    __table_args__ = table_options(UniqueConstraint("za_id", "file_source_id"))
 
     id: Mapped[int] = big_id()
-    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE", index=False)
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
     num_retries: Mapped[int] = mapped_column(TINY, default=0)
     size_bytes: Mapped[int | None] = mapped_column(BIG)
@@ -219,66 +192,48 @@ class ZipDownload(LastUpdated, Base):
     `sha256` is that of its archive in the archive store. All are null in rows of earlier versions.
     """
 
-    __tablename__ = "zip_download"
-    __table_args__ = table_options(
-        Index(None, "zf_id"),
-        Index(None, "phase_id", "status_id"),
-        Index(None, "status_id"),
-        Index(None, "sha256"),
-        Index(None, "session_id"),
-    )
+    __table_args__ = table_options(Index(None, "phase_id", "status_id"))
 
     id: Mapped[int] = big_id()
     zf_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
     request: Mapped[datetime]
     received: Mapped[datetime]
     downloaded_size_bytes: Mapped[int] = mapped_column(BIG, default=0, server_default=text("0"))
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT", index=False)
     status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     listed_size_bytes: Mapped[int | None] = mapped_column(BIG)
     listed_modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
     outcome: Mapped[str | None] = mapped_column(String(16))
-    session_id: Mapped[int | None] = mapped_column(BIG)
+    session_id: Mapped[int | None] = mapped_column(BIG, index=True)
     content_size_bytes: Mapped[int | None] = mapped_column(BIG)
     content_md5: Mapped[str | None] = mapped_column(CHAR(32))
     etag: Mapped[str | None] = mapped_column(String(255))
     last_modified: Mapped[str | None] = mapped_column(String(32))
-    sha256: Mapped[str | None] = mapped_column(CHAR(64))
+    sha256: Mapped[str | None] = mapped_column(CHAR(64), index=True)
 
 
 class XmlFile(LastUpdated, Base):
     """An XML document of a downloaded archive. Its id is the tracker id under which its data are kept."""
 
-    __tablename__ = "xml_file"
-    __table_args__ = table_options(
-        Index(None, "fname"),
-        Index(None, "created"),
-        Index(None, "zip_id", "phase_id", "status_id"),
-        Index(None, "centre_id"),
-        Index(None, "phase_id", "status_id"),
-        Index(None, "status_id"),
-    )
+    __table_args__ = table_options(Index(None, "zip_id", "phase_id", "status_id"), Index(None, "phase_id", "status_id"))
 
     id: Mapped[int] = big_id()
-    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
-    fname: Mapped[str] = mapped_column(String(128))
+    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE", index=False)
+    fname: Mapped[str] = mapped_column(String(128), index=True)
     centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
-    created: Mapped[date | None] = mapped_column(Date)
+    created: Mapped[date | None] = mapped_column(Date, index=True)
     inc: Mapped[int | None] = mapped_column(BIG)
     size_bytes: Mapped[int | None] = mapped_column(BIG)
     content_md5: Mapped[str | None] = mapped_column(CHAR(32))
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT", index=False)
     status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
 
 
 class AnException(LastUpdated, Base):
     """A kind of error: the name and summary of a class in `dcc.errors`."""
 
-    __tablename__ = "an_exception"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
-
     id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(64))
+    short_name: Mapped[str] = mapped_column(String(64), unique=True)
     description: Mapped[str | None] = mapped_column(Text)
 
 
@@ -287,9 +242,6 @@ class ZipLog(LastUpdated, Base):
 
     Additive: `code` and `details` are the fact that `message` says in English.
     """
-
-    __tablename__ = "zip_log"
-    __table_args__ = table_options(Index(None, "zip_id"), Index(None, "exception_id"))
 
     id: Mapped[int] = big_id()
     zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
@@ -305,9 +257,6 @@ class XmlLog(LastUpdated, Base):
     Additive: `cleared` is when it ceased to hold, null while it does; `code` and `details` are the fact that `message`
     states in English; `severity` null means an error.
     """
-
-    __tablename__ = "xml_log"
-    __table_args__ = table_options(Index(None, "xml_id"), Index(None, "exception_id"))
 
     id: Mapped[int] = big_id()
     xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
@@ -330,9 +279,6 @@ class CrawlingSession(LastUpdated, Base):
     for all centres.
     """
 
-    __tablename__ = "crawling_session"
-    __table_args__ = table_options()
-
     id: Mapped[int] = big_id()
     start_time: Mapped[datetime]
     finish_time: Mapped[datetime | None]
@@ -345,9 +291,6 @@ class CrawlingSession(LastUpdated, Base):
 
 class SessionTask(LastUpdated, Base):
     """One task of a crawling session. `status`: 0 success, 1 failure; additive: 2 cut short, 3 a full disk."""
-
-    __tablename__ = "session_task"
-    __table_args__ = table_options(Index(None, "session_id"), Index(None, "phase_id"))
 
     id: Mapped[int] = big_id()
     session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
