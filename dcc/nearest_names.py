@@ -23,11 +23,11 @@ def nearest_names(text: str, names: Iterable[str], most: int = 3, *, least_alike
         return matcher.ratio() if is_possible else 0.0
 
     found = {name: likeness(name) for name in names}
-    alike = [name for name in found if found[name] >= least_alike]
-    return sorted(alike, key=found.__getitem__, reverse=True)[:most]
+    similar = [name for name in found if found[name] >= least_alike]
+    return sorted(similar, key=found.__getitem__, reverse=True)[:most]
 
 
 def nearest_sentence(text: str, names: Iterable[str]) -> str:
     """A sentence with the nearest names, after a space; empty if none is near."""
-    alike = nearest_names(text, names)
-    return f" The nearest: {', '.join(alike)}." if alike else ""
+    nearest = nearest_names(text, names)
+    return f" The nearest: {', '.join(nearest)}." if nearest else ""

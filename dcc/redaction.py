@@ -67,8 +67,8 @@ def keep_secrets_of_url(url: str) -> None:
         return
     # Up to the last @: if a slash, an @ or a question mark was not encoded, part of the password is before them.
     password = rest.partition(":")[2].rpartition("@")[0]
-    asked = parse_qsl(rest.partition("?")[2])
-    keep_secret(password, unquote(password), *(value for name, value in asked if "pass" in name.lower()))
+    parameters = parse_qsl(rest.partition("?")[2])
+    keep_secret(password, unquote(password), *(value for name, value in parameters if "pass" in name.lower()))
     if "@" not in rest and not rest.startswith("["):
         # If the host, or the @ before it, is missing, the password is in the place of a port.
         ports = re.split(r"[/?#]", rest)[0].split(":")[1:]

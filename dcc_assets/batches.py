@@ -167,16 +167,16 @@ class DagsterWorkers:
                 _stop(run)
 
     def _wait(self, run: subprocess.Popen[bytes], check: Callable[[], object], results: Exchange) -> None:
-        there, since = results.look(), time.monotonic()
+        before, since = results.look(), time.monotonic()
         while run.poll() is None:
             check()
             time.sleep(_LOOK_SECONDS)
             if time.monotonic() - since > self.settings.worker_patience:
                 found = results.look()
-                if found == there:
+                if found == before:
                     log.warning("Workers have left nothing for %g s", self.settings.worker_patience)
                     return
-                there, since = found, time.monotonic()
+                before, since = found, time.monotonic()
 
 
 def _stop(run: subprocess.Popen[bytes]) -> None:

@@ -28,7 +28,7 @@ from dcc_assets.metadata.file_sources import found_zip_reports, source_report
 from dcc_assets.partitions import known_sources, source_partitions
 from dcc_assets.runs import session_work
 from dcc_assets.specs import asset, check
-from dcc_assets.sync.archives import note_shown, show_unshown
+from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
@@ -130,7 +130,7 @@ def crawl(
     """
     sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
     context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
-    show_unshown(context.instance, recorder, work)
+    show_missing(context.instance, recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):
         listed.append(outcome.partition)

@@ -65,8 +65,8 @@ def mend_instance(settings: Settings) -> None:
 
 def daemon_beats(instance: DagsterInstance, since: float) -> bool:
     """Whether each part of the daemon that the instance needs has reported since a time, in Unix seconds."""
-    heard = {kind for kind, beat in instance.get_daemon_heartbeats().items() if beat.timestamp >= since}
-    return heard >= set(instance.get_required_daemon_types())
+    beating = {kind for kind, beat in instance.get_daemon_heartbeats().items() if beat.timestamp >= since}
+    return beating >= set(instance.get_required_daemon_types())
 
 
 def pending_changes(settings: Settings) -> list[str]:

@@ -97,7 +97,7 @@ def reference_sets(
     ]
     refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
     found = run_reading(
-        qc, lambda asked: freshness(asked, settings, utc_now()), patience_seconds=settings.database_retry
+        qc, lambda connection: freshness(connection, settings, utc_now()), patience_seconds=settings.database_retry
     )
     ages = {each.name: each for each in found}
     for each in refreshed.values():

@@ -25,7 +25,7 @@ from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.runs import session_work
 from dcc_assets.specs import asset, check
-from dcc_assets.sync.archives import note_shown, recorded_reports, show_unshown
+from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report, Result, results
@@ -117,7 +117,7 @@ def process(
 
     `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises as the processing.
     """
-    show_unshown(context.instance, recorder, work)
+    show_missing(context.instance, recorder, work)
     for outcome in work.process(keys, workers_of(work.settings)):
         # If nothing could be fetched, the last attempt's events stay right.
         if not outcome.kept:

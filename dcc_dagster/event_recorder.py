@@ -142,8 +142,8 @@ class EventRecorder:
                 of_set[report.partition] = report.whole or of_set.get(report.partition, False)
         new: dict[tuple[str, str], bool] = {}
         for name, told_whole in sets.items():
-            there = self._instance.get_existing_dynamic_partitions(name, list(told_whole))
-            new |= {(name, one): whole for one, whole in told_whole.items() if one not in there}
+            existing = self._instance.get_existing_dynamic_partitions(name, list(told_whole))
+            new |= {(name, one): whole for one, whole in told_whole.items() if one not in existing}
         return new
 
     def _entry(self, report: Report, event: Event) -> EventLogEntry:

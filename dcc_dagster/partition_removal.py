@@ -47,15 +47,15 @@ class RemovesPartitions(Protocol):
 
 def remove_partitions(storage: EventLogStorage, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> int:
     """Remove the existing ones of these partitions from the set `name`; returns their number. Raises as the storage."""
-    there = sorted(storage.get_existing_dynamic_partitions(name, keys))
-    if not there:
+    existing = sorted(storage.get_existing_dynamic_partitions(name, keys))
+    if not existing:
         return 0
     if hasattr(storage, "remove_partitions"):
-        cast(RemovesPartitions, storage).remove_partitions(name, assets, there)
+        cast(RemovesPartitions, storage).remove_partitions(name, assets, existing)
     else:
-        for key in there:
+        for key in existing:
             storage.delete_dynamic_partition(name, key)
-    return len(there)
+    return len(existing)
 
 
 def remove_rows(connection: Connection, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:

@@ -70,8 +70,8 @@ def _alternatives(connection: Connection, field: str, text: str) -> str:
     for column in _NAMED_IN[field]:
         # All tables but the largest: its names are in the others.
         if column.table.name != models.MEASUREMENT.name:
-            alike = column.startswith(text[: len(text) // 2], autoescape=True)
-            distinct = select(column).where(column.is_not(None)).distinct().order_by(alike.desc(), column)
+            is_similar = column.startswith(text[: len(text) // 2], autoescape=True)
+            distinct = select(column).where(column.is_not(None)).distinct().order_by(is_similar.desc(), column)
             names |= dict.fromkeys(connection.scalars(distinct.limit(_NAMES_COMPARED)))
     nearest = nearest_sentence(text, names)
     return nearest or (f" It has {', '.join(sorted(names))}." if 0 < len(names) <= _NAMES_LISTED else "")

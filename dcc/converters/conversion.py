@@ -184,13 +184,13 @@ class _FileConversion:
     def _contents(self) -> Iterator[Content]:
         """The converter's content, without its faults."""
         until = time.monotonic() + MOST_SECONDS
-        for made in self.converter.convert(self.file, self.kind):
+        for content in self.converter.convert(self.file, self.kind):
             if time.monotonic() > until:
                 raise TimeoutError(f"it took more than {MOST_SECONDS:g} seconds")
-            if not isinstance(made, Fault):
-                yield made
+            if not isinstance(content, Fault):
+                yield content
                 continue
-            self._note(made)
+            self._note(content)
             if len(self.problems) >= self.max_problems:
                 return
 

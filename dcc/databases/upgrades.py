@@ -83,10 +83,10 @@ def make_tables(connection: Connection, metadata: MetaData) -> None:
             connection.execute(CreateTable(table))
         else:
             _add_columns(connection, table)
-        made = {index["name"] for index in inspect(connection).get_indexes(table.name)}
+        existing = {index["name"] for index in inspect(connection).get_indexes(table.name)}
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             # A server's names are shorter.
-            if connection.dialect.identifier_preparer.format_index(index) not in made:
+            if connection.dialect.identifier_preparer.format_index(index) not in existing:
                 index.create(connection)
 
 

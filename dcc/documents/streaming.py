@@ -110,9 +110,9 @@ class Pruned:
 
     def children(self, element: etree._Element, *, but_last: bool = False) -> Runs:
         """The children so far of an element that is open or closed last; only the first if they are too many."""
-        there = list(element)
+        elements = list(element)
         known = (self._gone or {}).get(element, ())
-        return (*known, *_runs(str(child.tag) for child in (there[:-1] if but_last else there)))[:MOST_RUNS]
+        return (*known, *_runs(str(child.tag) for child in (elements[:-1] if but_last else elements)))[:MOST_RUNS]
 
     def _find_root(self) -> etree._Element | None:
         for _, element in self._parser.read_events():

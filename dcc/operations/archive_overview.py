@@ -85,10 +85,10 @@ def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
     replicas = []
     for url, required in named_replicas(settings):
         copies = {state.value: held.get(url, {}).get(state, _NOTHING) for state in CopyState}
-        there = [found for state, found in copies.items() if state != CopyState.PENDING]
+        counted = [found for state, found in copies.items() if state != CopyState.PENDING]
         copies[CopyState.PENDING] = Holdings(
-            archives.archives - sum(found.archives for found in there),
-            archives.size_bytes - sum(found.size_bytes for found in there),
+            archives.archives - sum(found.archives for found in counted),
+            archives.size_bytes - sum(found.size_bytes for found in counted),
         )
         replicas.append(ReplicaOverview(url, required, copies, oldest_check(connection, url), history.get(url)))
     return StoreOverview(

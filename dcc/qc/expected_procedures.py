@@ -160,11 +160,11 @@ def lacking_procedures(connection: Connection, wanted: Expected, counted: Delive
             asked = [pair for pair in by_pipeline.get(subject.pipeline, ()) if pair[0].can_concern(subject)]
             if level == "experiment" and not asked:
                 counted.uncovered[subject.centre, subject.pipeline] += 1
-            there = _states(done) if done else {}
+            states = _states(done) if done else {}
             for one, born_by in asked:
                 if subject.born is not None and subject.born > born_by:
                     continue
-                state, code = there.get(one.procedure[:-_VERSION], (Delivery.MISSING, None))
+                state, code = states.get(one.procedure[:-_VERSION], (Delivery.MISSING, None))
                 if state is Delivery.MISSING and subject.status_code is not None:
                     state, code = Delivery.EXPLAINED, subject.status_code
                 counted.counts[subject.centre, one][state] += 1

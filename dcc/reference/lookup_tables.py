@@ -62,14 +62,14 @@ def colonies_from_table(content: bytes, provenance: Provenance) -> Colonies:
     for row in _rows(content, provenance.source, ("colony_id", "production_centre", "status")):
         created = row.cells.get("created", "").strip()
         try:
-            made = date.fromisoformat(created) if created else None
+            created_on = date.fromisoformat(created) if created else None
         except ValueError as error:
             raise row.fault(f"created is {created!r}, which is no date") from error
         colony = Colony(
             row.needed("colony_id"),
             row.needed("production_centre"),
             row.needed("status"),
-            made,
+            created_on,
             *(row.cells.get(column, "").strip() or None for column in _CARRIED),
         )
         productions.setdefault(colony.colony_id, []).append(colony)

@@ -63,7 +63,7 @@ class CrawledSource:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardCentre:
+class CentreActivity:
     """An active centre with file sources: when it last submitted an archive by a name that was new.
 
     `within_days` is how long it may be silent: DCC_CENTRE_SILENT_DAYS, or less for one that usually submits more often,
@@ -144,7 +144,7 @@ def _last_crawl(*conditions: ColumnElement[bool]) -> ScalarSelect[datetime]:
     )
 
 
-def heard_centres(connection: Connection, settings: Settings, now: datetime) -> list[HeardCentre]:
+def activity_of_centres(connection: Connection, settings: Settings, now: datetime) -> list[CentreActivity]:
     """All active centres with available file sources, and which of them is silent.
 
     That is after DCC_CENTRE_SILENT_DAYS; sooner if `_TIMES_USUAL` times the usual days between two of its submissions
@@ -175,11 +175,11 @@ def heard_centres(connection: Connection, settings: Settings, now: datetime) -> 
         .order_by(centres.c.short_name)
     )
     found = []
-    for centre, created, heard in connection.execute(query).all():
-        since, within = heard or created, settings.centre_silent_days
-        if heard is not None and since < now - timedelta(days=_LEAST_SILENT_DAYS):
+    for centre, created, latest in connection.execute(query).all():
+        since, within = latest or created, settings.centre_silent_days
+        if latest is not None and since < now - timedelta(days=_LEAST_SILENT_DAYS):
             within = _within(_gaps(connection, centre), within)
-        found.append(HeardCentre(centre, heard, since, since < now - timedelta(days=within), within))
+        found.append(CentreActivity(centre, latest, since, since < now - timedelta(days=within), within))
     return found
 
 

@@ -73,5 +73,5 @@ class Plans:
             if not lacking:
                 given = next((fields.index(name) for name in rule.given if name in fields), None)
                 rules.append(Planned(rule, given))
-        elsewhere = [one for one in rules if not one.rule.local]
-        return Plan(rules, elsewhere, not elsewhere, all(one.rule.numeric for one in rules), missing)
+        needing_others = [one for one in rules if not one.rule.local]
+        return Plan(rules, needing_others, not needing_others, all(one.rule.numeric for one in rules), missing)

@@ -222,9 +222,9 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     colony = _colony_of_mutant(specimen)
     if specimen.dob is None or colony is None:
         return
-    made = [production.created for production in at.colonies.find(colony)]
-    known = [day for day in made if day is not None]
-    if known and len(known) == len(made) and day_of(specimen.dob) < min(known):
+    days = [production.created for production in at.colonies.find(colony)]
+    known = [day for day in days if day is not None]
+    if known and len(known) == len(days) and day_of(specimen.dob) < min(known):
         first = str(min(known))
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id, colony=colony, made=first)
 

@@ -49,8 +49,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def free_bytes(place: Path) -> int:
     """Bytes that this user may still write on the disk of `place`, which need not exist yet."""
-    there = next((path for path in (place, *place.parents) if path.exists()), Path("/"))
-    return shutil.disk_usage(there).free
+    existing = next((path for path in (place, *place.parents) if path.exists()), Path("/"))
+    return shutil.disk_usage(existing).free
 
 
 def no_space_left(place: Path) -> str:

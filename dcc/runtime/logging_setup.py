@@ -227,12 +227,12 @@ class _LogFile(logging.Handler):
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
 
     def _is_gone(self) -> bool:
-        there = os.fstat(self._opened)
+        opened = os.fstat(self._opened)
         try:
             named = self._path.stat()
         except FileNotFoundError:
             return True
-        return (named.st_dev, named.st_ino) != (there.st_dev, there.st_ino)
+        return (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino)
 
 
 _plan: LogPlan | None = None

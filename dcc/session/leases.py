@@ -135,7 +135,7 @@ def active_sessions(connection: Connection, settings: Settings) -> list[Lease]:
     return [lease for lease in read_leases(connection, settings) if lease.is_active]
 
 
-def refuse_beside_session(connection: Connection, settings: Settings) -> None:
+def refuse_during_session(connection: Connection, settings: Settings) -> None:
     """Raise SessionActiveError while a process has a session; else none begins before the transaction ends.
 
     Call inside a write transaction. The tracker may be of an earlier version.

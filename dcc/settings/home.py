@@ -29,7 +29,7 @@ def require_own_home(home: Path) -> None:
         )
 
 
-def owner_beside_root(home: Path) -> str | None:
+def owner_other_than_root(home: Path) -> str | None:
     """Whose DCC_HOME is where root works in that of another user; None elsewhere."""
     try:
         owner = home.stat().st_uid

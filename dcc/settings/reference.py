@@ -58,8 +58,8 @@ def parse_source(text: str) -> str:
 def redact_tokens(url: str) -> None:
     """Have what a URL asks with taken out of log records and errors: a token may be anywhere in it."""
     query = url.partition("?")[2]
-    asked = parse_qsl(query, keep_blank_values=True)
-    tokens = [value for name, value in asked if _SECRET_NAME.search(name) or len(value) >= _LIKE_A_TOKEN]
+    parameters = parse_qsl(query, keep_blank_values=True)
+    tokens = [value for name, value in parameters if _SECRET_NAME.search(name) or len(value) >= _LIKE_A_TOKEN]
     keep_secret(query, *tokens)
 
 

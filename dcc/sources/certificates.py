@@ -76,8 +76,8 @@ def read_authorities(path: Path) -> list[Authority]:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=b"".join(encoded))
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"The file {path} holds a damaged certificate. Ask for a whole one.") from error
-    made = [Authority(ssl.DER_cert_to_PEM_cert(der).strip(), fingerprint_of(der)) for der in encoded]
-    return list({authority.fingerprint: authority for authority in made}.values())
+    authorities = [Authority(ssl.DER_cert_to_PEM_cert(der).strip(), fingerprint_of(der)) for der in encoded]
+    return list({authority.fingerprint: authority for authority in authorities}.values())
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext:

@@ -235,11 +235,11 @@ def due_copies(connection: Connection, replica: str, days: int, *, everything: b
     `everything`: all of them.
     """
     late = utc_now() - timedelta(days=days)
-    there = (ArchiveCopy.replica == replica, ArchiveCopy.state != CopyState.PENDING.value)
+    conditions = (ArchiveCopy.replica == replica, ArchiveCopy.state != CopyState.PENDING.value)
     total, overdue = connection.execute(
-        select(func.count(), func.count(case((ArchiveCopy.checked < late, 1)))).where(*there)
+        select(func.count(), func.count(case((ArchiveCopy.checked < late, 1)))).where(*conditions)
     ).one()
-    query = _WANTED.where(*there).order_by(ArchiveCopy.checked, ArchiveCopy.archive_id)
+    query = _WANTED.where(*conditions).order_by(ArchiveCopy.checked, ArchiveCopy.archive_id)
     return [
         WantedCopy(*row)
         for row in connection.execute(query.limit(total if everything else max(-(-total // days), overdue)))

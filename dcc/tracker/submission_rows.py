@@ -114,14 +114,14 @@ def nearest_submissions(connection: Connection, name: str) -> str:
         begins_so = func.lower(ZipFile.file_name).startswith(beginning.lower(), autoescape=True)
         keys = [key_of(row) for row in connection.execute(query.where(begins_so))]
         names = dict.fromkeys(key.file_name for key in keys)
-        alike = [
+        nearest = [
             str(key)
             for near in nearest_names(name, names, least_alike=least_alike)
             for key in keys
             if key.file_name == near
         ]
-        if alike:
-            return f" The nearest: {', '.join(alike)}."
+        if nearest:
+            return f" The nearest: {', '.join(nearest)}."
     return ""
 
 

@@ -98,14 +98,14 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
         return replace(report, whole=True)
     name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
-    there = Materialised(
+    materialised = Materialised(
         ZIP_ACTIONS_ASSET,
         about(outcome)
         | {"action": outcome.key.action.value}
         | _decisions(outcome)
         | _links(outcome, ZIP_ACTIONS_ASSET),
     )
-    return replace(report, materialised=(there, *report.materialised), verdicts=(name, *others), whole=True)
+    return replace(report, materialised=(materialised, *report.materialised), verdicts=(name, *others), whole=True)
 
 
 def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:

@@ -52,7 +52,9 @@ def causes_explained(tracker: Engine, settings: Settings) -> Explain:
         wanted = [key for key in keys.values() if key is not None][: max(EXPLAINED - len(known), 0)]
         try:
             if wanted:
-                known.update(run_reading(tracker, lambda asked: _causes(asked, wanted, settings), patience_seconds=0))
+                known.update(
+                    run_reading(tracker, lambda connection: _causes(connection, wanted, settings), patience_seconds=0)
+                )
         except DatabaseUnreachableError as error:
             log.warning("Causes are not shown beside checks: %s", error)
         if not any(partition in known for partition, _ in failures):

@@ -39,8 +39,8 @@ def overviews_reports(built: OverviewsBuilt) -> Iterator[Report]:
     """The overviews of each centre that the build changed."""
     for centre, counts in sorted(built.centres.items()):
         summary = ", ".join(f"{number:,} {_words(name)}" for name, number in counts.items())
-        there = Materialised(OVERVIEWS, _overviews(centre, counts), summary)
-        yield Report(centre, (there,), timestamp=utc_timestamp(built.finished))
+        materialised = Materialised(OVERVIEWS, _overviews(centre, counts), summary)
+        yield Report(centre, (materialised,), timestamp=utc_timestamp(built.finished))
 
 
 def _summary(counts: ContextCounts) -> str:

@@ -116,8 +116,8 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
         return (), []
     documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
-    there = Materialised(UPLOADED_DATA, shown)
-    return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)]
+    materialised = Materialised(UPLOADED_DATA, shown)
+    return (materialised,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)]
 
 
 def _not_uploaded(document: DocumentData) -> bool:
@@ -190,7 +190,7 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]
         verdicts = [verdict for verdict in verdicts if not verdict.passed]
     if not _whole(outcome, Phase.DATA):
         return (), verdicts
-    there = Materialised(
+    materialised = Materialised(
         DATA_INTEGRITY,
         about(outcome)
         | {"documents": len(outcome.documents)}
@@ -198,7 +198,7 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]
         | _tally(_count(outcome.documents, _any_rule))
         | _findings(outcome.documents, _any_rule),
     )
-    return (there,), verdicts
+    return (materialised,), verdicts
 
 
 def _was_judged(document: DocumentData) -> bool:

@@ -70,9 +70,9 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 **found_on,
                 "Links": links([("Submission report", report_of_zip(key)), source]),
             }
-            there = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
+            materialised = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
             fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", always=False)
-            yield Report(key.partition, (there,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
+            yield Report(key.partition, (materialised,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
     for key, reason in refused.items():
         verdict = Verdict(
             _NAME,

@@ -143,10 +143,15 @@ def for_reader(page: Callable[Concatenate[Reader, P], Answer]) -> Callable[Conca
 def zip_page(reader: Reader, partition: str, form: str = "html") -> Answer:
     """The report of a submission by its partition key, `<action>/<file name>`."""
 
-    def collect(asked: Databases) -> tuple[Report, Scope]:
-        key = _known(asked.tracker, partition)
+    def collect(databases: Databases) -> tuple[Report, Scope]:
+        key = _known(databases.tracker, partition)
         report = collect_submission(
-            asked.tracker, asked.qc, key, asked.settings, catalogue=reader.catalogue, qc_missing=asked.qc_missing
+            databases.tracker,
+            databases.qc,
+            key,
+            databases.settings,
+            catalogue=reader.catalogue,
+            qc_missing=databases.qc_missing,
         )
         return report, Scope(zips=[key])
 
@@ -157,9 +162,14 @@ def zip_page(reader: Reader, partition: str, form: str = "html") -> Answer:
 def centre_page(reader: Reader, centre: str, form: str = "html") -> Answer:
     """The report of a centre by its code."""
 
-    def collect(asked: Databases) -> tuple[Report, Scope]:
+    def collect(databases: Databases) -> tuple[Report, Scope]:
         report = collect_centre(
-            asked.tracker, asked.qc, centre, asked.settings, catalogue=reader.catalogue, qc_missing=asked.qc_missing
+            databases.tracker,
+            databases.qc,
+            centre,
+            databases.settings,
+            catalogue=reader.catalogue,
+            qc_missing=databases.qc_missing,
         )
         return report, Scope(centre=centre)
 
@@ -170,9 +180,11 @@ def centre_page(reader: Reader, centre: str, form: str = "html") -> Answer:
 def session_page(reader: Reader, session_id: int, form: str = "html") -> Answer:
     """The report of a crawling session by its number."""
 
-    def collect(asked: Databases) -> tuple[Report, Scope]:
-        report = collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
-        return report, scope_of_session(asked.tracker, session_id)
+    def collect(databases: Databases) -> tuple[Report, Scope]:
+        report = collect_session(
+            databases.tracker, databases.qc, session_id, databases.settings, qc_missing=databases.qc_missing
+        )
+        return report, scope_of_session(databases.tracker, session_id)
 
     return _page(reader, collect, form)
 
@@ -186,7 +198,7 @@ def board_page(reader: Reader, query: Mapping[str, str], form: str = "html") -> 
         wanted, page = asked_for(query)
     except ConfigurationError as error:
         return problem(400, str(error))
-    board = reading(lambda asked: collect_board(asked.tracker, wanted, page))
+    board = reading(lambda databases: collect_board(databases.tracker, wanted, page))
     if form == "json":
         return Answer(200, JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
     text = render_board(
@@ -205,10 +217,10 @@ def board_page(reader: Reader, query: Mapping[str, str], form: str = "html") -> 
 def centre_picture(centre: str, number: int) -> Answer:
     """A plot of a centre's data, the first being number 1; an empty image if there are not so many."""
 
-    def draw(asked: Databases) -> Answer:
+    def draw(databases: Databases) -> Answer:
         wanted = number if number <= MOST_PICTURES else 0
-        catalogue = load_catalogue(None, asked.settings)
-        drawn = draw_pictures(asked.qc, centre, asked.settings, catalogue, wanted, with_others=True)
+        catalogue = load_catalogue(None, databases.settings)
+        drawn = draw_pictures(databases.qc, centre, databases.settings, catalogue, wanted, with_others=True)
         return Answer(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
 
     return reading(draw)
@@ -218,12 +230,12 @@ def centre_picture(centre: str, number: int) -> Answer:
 def document_xml(partition: str, file_name: str) -> Answer:
     """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
 
-    def find(asked: Databases) -> tuple[Settings, SubmittedDocument]:
-        key = _known(asked.tracker, partition)
-        found = delivered_document(asked.tracker, file_name, key)
+    def find(databases: Databases) -> tuple[Settings, SubmittedDocument]:
+        key = _known(databases.tracker, partition)
+        found = delivered_document(databases.tracker, file_name, key)
         if found is None:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
-        return asked.settings, found
+        return databases.settings, found
 
     settings, found = reading(find)
     with fetched_document(settings, found) as path:
@@ -242,9 +254,9 @@ def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]], 
         return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
     if form == "spreadsheet":
 
-        def write(asked: Databases) -> Answer:
-            report, scope = collect(asked)
-            return spreadsheet(asked, scope, report.causes, reader.catalogue)
+        def write(databases: Databases) -> Answer:
+            report, scope = collect(databases)
+            return spreadsheet(databases, scope, report.causes, reader.catalogue)
 
         return reading(write)
     report, _ = reading(collect)
@@ -261,13 +273,13 @@ def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]], 
     return Answer(200, HTML, text.encode("utf-8", "replace"))
 
 
-def spreadsheet(asked: Databases, scope: Scope, causes: Sequence[Cause], catalogue: Catalogue) -> Answer:
+def spreadsheet(databases: Databases, scope: Scope, causes: Sequence[Cause], catalogue: Catalogue) -> Answer:
     """The findings of a scope, with their causes, as a file for spreadsheet programs."""
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
-        write_findings_spreadsheet(path, asked.tracker, asked.qc, scope, causes, catalogue)
+        write_findings_spreadsheet(path, databases.tracker, databases.qc, scope, causes, catalogue)
         return Answer(200, _XLSX, path.read_bytes(), _SHEET_NAME)
 
 

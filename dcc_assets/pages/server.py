@@ -149,14 +149,14 @@ def _language(request: Request) -> str | None:
 
 def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
-        made = await anyio.to_thread.run_sync(answer, request, limiter=_turns())
+        page = await anyio.to_thread.run_sync(answer, request, limiter=_turns())
         headers = dict(HEADERS)
-        if made.file_name is not None:
-            headers["Content-Disposition"] = f'attachment; filename="{quote(made.file_name, safe="")}"'
-        if isinstance(made.body, bytes):
-            return Response(made.body, made.status, headers, made.media_type)
-        headers |= {"Content-Length": str(os.fstat(made.body.fileno()).st_size), **SUBMITTED}
-        return StreamingResponse(iter(partial(made.body.read, _PIECE), b""), made.status, headers, made.media_type)
+        if page.file_name is not None:
+            headers["Content-Disposition"] = f'attachment; filename="{quote(page.file_name, safe="")}"'
+        if isinstance(page.body, bytes):
+            return Response(page.body, page.status, headers, page.media_type)
+        headers |= {"Content-Length": str(os.fstat(page.body.fileno()).st_size), **SUBMITTED}
+        return StreamingResponse(iter(partial(page.body.read, _PIECE), b""), page.status, headers, page.media_type)
 
     return serve
 

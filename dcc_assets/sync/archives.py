@@ -56,7 +56,7 @@ class ZipMark:
 ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
 
 
-def show_unshown(instance: DagsterInstance, recorder: EventRecorder, work: Work) -> None:
+def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: Work) -> None:
     """Show unreported submissions of this session's centres; the marks stay until the recorder has stored them.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.

@@ -90,9 +90,9 @@ class _Shown:
             if name not in known:
                 known.add(name)
                 yield Inconsistency("C20", name, f"It is no partition of {partitions} in Dagster. {_SHOW}")
-            for there in report.materialised:
-                if name not in self._partitions_of(there.asset):
-                    asset = there.asset.to_user_string()
+            for materialised in report.materialised:
+                if name not in self._partitions_of(materialised.asset):
+                    asset = materialised.asset.to_user_string()
                     yield Inconsistency("C21", name, f"Dagster does not show that it has come to {asset}. {_SHOW}")
             for verdict in report.verdicts:
                 fails = name in self._failing_of(verdict.check)

@@ -157,8 +157,8 @@ def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
     findings: dict[int, list[FindingEntry]] = {}
     for start in range(0, len(xml_ids), AT_ONCE):
         of_documents = DOCUMENT.c.tracker_id.in_(xml_ids[start : start + AT_ONCE])
-        there = select(DOCUMENT).where(of_documents, DOCUMENT.c.action != DocumentAction.UNDO.value)
-        by_id = {row.id: row for row in qc.execute(there)}
+        query = select(DOCUMENT).where(of_documents, DOCUMENT.c.action != DocumentAction.UNDO.value)
+        by_id = {row.id: row for row in qc.execute(query)}
         rows |= {row.tracker_id: row for row in by_id.values()}
         for row in _finding_counts(qc, list(by_id)):
             counts[by_id[row.document_id].tracker_id][row.rule, Severity(row.severity)] = row.findings

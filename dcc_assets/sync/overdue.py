@@ -20,12 +20,12 @@ from dcc.databases.columns import utc_now
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import DagsterStorageError, DccError
 from dcc.reports.overdue import (
+    CentreActivity,
     CrawledSource,
-    HeardCentre,
     LateCentre,
     LateZip,
+    activity_of_centres,
     crawled_sources,
-    heard_centres,
     late_centres,
 )
 from dcc.settings import Settings
@@ -165,7 +165,7 @@ def overdue_reports(connection: Connection, settings: Settings, now: datetime) -
     for source in crawled_sources(connection, settings, now):
         yield _report(source.partition, str(FILE_SOURCES.name), _crawled(source, settings, now), now)
     late = late_centres(connection, settings, now)
-    for centre in heard_centres(connection, settings, now):
+    for centre in activity_of_centres(connection, settings, now):
         yield _report(centre.centre, str(CENTRES.name), _heard(centre, settings, now), now)
         yield _report(
             centre.centre, str(CENTRES.name), _through(centre.centre, late.get(centre.centre), settings, now), now
@@ -203,7 +203,7 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     return Verdict(CRAWL_OVERDUE, False, reason, facts, severity=severity, is_reminder=True)
 
 
-def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
+def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> Verdict:
     within = f"{centre.within_days} days"
     metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre.centre))])}
     if not centre.silent:

@@ -80,7 +80,7 @@ def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
     failed: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*_: object) -> None:
-        monkeypatch.setattr(cleanup, "refuse_beside_session", active)
+        monkeypatch.setattr(cleanup, "refuse_during_session", active)
         raise _contention(failed.tracker)
 
     def active(*_: object) -> None:

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from dcc.operations.sessions import open_session
-from dcc.reports.overdue import heard_centres
+from dcc.reports.overdue import activity_of_centres
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.models import utc_now
 from tests.support.databases import only_sqlite
@@ -31,6 +31,6 @@ def test_a_centre_is_silent_when_it_is_unusual_for_it(
         list(crawl_file_sources(session))
     for days, silent in ((silent_after - 0.5, False), (silent_after + 0.5, True)):
         with installation.tracker.connect() as connection:
-            (found,) = heard_centres(connection, installation.settings, utc_now() + timedelta(days=days))
+            (found,) = activity_of_centres(connection, installation.settings, utc_now() + timedelta(days=days))
         assert found.silent == silent, found
     assert found.within_days == silent_after

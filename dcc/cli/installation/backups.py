@@ -93,8 +93,8 @@ def backup(
         if as_json:
             echo_json(_manifest_json(found, manifest) | {"archives": archives and json_object(archives)})
         else:
-            beside = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
-            click.echo(f"{printable(found)} is whole: {_told(manifest)}{beside}.")
+            archives_note = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
+            click.echo(f"{printable(found)} is whole: {_told(manifest)}{archives_note}.")
         if archives is not None and archives.missing:
             warn(f"{count_of(archives.missing, 'archive')} not beside it. To copy them: dcc backup --with-archives")
             raise click.exceptions.Exit(1)

@@ -78,9 +78,9 @@ def _warn_of_old_names() -> None:
 
 def _warn_root(home: Path) -> None:
     """Warn root, once in a command, in a DCC_HOME of another user, who could not use the files that root makes."""
-    from dcc.settings.home import owner_beside_root
+    from dcc.settings.home import owner_other_than_root
 
-    owner = owner_beside_root(home)
+    owner = owner_other_than_root(home)
     if owner is None or not _is_first_time("root"):
         return
     warn(

@@ -144,10 +144,10 @@ class CommandGroup(Command, click.Group):
         except click.UsageError as error:
             from dcc.nearest_names import nearest_names
 
-            alike = nearest_names(args[0], self.list_commands(ctx))
-            if not alike:
+            nearest = nearest_names(args[0], self.list_commands(ctx))
+            if not nearest:
                 raise
-            raise click.UsageError(f"{error.message} Did you mean {' or '.join(alike)}?", ctx) from error
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(nearest)}?", ctx) from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; None if there is none."""

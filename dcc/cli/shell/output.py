@@ -201,11 +201,11 @@ def echo_table(
         _echo_columns(columns, [column.width for column in columns], [], indent, 0)
         return
     for number in range(len(flexible) + 1):
-        beside = [column for column in columns if column.header not in flexible[:number]]
-        widths = _fitting_widths(beside, width - len(indent))
+        inline = [column for column in columns if column.header not in flexible[:number]]
+        widths = _fitting_widths(inline, width - len(indent))
         if widths is not None:
             below = [column for column in columns if column.header in flexible[:number]]
-            _echo_columns(beside, widths, below, indent, width)
+            _echo_columns(inline, widths, below, indent, width)
             return
     _echo_fields(columns, indent, width)
 

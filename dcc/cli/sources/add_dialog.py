@@ -91,16 +91,16 @@ def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
             place = replace(place, base_path=folder)
         return replace(place, hostname="", username="", accesskey="")
     if again or not place.hostname:
-        asked = "Which server? HOST, HOST:PORT or [IPV6]:PORT"
-        place = replace(place, hostname=ask(asked, _hostname, default=place.hostname))
+        question = "Which server? HOST, HOST:PORT or [IPV6]:PORT"
+        place = replace(place, hostname=ask(question, _hostname, default=place.hostname))
     if again or not given.username:
         hint = "" if place.protocol == "sftp" else " (empty: anonymously)"
         place = replace(place, username=ask(f"User name{hint}", str, default=place.username, empty=True))
     if again or not given.accesskey:
         place = replace(place, accesskey=_ask_accesskey(place))
     if again or not given.base_path:
-        asked = "Which directory holds add, edit and delete? (empty: the one after the login)"
-        place = replace(place, base_path=ask(asked, str, default=place.base_path, empty=True))
+        question = "Which directory holds add, edit and delete? (empty: the one after the login)"
+        place = replace(place, base_path=ask(question, str, default=place.base_path, empty=True))
     return place
 
 

@@ -261,10 +261,10 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
 def _confirm_purge(settings: Settings, source_id: int, *, yes: bool) -> None:
     if yes:
         return
-    asked = f"Delete file source {source_id} with every download attempt and document that came from it?"
+    question = f"Delete file source {source_id} with every download attempt and document that came from it?"
     if not at_terminal():
-        raise ConfigurationError(f"{settings.labelled(asked)} Run the command again with --yes to confirm.")
-    if not confirmed(asked):
+        raise ConfigurationError(f"{settings.labelled(question)} Run the command again with --yes to confirm.")
+    if not confirmed(question):
         raise ConfigurationError("Nothing was deleted.")
 
 

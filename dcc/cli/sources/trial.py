@@ -82,8 +82,8 @@ def _host_key(
         endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
         host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
     except HostKeyUnknownError:
-        asked = "Is it the fingerprint that the centre's administrator gives?"
-        if not accept and not confirmed(asked):
+        question = "Is it the fingerprint that the centre's administrator gives?"
+        if not accept and not confirmed(question):
             return None
         return replace(address, host_keys=(shown.line,)), shown
     except ConfigurationError as error:

@@ -95,7 +95,7 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -
     \b
     JSON: as of `dcc hold`
     """
-    from dcc.session.leases import refuse_beside_session
+    from dcc.session.leases import refuse_during_session
     from dcc.tracker import progress
 
     def refusal(one: SelectedZip) -> str:
@@ -106,7 +106,7 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -
         return "cancelled already" if one.status is Status.CANCELLED else ""
 
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
-        refuse_beside_session(connection, settings_from_environment())
+        refuse_during_session(connection, settings_from_environment())
         progress.cancel(connection, za_ids, user_name(), f"Cancelled: {reason}")
 
     _do(("cancelled", "retry"), given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)

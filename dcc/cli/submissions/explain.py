@@ -96,8 +96,8 @@ def _alike(name: str) -> str:
     from dcc.cli.shell.explanations import known_names
     from dcc.nearest_names import nearest_names
 
-    alike = nearest_names(name, known_names(), 1)
-    return f"Is {alike[0]} meant? `dcc explain` lists all." if alike else "`dcc explain` lists all."
+    nearest = nearest_names(name, known_names(), 1)
+    return f"Is {nearest[0]} meant? `dcc explain` lists all." if nearest else "`dcc explain` lists all."
 
 
 def _print_list(sections: Mapping[str, Sequence[Explanation]]) -> None:

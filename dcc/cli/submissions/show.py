@@ -190,8 +190,8 @@ def _standing(host: Host) -> str:
 
 def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
     click.echo("\nDownloads" if downloads else "\nNever downloaded.")
-    for _, alike in groupby(downloads, _told_of):
-        download, *further = alike
+    for _, same in groupby(downloads, _told_of):
+        download, *further = same
         state = state_text(download.phase.short_name, download.status.short_name)
         label = printable(download.label)
         tries = f", {count_of(1 + len(further), 'attempt')} until {printable(further[-1].requested)}" if further else ""

@@ -78,7 +78,7 @@ def status(as_json: bool) -> None:
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
     """
     from dcc.operations.archive_overview import store_overview
-    from dcc.reports.overdue import heard_centres
+    from dcc.reports.overdue import activity_of_centres
     from dcc.tracker import crawls
     from dcc.tracker.decisions import DecisionKind, count_decided
     from dcc.tracker.expected_work import all_of, expected_work
@@ -97,7 +97,7 @@ def status(as_json: bool) -> None:
         dues = load_dues(connection, settings.source_failure_limit)
         latest_crawls = crawls.latest_crawls(connection)
         expected_of = expected_work(connection)
-        silent = [one for one in heard_centres(connection, settings, utc_now()) if one.silent]
+        silent = [one for one in activity_of_centres(connection, settings, utc_now()) if one.silent]
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]

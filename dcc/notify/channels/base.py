@@ -79,5 +79,5 @@ def notifies(settings: Settings) -> bool:
 
 def open_channels(settings: Settings) -> list[Channel]:
     """The channels that the settings ask for and those of installed packages; by default none."""
-    made = (make(settings) for make in (*CHANNELS.values(), *load_added(ADDED_CHANNELS)))
-    return [channel for channel in made if channel is not None]
+    channels = (make(settings) for make in (*CHANNELS.values(), *load_added(ADDED_CHANNELS)))
+    return [channel for channel in channels if channel is not None]

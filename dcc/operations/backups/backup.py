@@ -131,13 +131,13 @@ def make_backup(
     BackupError if the set cannot be written, BackupActiveError while another backup writes there, the `outdated` or
     `unreachable` error of a database, and CopyFailedError.
     """
-    asked = wanted or BackupRequest()
+    request = wanted or BackupRequest()
     with _alone_in(directory):
         with _disk_errors(directory):
-            made, manifest = _make_set(tracker, qc, settings, directory, asked, on_progress)
-            archives = copy_archives(tracker, settings, directory) if asked.with_archives else None
-        removed, not_removed = _remove_old(directory, made, asked.keep)
-        return BackupReport(made, manifest, removed, not_removed, archives)
+            directory_made, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)
+            archives = copy_archives(tracker, settings, directory) if request.with_archives else None
+        removed, not_removed = _remove_old(directory, directory_made, request.keep)
+        return BackupReport(directory_made, manifest, removed, not_removed, archives)
 
 
 def _make_set(
@@ -148,13 +148,13 @@ def _make_set(
     unfinished.mkdir(mode=_PRIVATE_FOLDER)
     try:
         manifest = _write_set(tracker, qc, settings, unfinished, wanted, on_progress)
-        made = _named(directory, manifest)
-        unfinished.rename(made)
+        target = _named(directory, manifest)
+        unfinished.rename(target)
         fsync(directory)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return made, manifest
+    return target, manifest
 
 
 def _write_set(
@@ -213,11 +213,11 @@ def _named(directory: Path, manifest: Manifest) -> Path:
     return path
 
 
-def _remove_old(directory: Path, made: Path, keep: int | None) -> tuple[tuple[Path, ...], tuple[NotRemoved, ...]]:
+def _remove_old(directory: Path, newest: Path, keep: int | None) -> tuple[tuple[Path, ...], tuple[NotRemoved, ...]]:
     if keep is None:
         return (), ()
     removed, not_removed = [], []
-    for path in [path for path in sets_in(directory) if path != made][: -(keep - 1) or None]:
+    for path in [path for path in sets_in(directory) if path != newest][: -(keep - 1) or None]:
         try:
             # Without its manifest it is no set any more, even if the removal breaks off.
             (path / MANIFEST).unlink()

@@ -99,12 +99,12 @@ def _make_tables(path: Path, source: Connection, database: Database, revision: s
 
 def _undo_upgrades(connection: Connection, source: Connection, database: Database) -> None:
     """Change the tables of the models to those of an earlier version, as `source` has them."""
-    there = inspect(source)
+    inspector = inspect(source)
     for name in database.metadata.tables:
-        if not there.has_table(name):
+        if not inspector.has_table(name):
             connection.exec_driver_sql(f"DROP TABLE {name}")
             continue
-        wanted = {column["name"]: column["type"] for column in there.get_columns(name)}
+        wanted = {column["name"]: column["type"] for column in inspector.get_columns(name)}
         here = columns_of(connection, name)
         added = here - wanted.keys()
         for index in inspect(connection).get_indexes(name):

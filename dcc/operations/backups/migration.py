@@ -14,7 +14,7 @@ from dcc.errors import ConfigurationError, CopyFailedError
 from dcc.operations.backups.database_files import disk_errors
 from dcc.operations.backups.row_copies import Progress, TableSum, differences, no_progress, snapshot
 from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
-from dcc.session.leases import refuse_beside_session
+from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
 
 _AGAIN: Final = "Nothing was taken over half. Check the disk, then give the command again."
@@ -78,7 +78,7 @@ def migrate_storage(
 
 def _refuse_session(tracker: Engine, settings: Settings) -> None:
     with writing(tracker) as connection:
-        refuse_beside_session(connection, settings)
+        refuse_during_session(connection, settings)
 
 
 def _compare(source: Target, copied: Mapping[str, TableSum], on_progress: Progress) -> None:

@@ -50,7 +50,7 @@ from dcc.operations.backups.row_copies import (
     sum_tables,
 )
 from dcc.phases import REFERENCE_ROWS
-from dcc.session.leases import refuse_beside_session
+from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 
@@ -223,7 +223,7 @@ class Target:
 
     def _refuse_session(self, connection: Connection) -> None:
         if self.database is TRACKER and inspect(connection).has_table("session_lock"):
-            refuse_beside_session(connection, self.settings)
+            refuse_during_session(connection, self.settings)
 
     def _refuse_others(self, connection: Connection) -> None:
         theirs = sorted(self._theirs(connection))

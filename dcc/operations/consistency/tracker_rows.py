@@ -140,7 +140,7 @@ def document_entries(connection: Connection, phase: Phase) -> Iterator[list[Docu
 
 def sources_were_purged(connection: Connection) -> bool:
     """Whether sources may have been removed with all their history: some given ids are missing."""
-    there = connection.scalar(select(func.count()).select_from(FileSource)) or 0
+    sources = connection.scalar(select(func.count()).select_from(FileSource)) or 0
     if connection.dialect.name in MYSQL_FAMILY:
         following = connection.scalar(
             text(
@@ -151,4 +151,4 @@ def sources_were_purged(connection: Connection) -> bool:
         given = int(following or 1) - 1
     else:
         given = connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'file_source'")) or 0
-    return given > there
+    return given > sources

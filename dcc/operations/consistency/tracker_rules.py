@@ -70,12 +70,12 @@ def listings(connection: Connection) -> Iterator[Inconsistency]:
         .where(SourceCrawlRow.id.in_(newest), SourceCrawlRow.outcome.in_([OK, PARTIAL]))
     )
     for source_id, outcome, listed, found in connection.execute(query):
-        there = found or 0
-        if there < listed or (outcome == OK and there != listed):
+        known = found or 0
+        if known < listed or (outcome == OK and known != listed):
             yield Inconsistency(
                 "C2",
                 f"file source {source_id}",
-                f"It showed {archive_count(listed)} in its latest crawl, and the tracker has {there:,} of it. "
+                f"It showed {archive_count(listed)} in its latest crawl, and the tracker has {known:,} of it. "
                 "Crawl again: dcc crawl",
             )
 

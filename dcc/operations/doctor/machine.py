@@ -63,34 +63,36 @@ def _temporary() -> Path:
 
 
 def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool) -> Iterator[Finding]:
-    there = next(path for path in (place, *place.parents) if path.is_dir())
+    existing = next(path for path in (place, *place.parents) if path.is_dir())
     if place.exists() and not place.is_dir():
         yield failed(subject, f"{place} is no directory.", "Correct the setting, or make the directory.")
         return
     try:
         # A file without a name disappears with its descriptor, whatever happens.
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        yield failed(subject, f"{there} cannot be written to: {error.strerror}.", _advice_on_writing(error, there))
+        yield failed(
+            subject, f"{existing} cannot be written to: {error.strerror}.", _advice_on_writing(error, existing)
+        )
         return
-    mode = stat.S_IMODE(there.stat().st_mode)
-    if private and there == place and mode & 0o077:
+    mode = stat.S_IMODE(existing.stat().st_mode)
+    if private and existing == place and mode & 0o077:
         yield warning(subject, f"Others may look into {place} (mode {mode:o}).", f"chmod 700 {place}")
-    yield _check_room(subject, there, to_stay_free)
+    yield _check_room(subject, existing, to_stay_free)
 
 
-def _advice_on_writing(error: OSError, there: Path) -> str:
+def _advice_on_writing(error: OSError, folder: Path) -> str:
     if error.errno == errno.EROFS:
         return "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
     if is_full(error):
         return "Free some space: dcc staging clean; then run the session again."
-    return f"Give it to the user that runs dcc: chown -R USER {there}"
+    return f"Give it to the user that runs dcc: chown -R USER {folder}"
 
 
-def _check_room(subject: str, there: Path, to_stay_free: int) -> Finding:
-    usage, inodes = shutil.disk_usage(there), os.statvfs(there)
-    free = f"{usage.free:,} of {usage.total:,} bytes are free on the disk of {there}"
+def _check_room(subject: str, folder: Path, to_stay_free: int) -> Finding:
+    usage, inodes = shutil.disk_usage(folder), os.statvfs(folder)
+    free = f"{usage.free:,} of {usage.total:,} bytes are free on the disk of {folder}"
     if usage.free == 0 and not to_stay_free:
         return failed(subject, f"{free}: nothing can be written there.", "Free some space there: df, du")
     if usage.free <= to_stay_free:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
-from dcc.reports.overdue import heard_centres
+from dcc.reports.overdue import activity_of_centres
 from dcc.session.crawling import FAILED, OK, PARTIAL
 from dcc.settings import Settings
 from dcc.sources.due import Why
@@ -70,18 +70,18 @@ def source_families(connection: Connection, failure_limit: int) -> Iterator[Metr
 
 def centre_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
     """All families about active centres with available file sources."""
-    heard = heard_centres(connection, settings, utc_now())
+    centres = activity_of_centres(connection, settings, utc_now())
     yield gauge(
         "centre_silent",
         "Whether the centre has submitted no new archive for unusually long.",
         ("centre",),
-        {(one.centre,): float(one.silent) for one in heard},
+        {(one.centre,): float(one.silent) for one in centres},
     )
     yield gauge(
         "centre_last_submission_timestamp_seconds",
         "When the centre last submitted a new archive, or when its first source was registered.",
         ("centre",),
-        {(one.centre,): timestamp(one.since) for one in heard},
+        {(one.centre,): timestamp(one.since) for one in centres},
     )
 
 

@@ -21,7 +21,7 @@ from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, re
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
-from dcc.session.leases import refuse_beside_session
+from dcc.session.leases import refuse_during_session
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id, insert_rows, run_reading, run_writing
@@ -160,7 +160,7 @@ def clean(
         # Old reports are removed below even if staging keeps everything.
         run_writing(
             tracker,
-            lambda connection: refuse_beside_session(connection, settings),
+            lambda connection: refuse_during_session(connection, settings),
             patience_seconds=settings.database_retry,
         )
     cleaned = Cleaned()
@@ -174,7 +174,7 @@ def clean(
                     connection: Connection, batch: Sequence[Decision] = batch, aside: Aside = aside
                 ) -> tuple[list[Decision], list[str]]:
                     if session is None:
-                        refuse_beside_session(connection, settings)
+                        refuse_during_session(connection, settings)
                     return _take(connection, batch, aside, policy, unknown)
 
                 if session is None:

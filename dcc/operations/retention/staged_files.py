@@ -138,8 +138,8 @@ def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
 
 
 def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
-    with os.scandir(root) as there:
-        for found in sorted(there, key=lambda entry: entry.name):
+    with os.scandir(root) as entries:
+        for found in sorted(entries, key=lambda entry: entry.name):
             if found.name in _FILE_SYSTEMS_OWN:
                 continue
             if found.name in set(Action) and found.is_dir(follow_symlinks=False):
@@ -150,8 +150,8 @@ def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
 
 
 def _entries_of(directory: Path, folder: str, within: bool) -> Iterator[StagedEntry]:
-    with os.scandir(directory) as there:
-        for found in there:
+    with os.scandir(directory) as entries:
+        for found in entries:
             yield from _entry(found, folder, _kind(found), within)
 
 

@@ -245,14 +245,14 @@ def all_current_runs(connection: Connection) -> list[int]:
 def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
     """Joins the runs of current experiments that name the specimens of a query."""
     owned = and_(RUN.c.owner_kind == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id)
-    there = and_(
+    on_animal = and_(
         EXPERIMENT.c.id == NAMED.c.experiment_row,
         EXPERIMENT.c.centre == SPECIMEN.c.centre,
         EXPERIMENT.c.is_current,
     )
     return (
         of_specimens.join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
-        .join(EXPERIMENT, there)
+        .join(EXPERIMENT, on_animal)
         .join(RUN, owned)
     )
 

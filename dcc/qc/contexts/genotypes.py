@@ -93,9 +93,9 @@ def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[An
     """
     # Counted before the join: data that many animals share are looked up once.
     columns = [SPECIMEN.c[name] for name in ("centre", "is_baseline", "colony_id", "strain_id")]
-    alike = select(*columns, func.count().label("number")).select_from(specimens)
-    alike = alike.where(condition, SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
-    counted = alike.subquery()
+    query = select(*columns, func.count().label("number")).select_from(specimens)
+    query = query.where(condition, SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
+    counted = query.subquery()
     genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted, COLONY).label("strain")
     carried = [func.max(column) for column in (COLONY.c.gene_id, COLONY.c.gene_symbol, COLONY.c.allele_id)]
     colony = of_snapshot(COLONY, counted.c.colony_id, bindparam("colonies"))
@@ -121,8 +121,8 @@ def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
 
 def _brought() -> Select[Any]:
     """The centres and genotypes of the specimens that documents brought."""
-    alike = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id)
-    brought = alike.where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct().subquery()
+    columns = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id)
+    brought = columns.where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct().subquery()
     return select(brought.c.centre, genotype_of(brought))
 
 

@@ -107,8 +107,8 @@ def _known(column: ColumnElement[Any]) -> ColumnElement[str]:
 
 def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnElement[Any]) -> Select[Any]:
     """A query of runs and their experiments, with the current version of each specimen and its colony's data."""
-    there = same_animal(experiment) & SPECIMEN.c.is_current
-    named = runs.outerjoin(NAMED, NAMED.c.experiment_row == experiment.c.id).outerjoin(SPECIMEN, there)
+    on_animal = same_animal(experiment) & SPECIMEN.c.is_current
+    named = runs.outerjoin(NAMED, NAMED.c.experiment_row == experiment.c.id).outerjoin(SPECIMEN, on_animal)
     return named.outerjoin(COLONY, of_snapshot(COLONY, SPECIMEN.c.colony_id, colonies))
 
 

@@ -47,8 +47,8 @@ def group_of(items: Iterable[Item]) -> Group:
     joined = "::".join(sorted(f"{name} = {value}" for name, value in distinct))
     content: dict[str, Any] = {}
     for name, value in distinct:
-        there = content.get(name)
-        content[name] = value if there is None else [*([there] if isinstance(there, str) else there), value]
+        earlier = content.get(name)
+        content[name] = value if earlier is None else [*([earlier] if isinstance(earlier, str) else earlier), value]
     checksum = md5(joined.encode(), usedforsecurity=False).hexdigest()
     return Group(checksum, json.dumps(content, ensure_ascii=False))
 

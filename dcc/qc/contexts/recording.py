@@ -71,9 +71,9 @@ def write_changes(
     ids: dict[ContextKey, int] = {}
     happened: dict[ContextKey, ContextEvent] = {}
     values: dict[ContextKey, dict[str, Any]] = {}
-    there = _contexts_of(connection, changes.contexts)
+    recorded = _contexts_of(connection, changes.contexts)
     for key in sorted(changes.contexts):
-        row = there.get(key)
+        row = recorded.get(key)
         if row is not None:
             ids[key] = row.id
         event, after = _after(row, changes.contexts[key])
@@ -161,12 +161,12 @@ def _write_history(
 def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int]) -> None:
     """Change the documents' numbers of measurements in contexts, by the ids of both."""
     parts = sorted(changes)
-    there = _parts_of(connection, parts)
+    recorded = _parts_of(connection, parts)
     new, changed, gone = [], [], []
     for part in parts:
-        after = there.get(part, 0) + changes[part]
+        after = recorded.get(part, 0) + changes[part]
         row = {"of_document": part[0], "of_context": part[1], "number": after}
-        if part not in there:
+        if part not in recorded:
             new.append((*part, after))
         elif after:
             changed.append(row)
@@ -185,12 +185,12 @@ def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[
     counted: set[int] = set()
     for documents in portions({document_id for document_id, _ in parts}):
         counted.update(connection.scalars(_COUNTED, {"documents": as_json(documents)}))
-    asked = [part for part in parts if part[0] in counted]
-    there: dict[tuple[int, int], int] = {}
-    for start in range(0, len(asked), AT_ONCE):
-        rows = connection.execute(_PARTS, {"parts": as_json(asked[start : start + AT_ONCE])})
-        there.update(((document_id, context_id), number) for document_id, context_id, number in rows)
-    return there
+    relevant = [part for part in parts if part[0] in counted]
+    recorded: dict[tuple[int, int], int] = {}
+    for start in range(0, len(relevant), AT_ONCE):
+        rows = connection.execute(_PARTS, {"parts": as_json(relevant[start : start + AT_ONCE])})
+        recorded.update(((document_id, context_id), number) for document_id, context_id, number in rows)
+    return recorded
 
 
 _OF_GENOTYPES: Final = select(CONTEXT).where(

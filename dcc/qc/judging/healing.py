@@ -102,8 +102,8 @@ def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
 def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElement[bool]:
     """Whether an entity has an open finding of one of the rules."""
     kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
-    there = (FINDING.c.entity_kind == kind) & (FINDING.c.entity_id == owner.c.id) & _IS_OPEN
-    return exists().where(there if rules is None else there & FINDING.c.rule.in_(sorted(rules)))
+    condition = (FINDING.c.entity_kind == kind) & (FINDING.c.entity_id == owner.c.id) & _IS_OPEN
+    return exists().where(condition if rules is None else condition & FINDING.c.rule.in_(sorted(rules)))
 
 
 def documents_to_be_judged(connection: Connection) -> list[int]:

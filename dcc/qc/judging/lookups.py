@@ -52,10 +52,10 @@ class SqlLookups:
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
         """The places of a centre's current experiments with one of the keys, by their key."""
         columns = (EXPERIMENT.c.centre, *(EXPERIMENT.c[name] for name in ExperimentKey._fields))
-        asked = select(*columns, EXPERIMENT.c.document_id, EXPERIMENT.c.line).order_by(EXPERIMENT.c.id)
+        query = select(*columns, EXPERIMENT.c.document_id, EXPERIMENT.c.line).order_by(EXPERIMENT.c.id)
         found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
         wanted = frozenset(keys)
-        here = asked.where(EXPERIMENT.c.centre == centre, EXPERIMENT.c.is_current)
+        here = query.where(EXPERIMENT.c.centre == centre, EXPERIMENT.c.is_current)
         names = {key.experiment_id for key in wanted}
         for row in rows_with(self._connection, here, EXPERIMENT.c.experiment_id, names):
             key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
@@ -125,6 +125,6 @@ def questionable(connection: Connection, document_ids: Collection[int], latest_d
     found: set[int] = set()
     for some in portions(document_ids, _AT_ONCE):
         given = {"documents": as_json(some), "latest_day": latest_day}
-        for asked in _QUESTIONABLE:
-            found.update(connection.scalars(asked, given))
+        for query in _QUESTIONABLE:
+            found.update(connection.scalars(query, given))
     return found

@@ -41,15 +41,15 @@ def judge_together(connection: Connection, found: Sequence[Found], basis: Basis)
 
     Returns what `judge_document` does for each; a NotFoundError for one that is missing or was withdrawn.
     """
-    there = lock_documents(connection, [one.document_id for one in found])
-    clean = [there[one.document_id] for one in found if one.document_id in there and not one.findings]
+    documents = lock_documents(connection, [one.document_id for one in found])
+    clean = [documents[one.document_id] for one in found if one.document_id in documents and not one.findings]
     quiet = _without_history(connection, clean)
     _judge_quiet(connection, quiet, basis)
     unheard_of = {document.id for document in quiet}
     judged: list[Judgement | NotFoundError] = []
     for document_id, findings in found:
         try:
-            document = require_standing(document_id, there.get(document_id))
+            document = require_standing(document_id, documents.get(document_id))
         except NotFoundError as error:
             judged.append(error)
             continue

@@ -97,9 +97,9 @@ _SAME_ANIMAL = "s.specimen_id = m.specimen_id"
 
 def views(dialect: str) -> Mapping[str, str]:
     """The query of each view, by its name."""
-    made = {name: query.strip() for name, query in _VIEWS.items()}
+    queries = {name: query.strip() for name, query in _VIEWS.items()}
     if dialect != "sqlite":
         # MySQL and MariaDB ignore trailing blanks in comparisons. SQLite would take a tenth longer with this condition.
         exact = f"{_SAME_ANIMAL} AND LENGTH(s.specimen_id) = LENGTH(m.specimen_id)"
-        made["current_measurement"] = made["current_measurement"].replace(_SAME_ANIMAL, exact)
-    return made
+        queries["current_measurement"] = queries["current_measurement"].replace(_SAME_ANIMAL, exact)
+    return queries

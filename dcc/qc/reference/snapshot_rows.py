@@ -190,8 +190,8 @@ def _load_impress(connection: Connection, snapshot_id: int, provenance: Provenan
         members[row.pipeline][row.procedure_id] = shared[variant]
         if (asked := _made(Due, row)) != Due():
             due[row.pipeline][row.procedure_id] = asked
-    made = {key: Pipeline(key, members[key], name, due[key]) for key, name in pipelines.items()}
-    return Impress(provenance, made)
+    by_key = {key: Pipeline(key, members[key], name, due[key]) for key, name in pipelines.items()}
+    return Impress(provenance, by_key)
 
 
 def _load_parameters(connection: Connection, snapshot_id: int) -> dict[_Variant, dict[str, Parameter]]:
@@ -199,7 +199,7 @@ def _load_parameters(connection: Connection, snapshot_id: int) -> dict[_Variant,
         found: dict[_Variant, list[Made]] = defaultdict(list)
         for row in _rows(connection, table, snapshot_id):
             found[row.parameter_id, row.variant].append(build(row))
-        return {variant: tuple(made) for variant, made in found.items()}
+        return {variant: tuple(keys) for variant, keys in found.items()}
 
     options = parts(OPTION, lambda row: _made(Option, row))
     increments = parts(INCREMENT, lambda row: _made(Increment, row, text=row.value))

@@ -245,9 +245,9 @@ class NewestDates:
         self._newest: dict[tuple[str, DocumentKind], date | None] = {}
         for place, one in oldest.items():
             before = _NO_DOCUMENT if one.together_from is None else one.together_from
-            asked = {"before": before, "centre": one.centre, "created": one.created, "kind": one.kind.value}
+            values = {"before": before, "centre": one.centre, "created": one.created, "kind": one.kind.value}
             newer = _NEWER if one.kind is DocumentKind.SPECIMEN else _NEWER_OF_KIND
-            self._newest[place] = connection.scalar(newer, asked)
+            self._newest[place] = connection.scalar(newer, values)
 
     def before(self, document: DocumentToApply) -> date | None:
         """The newest date of a document that should have come after this one; None if none is newer."""

@@ -67,11 +67,11 @@ def crawl_facts_of_centre(connection: Connection, centre: str | None) -> CrawlFa
         for entry in list_sources(connection)
         if centre in (None, entry.centre) and entry.state is SourceState.AVAILABLE and entry.centre_active
     }
-    asked = None if centre is None else sorted(sources)
+    source_ids = None if centre is None else sorted(sources)
     return CrawlFacts(
         [
-            *_troubles(latest_crawls(connection, sources=asked).values(), sources),
-            *_noticed(connection, latest_findings(connection, sources=asked), sources),
+            *_troubles(latest_crawls(connection, sources=source_ids).values(), sources),
+            *_noticed(connection, latest_findings(connection, sources=source_ids), sources),
             *_held(held_archives(connection), centre),
         ]
     )

@@ -55,8 +55,8 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
     if taken.of is not None:
-        drawn, there = catalogue.number(taken.drawn), catalogue.number(taken.of)
-        parts.append(catalogue.say("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=there))
+        drawn, total = catalogue.number(taken.drawn), catalogue.number(taken.of)
+        parts.append(catalogue.say("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=total))
     parts.append(drawn_how)
     if taken.other_units:
         units = [f"{shown_text(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]

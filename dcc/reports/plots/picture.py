@@ -336,9 +336,9 @@ def _matplotlib(fonts: Path | None) -> Iterator[None]:
 
 def _directory(fonts: Path | None) -> Path:
     if fonts is None:
-        made = tempfile.mkdtemp(prefix="dcc-matplotlib-")
-        atexit.register(shutil.rmtree, made, ignore_errors=True)
-        return Path(made)
+        directory = tempfile.mkdtemp(prefix="dcc-matplotlib-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        return Path(directory)
     try:
         make_directory(fonts)
     except OSError as error:

@@ -151,8 +151,8 @@ def _pictures(
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
     for worth, parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
-        beside = with_others and not is_series(parameter)
-        taken = load_values(qc, parameter, worth.centre, key, with_others=beside, most=MOST_VALUES)
+        has_others = with_others and not is_series(parameter)
+        taken = load_values(qc, parameter, worth.centre, key, with_others=has_others, most=MOST_VALUES)
         if taken is not None:
             pictures.append(_picture(taken, catalogue, fonts))
     counted = weekly_experiments.count_weeks(qc, ranked[0][0].centre, key) if ranked and most > 1 else None

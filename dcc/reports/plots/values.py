@@ -191,12 +191,12 @@ def sample_of_centre(
     """
     own = MEASUREMENT.c
     of_centre = (own.parameter_id == parameter_id) & (own.centre == centre)
-    there = connection.scalar(select(func.count()).select_from(MEASUREMENT).where(of_centre)) or 0
+    total = connection.scalar(select(func.count()).select_from(MEASUREMENT).where(of_centre)) or 0
     left_out = set(before)
-    wanted = _values(of_centre & _share(there, most)).add_columns(RUN.c.document_id)
+    wanted = _values(of_centre & _share(total, most)).add_columns(RUN.c.document_id)
     rows = connection.execute(wanted.where(RUN.c.document_id < max(before)) if before else wanted)
     kept = (Value(*row[:-1]) for row in rows if row[-1] not in left_out)
-    return _sampled(kept, there, most)
+    return _sampled(kept, total, most)
 
 
 def sample_of_documents(
@@ -204,24 +204,26 @@ def sample_of_documents(
 ) -> Sample:
     """Measurements of a parameter that these documents brought; `most` or a few more."""
     # The runs of the documents are looked up, not all measurements of the parameter.
-    there = RUN.c.document_id.in_(numbers_in("documents")) & (only_compared(MEASUREMENT.c.parameter_id) == parameter_id)
+    condition = RUN.c.document_id.in_(numbers_in("documents")) & (
+        only_compared(MEASUREMENT.c.parameter_id) == parameter_id
+    )
     given = {"documents": as_json(documents)}
     joined = MEASUREMENT.join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
-    number = connection.scalar(select(func.count()).select_from(joined).where(there), given) or 0
-    rows = connection.execute(_values(there & _share(number, most)), given)
+    number = connection.scalar(select(func.count()).select_from(joined).where(condition), given) or 0
+    rows = connection.execute(_values(condition & _share(number, most)), given)
     return _sampled((Value(*row) for row in rows), number, most)
 
 
-def _sampled(rows: Iterable[Value], there: int, most: int) -> Sample:
+def _sampled(rows: Iterable[Value], total: int, most: int) -> Sample:
     values = sorted(islice(rows, 2 * most))
-    return Sample(tuple(values), there, there <= most)
+    return Sample(tuple(values), total, total <= most)
 
 
-def _share(there: int, most: int) -> ColumnElement[bool]:
+def _share(total: int, most: int) -> ColumnElement[bool]:
     """The condition that about `most` of so many measurements fulfil, by their ids alone."""
-    if there <= most:
+    if total <= most:
         return true()
-    return MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * most / there)
+    return MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * most / total)
 
 
 def _values(wanted: ColumnElement[bool]) -> Select[Any]:

@@ -85,8 +85,8 @@ def list_documents(
     )
     rows = connection.execute(query).all()
     entries = _log_entries(connection, [row.id for row in rows])
-    there = {} if qc is None else _in_qc(qc, key, {row.id: row.fname for row in rows}, began)
-    return tuple(_document(row, entries[row.id], there.get(row.id)) for row in rows)
+    in_qc = {} if qc is None else _in_qc(qc, key, {row.id: row.fname for row in rows}, began)
+    return tuple(_document(row, entries[row.id], in_qc.get(row.id)) for row in rows)
 
 
 def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) -> DocumentReport:

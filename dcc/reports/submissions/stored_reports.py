@@ -93,9 +93,9 @@ def _stored(settings: Settings, action: Action) -> Iterator[StoredReport]:
         return
     for name, entry in pages:
         with suppress(FileNotFoundError):
-            made = datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC).replace(tzinfo=None)
+            modified = datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC).replace(tzinfo=None)
             key = ZipKey(action, name) if _PLAIN_NAME.fullmatch(name) else None
-            yield StoredReport(action, name, key, settings.naming.centre_of_zip(name), made)
+            yield StoredReport(action, name, key, settings.naming.centre_of_zip(name), modified)
 
 
 def stored_page(settings: Settings, action: Action, name: str) -> bytes:

@@ -167,16 +167,16 @@ class FtpConnection(BlockwiseConnection):
     def _with_times(self, session: FtpSession, path: str, listing: ActionListing) -> ActionListing:
         """Request the times of archives and manifests, if the listing lacks them and it does not take too long."""
         without = [file for file in listing.zips if file.modified is None]
-        asked = len(without) + sum(bool(file.manifest) for file in without)
-        if "MDTM" not in session.features or not 0 < asked <= _MAX_TIMES:
+        requests = len(without) + sum(bool(file.manifest) for file in without)
+        if "MDTM" not in session.features or not 0 < requests <= _MAX_TIMES:
             return listing
 
         def timed(file: ListedFile) -> ListedFile:
             known = replace(file, modified=session.time_of(f"{path}/{_wire(file.path)}"))
             if not file.manifest:
                 return known
-            beside = session.time_of(f"{path}/{_wire(manifest_beside(file.path, file.manifest))}")
-            return replace(known, manifest_version=f"{file.manifest_version} {beside}")
+            manifest_time = session.time_of(f"{path}/{_wire(manifest_beside(file.path, file.manifest))}")
+            return replace(known, manifest_version=f"{file.manifest_version} {manifest_time}")
 
         return replace(listing, zips=tuple(timed(file) if file.modified is None else file for file in listing.zips))
 

@@ -191,13 +191,13 @@ class HttpClient:
         except BaseException:
             self.close()
             raise
-        made = http.client.HTTPConnection(*site.endpoint)
-        made.default_port = PORTS[site.scheme]
+        http_connection = http.client.HTTPConnection(*site.endpoint)
+        http_connection.default_port = PORTS[site.scheme]
         # Otherwise it would connect by itself, with neither time limit nor encryption.
-        made.auto_open = 0
-        made.sock = connection
-        self._http = made
-        return made
+        http_connection.auto_open = 0
+        http_connection.sock = connection
+        self._http = http_connection
+        return http_connection
 
     def _encrypted(self, plain: socket.socket, certificates: ServerCertificates) -> ssl.SSLSocket:
         site, seconds = self._site, self._settings.login_timeout

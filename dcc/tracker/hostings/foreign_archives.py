@@ -333,9 +333,9 @@ def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, re
         "created": utc_now(),
     }
     insert_rows(connection, ArchiveDecline, [values])
-    made = declines_of(connection, [held.za_id])[held.za_id]
-    _tell(connection, held, NewNotice("", held.za_id, Outcome.DECLINED, done_by=declined_by, reason=made.reason))
-    return made
+    decline = declines_of(connection, [held.za_id])[held.za_id]
+    _tell(connection, held, NewNotice("", held.za_id, Outcome.DECLINED, done_by=declined_by, reason=decline.reason))
+    return decline
 
 
 def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:

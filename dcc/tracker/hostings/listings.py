@@ -338,18 +338,18 @@ class ListingRecorder:
         """
         listed = _files_of(listings)
         hostings = self._hostings(address, keys)
-        there = {key: listed[key] for key in hostings if key in listed}
-        unsettled = {key: file for key, file in there.items() if self._is_unsettled(file, changed=True)}
-        changed = {key: hostings[key] for key, file in there.items() if content_differs(hostings[key], file)}
+        relisted = {key: listed[key] for key in hostings if key in listed}
+        unsettled = {key: file for key, file in relisted.items() if self._is_unsettled(file, changed=True)}
+        changed = {key: hostings[key] for key, file in relisted.items() if content_differs(hostings[key], file)}
         loaded = loaded_zips(self.connection, [entry.za_id for entry in changed.values()])
         found = [
-            Finding(CHANGED, key, entry.za_id, change_message(address, key, entry, there[key], loaded=True))
+            Finding(CHANGED, key, entry.za_id, change_message(address, key, entry, relisted[key], loaded=True))
             for key, entry in changed.items()
             if entry.za_id in loaded
         ]
         rows = [
             _hosting_values(hostings[key].hosting_id, file) | {"uploading": self.now if key in unsettled else None}
-            for key, file in there.items()
+            for key, file in relisted.items()
         ]
         self._update(rows)
         self._write_findings(address, found)

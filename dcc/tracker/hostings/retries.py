@@ -141,9 +141,9 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     """
     ids = _ids_of(connection, keys)
     _require_unchanged(connection, ids)
-    there = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
+    planned = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
     for key, za_id in ids.items():
-        if za_id not in there:
+        if za_id not in planned:
             raise unavailable_error(connection, key)
 
 
@@ -151,7 +151,7 @@ def why_not_retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[Zi
     """Those of known submissions that cannot be processed again now, each with why; changes nothing."""
     found = _look_up(connection, keys)
     changed = changed_where_fetched(connection, [row.id for row in found.values()])
-    there = {plan.za_id for plan in load_plans(connection, None, [row.id for row in found.values()], by_name=True)}
+    planned = {plan.za_id for plan in load_plans(connection, None, [row.id for row in found.values()], by_name=True)}
     reasons: dict[ZipKey, str] = {}
     for key, row in found.items():
         if (row.phase_id, row.status_id) == REFUSED:
@@ -160,7 +160,7 @@ def why_not_retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[Zi
             reasons[key] = "on hold"
         elif row.id in changed:
             reasons[key] = "changed after its data were uploaded"
-        elif row.id not in there:
+        elif row.id not in planned:
             reasons[key] = "no available source has a good copy"
     return reasons
 

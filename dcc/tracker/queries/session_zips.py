@@ -147,7 +147,7 @@ def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
 def _database_ahead(connection: Connection) -> timedelta:
     """How far the database's clock, which dates changes, is ahead of this machine's."""
     now = connection.execute(select(func.current_timestamp())).scalar_one()
-    there = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
-    ahead = there.replace(tzinfo=None, microsecond=0) - utc_now()
+    database_time = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
+    ahead = database_time.replace(tzinfo=None, microsecond=0) - utc_now()
     # Both are in whole seconds: a difference of one is none.
     return ahead if abs(ahead) > timedelta(seconds=1) else timedelta()
