@@ -60,7 +60,18 @@ OF_DATABASES = (
     "tests/tracker/test_schema.py",
 )
 """Modules whose tests run on both databases; of others, those that are marked `both_databases`."""
-LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
+LONG = (
+    ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/", *OF_PAGE, *OF_BROWSER),
+    ("tests/assets/test_workers.py", "tests/assets/test_replay_workers.py", "tests/cli/test_daemon.py"),
+    (
+        "tests/chaos/",
+        "tests/hostile/test_whole_session.py",
+        "tests/operations/test_archive_audits.py",
+        "tests/operations/test_upgrade.py",
+        "tests/qc/test_centres_at_once.py",
+    ),
+)
+"""Modules that take long, in parts of which each is for one process."""
 
 
 def pytest_configure() -> None:
@@ -76,13 +87,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first: at the end, the other processes of the run would wait for it. Then who shares.
+    """What takes long comes first: at the end, the other processes of the run would wait for it.
 
     TESTS_EVERYWHERE=1 runs every case on every database. Otherwise a test that is not about databases runs on SQLite.
     """
     if not EVERYWHERE:
         items[:] = [item for item in items if _is_wanted(item)]
-    items.sort(key=_place)
+    items[:] = _in_order(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def _is_wanted(item: pytest.Item) -> bool:
@@ -93,11 +104,18 @@ def _is_wanted(item: pytest.Item) -> bool:
     return is_asked_for or item.nodeid.startswith(OF_DATABASES) or bool(item.get_closest_marker("both_databases"))
 
 
-def _place(item: pytest.Item) -> int:
-    if item.nodeid.startswith(LONG):
-        return 0
-    sharing = (*OF_PAGE, *OF_BROWSER)
-    return next((place for place, name in enumerate(sharing, 1) if item.nodeid.startswith(name)), len(sharing) + 1)
+def _in_order(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Each process begins with an equal share of this list: with modules that take long, in the order named."""
+    long = [[item for name in part for item in items if item.nodeid.startswith(name)] for part in LONG]
+    known = {item for part in long for item in part}
+    others = [item for item in items if item not in known]
+    ordered: list[pytest.Item] = []
+    for process in range(processes):
+        ordered += [item for part in long[process::processes] for item in part]
+        room = max(0, len(items) * (process + 1) // processes - len(ordered))
+        ordered += others[:room]
+        del others[:room]
+    return ordered + others
 
 
 def pytest_collection_finish() -> None:

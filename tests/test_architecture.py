@@ -4,10 +4,10 @@ import ast
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 from tests import conftest
-from tests.support import sharing
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
@@ -89,5 +89,5 @@ def test_no_message_is_taken_apart() -> None:
 
 
 def test_what_the_run_of_the_tests_is_ordered_by_exists() -> None:
-    named = (*conftest.LONG, *sharing.OF_PAGE, *sharing.OF_BROWSER, *conftest.OF_DATABASES)
+    named = [*chain.from_iterable(conftest.LONG), *conftest.OF_DATABASES]
     assert [name for name in named if not list(ROOT.glob(f"{name.rstrip('/')}*"))] == []

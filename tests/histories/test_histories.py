@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.histories.running import Outcome, Prepared, live, submit
+from tests.support.trials import trials
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +17,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seeds"),
-    [(live, range(1, 4)), (live, range(4, 7)), (submit, range(1, 3)), (submit, range(3, 5))],
+    ("kind", "seeds"), [(live, range(1, trials(6) + 1)), (submit, range(1, trials(4) + 1))], ids=["live", "submit"]
 )
 def test_tracker_and_qc_database_hold_what_the_model_says(
     prepared: Prepared, kind: Callable[[Prepared, int], Outcome], seeds: range

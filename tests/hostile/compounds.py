@@ -6,7 +6,7 @@ import gzip
 import io
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from dcc.errors import ArchiveError, CorruptArchiveError, DuplicateMemberError, UnsafeArchiveError
 
@@ -83,12 +83,15 @@ def nested(levels: int, content: bytes) -> bytes:
 
 
 MEGABYTES = {f"{number}.txt": bytes(10_000_000) for number in range(9)}
-BOMBS = {
-    "over levels": (nested(2, zipped(MEGABYTES)), "zip bombs"),
-    "side by side": (zipped({f"{number}.zip": zipped({"a": bytes(9_000_000)}) for number in range(12)}), "zip bombs"),
-    "packed by gzip": (zipped({"in.tgz": gzip.compress(bytes(50_000_000))}), "zip bombs"),
+BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "over levels": (lambda: nested(2, zipped(MEGABYTES)), "zip bombs"),
+    "side by side": (
+        lambda: zipped({f"{number}.zip": zipped({"a": bytes(9_000_000)}) for number in range(12)}),
+        "zip bombs",
+    ),
+    "packed by gzip": (lambda: zipped({"in.tgz": gzip.compress(bytes(50_000_000))}), "zip bombs"),
     "many entries": (
-        zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
+        lambda: zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
         "100 are allowed",
     ),
 }
@@ -103,7 +106,7 @@ def refused_compounds() -> Iterator[tuple[str, bytes, str]]:
     for case, (content, _, said) in HOSTILE_TARS.items():
         suffix = "tgz" if case.startswith("packed") else "tar"
         yield f"tar inside: {case}", zipped({f"f/in.{suffix}": content, EXPERIMENT: b"<b/>"}), said
-    yield from ((f"bomb: {case}", content, said) for case, (content, said) in BOMBS.items() if said == "zip bombs")
+    yield from ((f"bomb: {case}", make(), said) for case, (make, said) in BOMBS.items() if said == "zip bombs")
     name = SPECIMEN.replace("J", "H")
     names = {f"a/{name}": b"<a/>", "in.zip": zipped({name: b"<a/>"})}
     yield "one name at two levels", zipped(names), "holds two documents named"

@@ -32,7 +32,7 @@ from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Folder, Installation
 from tests.support.s3_server import Bucket
 from tests.support.servers import SftpServer
-from tests.support.trials import EVERYWHERE
+from tests.support.trials import trials
 
 KEY = "add/H.2013-10-31.1.impc.zip"
 
@@ -135,15 +135,14 @@ def places(
 
 
 @pytest.mark.servers
-def test_200_corruptions_losses_and_outages_leave_every_archive_whole(
+def test_corruptions_losses_and_outages_leave_every_archive_whole(
     tracker: Engine, places: tuple[Settings, list[Place]], tmp_path: Path
 ) -> None:
     """At most all but one of an archive's copies at once, in a directory, a bucket and on OpenSSH."""
     settings, all_places = places
-    # With few archives there are many rounds, and outages.
-    contents = keep(tracker, settings, tmp_path, 6 if EVERYWHERE else 30)
+    contents = keep(tracker, settings, tmp_path, 6)
     random, faults = Random(29), Counter[str]()
-    while faults.total() < 200:
+    while faults.total() < trials(200):
         away = random.choice(all_places) if random.random() < 0.4 else None
         if away is not None:
             away.go_away()

@@ -27,8 +27,9 @@ from tests.support.data_installations import DataInstallation
 from tests.support.databases import only_sqlite
 from tests.support.integrity_cases import REFERENCE, TODAY, check, mutant, specimens
 from tests.support.reference_files import write_reference
+from tests.support.trials import trials
 
-DOCUMENTS = 1_000
+DOCUMENTS = trials(1_000)
 IN_ARCHIVE = 50
 FAULTS = {
     r'colonyID="[^"]*"': ('colonyID="NoSuch"', 'colonyID=""', ""),
