@@ -9,7 +9,6 @@ from dcc_assets.archive_audits import archive_audit_definitions
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.reference import reference_definitions
 from dcc_sensors.notifications import notification_automation
-from dcc_sensors.overdue import overdue_automation
 from dcc_sensors.schedules import daily_automation
 from dcc_sensors.sessions import automation_definitions
 
@@ -25,5 +24,4 @@ defs = Definitions.merge(
     automation_definitions(settings),
     daily_automation(),
     notification_automation(),
-    overdue_automation(),
 )

@@ -26,7 +26,7 @@ from dcc.tracker.database import run_reading
 from dcc_assets.specs import OWNERS
 from dcc_dagster.metadata import Metadata, table
 from dcc_resources.databases import TrackerResource
-from dcc_resources.store import StoreResource
+from dcc_resources.services import StoreResource
 
 AUDIT_JOB: Final = "audit_archives"
 ARCHIVE_STORE: Final = AssetKey("archive_store")

@@ -27,8 +27,8 @@ from dcc_dagster.job_assets import materialises
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
+from dcc_resources.services import StoreResource
 from dcc_resources.session import SessionResource
-from dcc_resources.store import StoreResource
 
 CRAWL_JOB: Final = "crawl_file_sources"
 PROCESS_JOB: Final = "process_zip_actions"

@@ -29,7 +29,7 @@ from dcc_assets.keys import REFERENCE
 from dcc_assets.specs import OWNERS
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.databases import QcDatabaseResource
-from dcc_resources.reference_data import ReferenceDataResource
+from dcc_resources.services import ReferenceDataResource
 
 REFERENCE_JOB: Final = "refresh_reference_data"
 FRESH: Final = "fresh"

@@ -31,8 +31,8 @@ from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.file_sources import FileSourceResource
+from dcc_resources.services import StoreResource
 from dcc_resources.session import SessionResource
-from dcc_resources.store import StoreResource
 from dcc_resources.work import Work, ignore
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,9 @@ from dagster import EnvVar
 from dcc.settings import Settings, variable_of
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
-from dcc_resources.mail import MailResource
 from dcc_resources.platform_resource import PlatformResource, is_secret, is_setting, setting_of
-from dcc_resources.reference_data import ReferenceDataResource
+from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
 from dcc_resources.session import SessionResource
-from dcc_resources.store import StoreResource
-from dcc_resources.webhook import WebhookResource
 
 SOURCES = (SftpResource, FtpResource, HttpResource, FolderResource)
 OF_SESSIONS = (TrackerResource, QcDatabaseResource, StoreResource, MailResource, WebhookResource)

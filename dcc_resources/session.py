@@ -10,10 +10,8 @@ from dcc.operations.sessions import open_session
 from dcc.settings import Settings
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FileSourceResource
-from dcc_resources.mail import MailResource
 from dcc_resources.platform_resource import PlatformResource, setting
-from dcc_resources.store import StoreResource
-from dcc_resources.webhook import WebhookResource
+from dcc_resources.services import MailResource, StoreResource, WebhookResource
 from dcc_resources.work import Work
 
 

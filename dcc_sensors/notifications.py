@@ -1,12 +1,13 @@
-"""The sensor that notifies people of what no session reports: failed runs and checks, an unreachable tracker.
+"""The sensors that notify people of what no session reports: failed runs and checks, outages, and overdue work.
 
-A session sends its news when it ends, whoever runs it. The sensor also sends what could not be sent then; the ledger
-prevents repeats.
+A session sends its news when it ends, whoever runs it. The first sensor also sends what could not be sent then; the
+ledger prevents repeats. The other one keeps the checks of overdue work right, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from dagster import (
@@ -20,25 +21,31 @@ from dagster import (
     SkipReason,
     sensor,
 )
+from sqlalchemy import Engine
 
+from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import Trouble
+from dcc.settings import Settings
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
+from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
 from dcc_dagster.check_results import latest_results
+from dcc_dagster.partition_events import Report
 from dcc_resources.databases import TrackerResource
-from dcc_resources.mail import MailResource
-from dcc_resources.webhook import WebhookResource
+from dcc_resources.services import MailResource, WebhookResource
 
 NOTIFY_SECONDS: Final = 60
+OVERDUE_SECONDS: Final = 600
 _PATIENCE_SECONDS: Final = 20.0
 """Seconds to wait for a tracker that restarts: Dagster gives a sensor a minute."""
 
 _JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB)
 _CHECKS: Final = tuple(AssetCheckKey(spec.asset_key, spec.name) for spec in REFERENCE_CHECK_SPECS)
+_OVERDUE: Final = "overdue: "
 _OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
 
 
@@ -63,11 +70,6 @@ def notifications(
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
     return SkipReason(" ".join(notified.sentences) or "No new notifications.")
-
-
-def notification_automation() -> Definitions:
-    """The sensor."""
-    return Definitions(sensors=[notifications])
 
 
 def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
@@ -101,3 +103,58 @@ def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
 def _message(evaluation: object) -> str:
     text = getattr(evaluation, "metadata", {}).get("message")
     return str(getattr(text, "value", None) or "It failed: see its page in Dagster.")
+
+
+@sensor(
+    name="overdue",
+    job_name=OVERDUE_JOB,
+    minimum_interval_seconds=OVERDUE_SECONDS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description=(
+        "Updates the checks crawl_overdue, centre_silent and submissions_overdue while no session runs, and notifies "
+        "people of failures (DCC_NOTIFY_...)."
+    ),
+)
+def overdue(
+    context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
+) -> SkipReason:
+    """Show changes of overdue work, in a run of that job which begins at once, and notify people."""
+    settings = tracker.settings_with(mail, webhook)
+    try:
+        engine = tracker.ready(patience_seconds=0)
+        show_overdue(context.instance, engine, settings)
+        notified = _notify(engine, settings)
+    except DatabaseOutdatedError as error:
+        return SkipReason(str(error))
+    return SkipReason(" ".join(["The checks are up to date.", *notified]))
+
+
+def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
+    """Notify of each check that fails, once, and again when it passes, and remind centres of their failed archives.
+
+    Returns sentences for the sensor's page.
+    """
+    if not notifies(settings):
+        return ()
+    states = map(_state, read_overdue(tracker, settings))
+    return notify_due(tracker, settings, states, watched=_OVERDUE, remind=utc_now()).sentences
+
+
+def _state(report: Report) -> Trouble:
+    """A check as an outage; `since` is empty if it passes."""
+    (verdict,) = report.verdicts
+    name = verdict.check.name
+    subject = f"{_OVERDUE}{name} of {report.partition}"
+    label = f"the check {name} of {report.partition}"
+    if verdict.passed:
+        return Trouble(subject, "", label, "")
+    facts = verdict.metadata
+    reason = f"{verdict.description} Who acts: {facts['Who acts']}. {facts['What to do']}"
+    # A failure that returns on another day is news again.
+    since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
+    return Trouble(subject, since, label, reason, reported=False)
+
+
+def notification_automation() -> Definitions:
+    """The sensors."""
+    return Definitions(sensors=[notifications, overdue])

@@ -24,10 +24,7 @@ from dcc_assets.sync.archive_records import recorded_crawls
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import SftpResource
-from dcc_resources.mail import MailResource
-from dcc_resources.reference_data import ReferenceDataResource
-from dcc_resources.store import StoreResource
-from dcc_resources.webhook import WebhookResource
+from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
 from tests.dagster_resources.test_resources_page import RESOURCES
 from tests.support.dagster_instances import set_environment
 from tests.support.databases import only_sqlite
@@ -181,7 +178,7 @@ def test_a_secret_that_the_definitions_have_as_text_is_masked_on_the_pages(tmp_p
     module = tmp_path / "with_secret.py"
     module.write_text(
         "from dagster import Definitions\n"
-        "from dcc_resources.webhook import WebhookResource\n"
+        "from dcc_resources.services import WebhookResource\n"
         f"defs = Definitions(resources={{'webhook': WebhookResource(signing_key='{SECRET}')}})\n"
     )
     origin = LoadableTargetOrigin(python_file=str(module))

@@ -15,8 +15,8 @@ from dcc.tracker.register import centres
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue as shown
-from dcc_sensors import overdue as watched
-from dcc_sensors.overdue import overdue
+from dcc_sensors import notifications as watched
+from dcc_sensors.notifications import overdue
 from tests.support.dagster_instances import Dagster, looked, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
