@@ -12,7 +12,7 @@ from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
 from dcc.reports.causes.cause import as_json
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre
 from dcc.reports.causes.scopes import Scope
-from dcc.reports.plots import draw_expected, font_directory
+from dcc.reports.plots import draw_expected, keep_fonts
 from dcc.reports.submissions.labels import SESSION_LABELS
 from dcc.reports.submissions.page import Place, cause_values, common_values, images_of
 from dcc.reports.submissions.stored_reports import list_reports, stored_page
@@ -126,7 +126,8 @@ def expected_page(reader: Reader, centre: str) -> Answer:
     if found is None:
         return problem(503, "The QC database cannot be used. `dcc doctor` says why.")
     deliveries, covered = found
-    counted, fonts = deliveries.by_procedure(), font_directory(reader.settings)
+    counted = deliveries.by_procedure()
+    keep_fonts(reader.settings)
     return _page(
         reader,
         "expected",
@@ -135,7 +136,7 @@ def expected_page(reader: Reader, centre: str) -> Answer:
         covered=covered,
         uncovered=deliveries.uncovered.total(),
         counted=counted,
-        images=images_of([draw_expected(counted, reader.catalogue, fonts)] if counted else []),
+        images=images_of([draw_expected(counted, reader.catalogue)] if counted else []),
     )
 
 

@@ -96,9 +96,10 @@ def expected(
     uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
     if plot is not None:
         from dcc.reports.languages import load_catalogue
-        from dcc.reports.plots import draw_expected, font_directory
+        from dcc.reports.plots import draw_expected, keep_fonts
 
-        draw_expected(counted, load_catalogue(language, settings), font_directory(settings)).write(plot)
+        keep_fonts(settings)
+        draw_expected(counted, load_catalogue(language, settings)).write(plot)
     columns = ("centre", *_OF_PROCEDURE, *_NUMBERS)
     rows = [
         (

@@ -331,23 +331,22 @@ def plot(
     """
     from dcc.analysis.known_values import require_known_value
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter
+    from dcc.reports.plots import draw_weeks, keep_fonts, picture_of_parameter
     from dcc.reports.plots.values import require_documents
 
     settings = settings_from_environment()
-    catalogue, fonts = load_catalogue(language, settings), font_directory(settings)
+    catalogue = load_catalogue(language, settings)
+    keep_fonts(settings)
     key = None if zip_name is None else parse_zip_key(zip_name)
     require_centres(settings, centre)
     with reading_qc(settings) as connection:
         if key is not None:
             require_documents(connection, key)
         if parameter is None:
-            picture = draw_weeks(connection, catalogue, centre=centre, key=key, fonts=fonts)
+            picture = draw_weeks(connection, catalogue, centre=centre, key=key)
         else:
             require_known_value(connection, "parameter", parameter)
-            picture = picture_of_parameter(
-                connection, catalogue, centre=centre, parameter_id=parameter, key=key, fonts=fonts
-            )
+            picture = picture_of_parameter(connection, catalogue, centre=centre, parameter_id=parameter, key=key)
     picture.write(output)
     facts = picked(picture, "title", "caption", "rule", "outliers", description="alt")
     lines = (f"{output} written.", picture.alt, f"{picture.caption} {picture.rule}".rstrip())

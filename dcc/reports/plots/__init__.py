@@ -5,7 +5,7 @@ time and memory, whatever the number of measurements: of many, a sample is drawn
 """
 
 from dcc.reports.plots.expected_procedures import draw_expected
-from dcc.reports.plots.picture import Picture, PictureKind, font_directory
+from dcc.reports.plots.picture import Picture, PictureKind, keep_fonts
 from dcc.reports.plots.selection import MOST_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.weekly_experiments import draw_weeks
 
@@ -15,7 +15,7 @@ __all__ = [
     "PictureKind",
     "draw_expected",
     "draw_weeks",
-    "font_directory",
+    "keep_fonts",
     "picture_of_parameter",
     "pictures_of_centre",
     "pictures_of_zip",

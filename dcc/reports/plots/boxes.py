@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,8 +23,10 @@ from dcc.reports.plots.picture import (
     format_number,
     lay_out,
     name_point,
+    shown_text,
+    word_for,
 )
-from dcc.reports.plots.values import RANGES, Box, Numbers, pseudo_random
+from dcc.reports.plots.values import RANGES, Box, Numbers, Value, pseudo_random
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,18 +86,40 @@ _FAR: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A group as it is drawn; rows with the same `heading` stand below it. `earlier_ids` and `new_ids` place marks."""
+class Group:
+    """Values of a centre, sex and zygosity: those that were there before a submission, and those that it brought.
 
-    label: str
-    heading: str
+    `centre` is None where those of other centres are together. `earlier_ids` and `new_values` tell which they are.
+    `judged_by` is the box whose fences tell outliers, `drawn` that of all values.
+    """
+
+    centre: str | None
+    gender: str | None
+    zygosity: str | None
     earlier: Numbers
     earlier_ids: NDArray[np.int64]
     new: Numbers
-    new_names: Sequence[str]
-    new_ids: Sequence[int]
-    box: Box
+    new_values: tuple[Value, ...]
     judged_by: Box
+    drawn: Box
+
+    @property
+    def new_ids(self) -> NDArray[np.int64]:
+        """Which the new values are."""
+        return np.array([value.id for value in self.new_values], dtype=np.int64)
+
+    def animal(self, place: int) -> str:
+        """The animal of a new value, as a picture has it."""
+        return shown_text(self.new_values[place].specimen_id or "", 24)
+
+    def label(self, catalogue: Catalogue) -> str:
+        """The sex and zygosity."""
+        words = [word_for(catalogue, word) for word in (self.gender, self.zygosity) if word]
+        return ", ".join(words) or catalogue.say("not of one animal")
+
+    def heading(self, catalogue: Catalogue) -> str:
+        """The centre, below which its groups stand."""
+        return catalogue.say("other centres") if self.centre is None else shown_text(self.centre)
 
 
 class _Look(NamedTuple):
@@ -106,34 +130,36 @@ class _Look(NamedTuple):
     number: Callable[[float], str]
 
 
-def height_of(rows: Sequence[Row]) -> float:
-    """Inches that these rows take."""
-    return HEADING + BOTTOM + ROW * (len(rows) + len({row.heading for row in rows}))
+def height_of(rows: Sequence[Group]) -> float:
+    """Inches that groups take, a row each."""
+    return HEADING + BOTTOM + ROW * (len(rows) + len({row.centre for row in rows}))
 
 
 def draw_rows(
-    figure: Figure, rows: Sequence[Row], catalogue: Catalogue, *, title: str, subtitle: str, unit: str
+    figure: Figure, rows: Sequence[Group], catalogue: Catalogue, *, title: str, subtitle: str, unit: str
 ) -> None:
-    """Draw the rows, with new values and outliers marked."""
+    """Draw the groups, with new values and outliers marked."""
     number = partial(format_number, catalogue)
-    longest = max(max(len(_counted(row, number)), 1.15 * len(row.heading)) for row in rows)
+    longest = max(max(len(_counted(row, catalogue)), 1.15 * len(row.heading(catalogue))) for row in rows)
     (axes,) = lay_out(figure, title, subtitle, left=0.35 + 0.068 * longest, bottom=BOTTOM)
     low, high = _limits(rows)
     axes.set_xlim(low, high)
-    lines = len(rows) + len({row.heading for row in rows})
+    lines = len(rows) + len({row.centre for row in rows})
     axes.set_ylim(lines - 0.5, -0.5)
     axes.set_xlabel(unit)
     axes.locator_params(axis="x", nbins=6)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
-    ticks, labels, bold = [], [], []
+    labels: list[str] = []
+    bold: list[bool] = []
     look = _Look(_named(rows), MOST_DOTS // len(rows), number)
-    for line, row in _placed(rows):
-        ticks.append(line)
-        labels.append(row if isinstance(row, str) else _counted(row, number))
-        bold.append(isinstance(row, str))
-        if isinstance(row, Row):
-            _draw_row(axes, line, row, (low, high), look)
-    axes.set_yticks(ticks, labels)
+    for place, row in enumerate(rows):
+        if place == 0 or row.centre != rows[place - 1].centre:
+            labels.append(row.heading(catalogue))
+            bold.append(True)
+        _draw_row(axes, len(labels), row, (low, high), look)
+        labels.append(_counted(row, catalogue))
+        bold.append(False)
+    axes.set_yticks(range(lines), labels)
     axes.tick_params(axis="y", length=0)
     for label, is_bold in zip(axes.get_yticklabels(), bold, strict=True):
         label.set_fontweight("bold" if is_bold else "normal")
@@ -141,23 +167,12 @@ def draw_rows(
     _add_legend(figure, rows, catalogue)
 
 
-def _placed(rows: Sequence[Row]) -> Iterator[tuple[int, str | Row]]:
-    """The rows and their headings, each with its line."""
-    line, heading = 0, None
-    for row in rows:
-        if row.heading != heading:
-            yield line, row.heading
-            line, heading = line + 1, row.heading
-        yield line, row
-        line += 1
+def _counted(row: Group, catalogue: Catalogue) -> str:
+    before, new = catalogue.number(row.earlier.size), catalogue.number(row.new.size)
+    return f"{row.label(catalogue)}  ({before} + {new})" if row.new.size else f"{row.label(catalogue)}  ({before})"
 
 
-def _counted(row: Row, number: Callable[[float], str]) -> str:
-    before, new = number(row.earlier.size), number(row.new.size)
-    return f"{row.label}  ({before} + {new})" if row.new.size else f"{row.label}  ({before})"
-
-
-def _limits(rows: Sequence[Row]) -> tuple[float, float]:
+def _limits(rows: Sequence[Group]) -> tuple[float, float]:
     values = [part for row in rows for part in (row.earlier, row.new)]
     usual = [part[~row.judged_by.outside(part)] for row in rows for part in (row.earlier, row.new)]
     return axis_limits(np.concatenate(values), np.concatenate(usual))
@@ -174,17 +189,17 @@ def axis_limits(values: Numbers, usual: Numbers) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _named(rows: Sequence[Row]) -> frozenset[int]:
+def _named(rows: Sequence[Group]) -> frozenset[int]:
     """The ids of the new outliers whose animals are named: the furthest."""
     found = [
-        (-row.judged_by.ranges_from(float(row.new[place])), row.new_ids[place])
+        (-row.judged_by.ranges_from(float(row.new[place])), row.new_values[place].id)
         for row in rows
         for place in np.flatnonzero(row.judged_by.outside(row.new)).tolist()
     ]
     return frozenset(number for _, number in sorted(found)[:MOST_NAMED])
 
 
-def _draw_row(axes: Axes, line: int, row: Row, limits: tuple[float, float], look: _Look) -> None:
+def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], look: _Look) -> None:
     above = -_LANE if row.new.size else 0.0
     _draw_box(axes, line + above, row)
     marks = ((row.earlier, row.earlier_ids, _DOT, above), (row.new, row.new_ids, DIAMOND, _LANE * 1.6))
@@ -203,23 +218,23 @@ def _draw_row(axes: Axes, line: int, row: Row, limits: tuple[float, float], look
         _write_values(axes, row, list(zip(out, x[usual.size :], y[usual.size :], strict=True)), numbers, look)
 
 
-def _first(places: NDArray[np.intp], ids: Sequence[int] | NDArray[np.int64], most: int) -> NDArray[np.intp]:
+def _first(places: NDArray[np.intp], ids: NDArray[np.int64], most: int) -> NDArray[np.intp]:
     """At most so many of the places, by the scattered order of their ids."""
     if places.size <= most:
         return places
     return np.array(sorted(places, key=lambda place: pseudo_random(int(ids[place])))[:most], dtype=np.intp)
 
 
-def _furthest(places: NDArray[np.intp], row: Row, numbers: Numbers) -> NDArray[np.intp]:
+def _furthest(places: NDArray[np.intp], row: Group, numbers: Numbers) -> NDArray[np.intp]:
     ordered = sorted(places, key=lambda place: -row.judged_by.ranges_from(float(numbers[place])))
     return np.array(ordered[:MOST_OUTLIERS], dtype=np.intp)
 
 
-def _draw_box(axes: Axes, line: float, row: Row) -> None:
+def _draw_box(axes: Axes, line: float, row: Group) -> None:
     """The middle half, the median, and whiskers to the last values that are not outliers."""
     values = np.concatenate([row.earlier, row.new])
     usual = values[~row.judged_by.outside(values)]
-    box, height = row.box, _HEIGHT if not row.new.size else _HEIGHT * 0.75
+    box, height = row.drawn, _HEIGHT if not row.new.size else _HEIGHT * 0.75
     if usual.size and box.count >= LEAST_BOX:
         axes.hlines(line, float(usual.min()), float(usual.max()), color=BOX_EDGE, linewidth=0.8, zorder=1)
         axes.barh(line, box.third - box.first, height, box.first, color=BOX, edgecolor=BOX_EDGE, linewidth=0.8)
@@ -227,14 +242,15 @@ def _draw_box(axes: Axes, line: float, row: Row) -> None:
 
 
 def _write_values(
-    axes: Axes, row: Row, marks: Sequence[tuple[int, float, float]], numbers: Numbers, look: _Look
+    axes: Axes, row: Group, marks: Sequence[tuple[int, float, float]], numbers: Numbers, look: _Look
 ) -> None:
     """Name the animals of a few outliers, and write values that are beyond the edge: those that have room."""
     low, high = axes.get_xlim()
     written: list[float] = []
     for place, x, y in marks:
         number = float(numbers[place])
-        name = row.new_names[place] if numbers is row.new and row.new_ids[place] in look.named else ""
+        is_named = numbers is row.new and row.new_values[place].id in look.named
+        name = row.animal(place) if is_named else ""
         beyond = ("→ " if number >= high else "← ") + look.number(number) if not low < number < high else ""
         text = " ".join(part for part in (name, beyond) if part)
         if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):
@@ -243,7 +259,7 @@ def _write_values(
         name_point(axes, text, x, y, zorder=5)
 
 
-def _add_legend(figure: Figure, rows: Sequence[Row], catalogue: Catalogue) -> None:
+def _add_legend(figure: Figure, rows: Sequence[Group], catalogue: Catalogue) -> None:
     with_new = any(row.new.size for row in rows)
     earlier = catalogue.say("earlier value") if with_new else catalogue.say("value")
     outlier = catalogue.say("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES)

@@ -11,7 +11,7 @@ from dcc.reports.plots.picture import format_number, shown_text
 from dcc.reports.plots.values import LEAST_VALUES, RANGES, ParameterValues
 
 if TYPE_CHECKING:
-    from dcc.reports.plots.boxes import Row
+    from dcc.reports.plots.boxes import Group
 
 _MOST_DESCRIBED: Final = 8
 _MOST_UNITS: Final = 5
@@ -66,18 +66,18 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
     return " ".join(parts)
 
 
-def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: str) -> str:
+def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> str:
     """A description of the picture of a distribution."""
     parts = []
-    for name, row in rows[:_MOST_DESCRIBED]:
-        quartiles = (row.box.first, row.box.median, row.box.third)
+    for row in groups[:_MOST_DESCRIBED]:
+        quartiles = (row.drawn.first, row.drawn.median, row.drawn.third)
         first, median, third = (format_number(catalogue, number) for number in quartiles)
         parts.append(
             catalogue.say_plural(
                 "{group}: one value, {median} {unit}.",
                 "{group}: {number} values, median {median} {unit}, the middle half from {first} to {third}.",
-                row.box.count,
-                group=name,
+                row.drawn.count,
+                group=f"{row.heading(catalogue)}, {row.label(catalogue)}",
                 median=median,
                 unit=shown_text(unit),
                 first=first,
@@ -86,13 +86,13 @@ def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: 
         )
         if row.new.size:
             parts.append(_of_new(catalogue, row))
-    if len(rows) > _MOST_DESCRIBED:
-        more = len(rows) - _MOST_DESCRIBED
+    if len(groups) > _MOST_DESCRIBED:
+        more = len(groups) - _MOST_DESCRIBED
         parts.append(catalogue.say_plural("One more group.", "{number} more groups.", more))
     return " ".join(parts)
 
 
-def _of_new(catalogue: Catalogue, row: Row) -> str:
+def _of_new(catalogue: Catalogue, row: Group) -> str:
     text = catalogue.say_plural(
         "One new value: {lowest}.",
         "{number} new values, from {lowest} to {highest}.",
@@ -104,7 +104,7 @@ def _of_new(catalogue: Catalogue, row: Row) -> str:
     if not marked:
         return text
     furthest = sorted(marked, key=lambda place: -row.judged_by.ranges_from(float(row.new[place])))[:3]
-    named = [f"{row.new_names[place]} {format_number(catalogue, float(row.new[place]))}".strip() for place in furthest]
+    named = [f"{row.animal(place)} {format_number(catalogue, float(row.new[place]))}".strip() for place in furthest]
     return f"{text} " + catalogue.say_plural(
         "One of them is an outlier: {named}.",
         "{number} of them are outliers, the furthest: {named}.",

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import boxes
+from dcc.reports.plots.boxes import Group
 from dcc.reports.plots.captions import caption_of, counts_of, description_of, heading_of, rule_of
-from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown_text, word_for
+from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown_text
 from dcc.reports.plots.values import (
-    Box,
     Numbers,
     ParameterValues,
-    Value,
     Values,
     box_of,
     judging_box,
@@ -29,25 +26,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 28
 """Groups of a picture; beyond, those of other centres are drawn together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Values of a centre, sex and zygosity: those that were there before a submission, and those that it brought.
-
-    `centre` is None where those of other centres are together. `earlier_ids` and `new_values` tell which they are.
-    `judged_by` is the box whose fences tell outliers, `drawn` that of all values.
-    """
-
-    centre: str | None
-    gender: str | None
-    zygosity: str | None
-    earlier: Numbers
-    earlier_ids: NDArray[np.int64]
-    new: Numbers
-    new_values: tuple[Value, ...]
-    judged_by: Box
-    drawn: Box
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +55,16 @@ def groups_of(taken: ParameterValues) -> Distribution:
     return Distribution(taken, (*own, *_groups(None, together, everything)))
 
 
-def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
+def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
     """The picture of a distribution."""
     title, subtitle = heading_of(catalogue, found.taken)
     taken = found.taken
-    rows = [
-        boxes.Row(
-            label=_label(catalogue, group),
-            heading=_centre_label(catalogue, group.centre),
-            earlier=group.earlier,
-            earlier_ids=group.earlier_ids,
-            new=group.new,
-            new_names=tuple(shown_text(value.specimen_id or "", 24) for value in group.new_values),
-            new_ids=tuple(value.id for value in group.new_values),
-            box=group.drawn,
-            judged_by=group.judged_by,
-        )
-        for group in found.groups
-    ]
+    groups = found.groups
     # The picture keeps what it is drawn from, but not the values themselves.
     unit = shown_text(taken.unit)
 
     def draw(figure: Figure) -> None:
-        boxes.draw_rows(figure, rows, catalogue, title=title, subtitle=subtitle, unit=unit)
+        boxes.draw_rows(figure, groups, catalogue, title=title, subtitle=subtitle, unit=unit)
 
     return Picture(
         name=file_name_of(PictureKind.DISTRIBUTION, taken.centre, taken.parameter.parameter_id),
@@ -107,12 +72,11 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
         title=title,
         caption=caption_of(catalogue, taken, counts_of(catalogue, taken)),
         rule=rule_of(catalogue),
-        alt=description_of(catalogue, [(f"{row.heading}, {row.label}", row) for row in rows], taken.unit),
-        size=(WIDTH, boxes.height_of(rows)),
+        alt=description_of(catalogue, groups, taken.unit),
+        size=(WIDTH, boxes.height_of(groups)),
         draw=draw,
         parameter_id=taken.parameter.parameter_id,
         outliers=found.marked(new=True),
-        fonts=fonts,
     )
 
 
@@ -136,12 +100,3 @@ def _group(
         raise AssertionError("a group has values")
     ids = np.array([value.id for value in values.earlier], dtype=np.int64)
     return Group(centre, gender, zygosity, before, ids, brought, tuple(values.new), judged_by, drawn)
-
-
-def _label(catalogue: Catalogue, group: Group) -> str:
-    words = [word_for(catalogue, word) for word in (group.gender, group.zygosity) if word]
-    return ", ".join(words) or catalogue.say("not of one animal")
-
-
-def _centre_label(catalogue: Catalogue, centre: str | None) -> str:
-    return catalogue.say("other centres") if centre is None else shown_text(centre)

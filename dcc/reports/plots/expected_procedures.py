@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dcc.errors import NotFoundError
@@ -36,7 +35,7 @@ _COLOURS: Final = {
 }
 
 
-def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue, fonts: Path | None = None) -> Picture:
+def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) -> Picture:
     """A bar for each centre, pipeline and procedure; of too many, those with most missing.
 
     Raises NotFoundError without any.
@@ -83,5 +82,4 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue, 
         alt=alt,
         size=(WIDTH, HEADING + 0.5 + _BAR * max(len(drawn), 3)),
         draw=draw,
-        fonts=fonts,
     )

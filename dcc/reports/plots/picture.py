@@ -251,8 +251,7 @@ class Picture:
     tells what is drawn. `rule` tells how values are marked: the same for all pictures of a kind, empty where none are.
     `alt` says in words what the picture shows. All texts are plain: escaping them is the business of who puts them into
     HTML. `parameter_id` is None where it is of none, `outliers` how many of the new values are marked. `size` is in
-    inches. `fonts` is where matplotlib keeps its list of fonts (`font_directory`), by default a directory that goes
-    with the process.
+    inches.
     """
 
     name: str
@@ -265,7 +264,6 @@ class Picture:
     rule: str = ""
     parameter_id: str | None = None
     outliers: int = 0
-    fonts: Path | None = field(default=None, repr=False)
 
     @cached_property
     def svg(self) -> str:
@@ -298,7 +296,7 @@ class Picture:
             ) from error
 
     def _drawn(self, form: str) -> bytes:
-        with _ONE_AT_A_TIME, _matplotlib(self.fonts):
+        with _ONE_AT_A_TIME, _matplotlib():
             from matplotlib.figure import Figure
 
             figure = Figure(figsize=self.size)
@@ -314,16 +312,19 @@ def file_name_of(*parts: str) -> str:
     return _UNUSUAL.sub("_", "-".join(parts))[:120]
 
 
-def font_directory(settings: Settings) -> Path:
-    """Where an installation keeps matplotlib's list of fonts: `matplotlib` in DCC_HOME."""
-    return settings.home / "matplotlib"
+def keep_fonts(settings: Settings) -> None:
+    """Have matplotlib keep its list of fonts in `matplotlib` of DCC_HOME, unless MPLCONFIGDIR names a directory.
+
+    By default, the list is in a directory that goes with the process.
+    """
+    os.environ[_CONFIGURATION] = os.environ.get(_CONFIGURATION) or str(settings.home / "matplotlib")
 
 
 @contextmanager
-def _matplotlib(fonts: Path | None) -> Iterator[None]:
+def _matplotlib() -> Iterator[None]:
     """Import matplotlib without it writing into the user's home, and have its settings be those here for a while."""
-    if "matplotlib" not in sys.modules and not os.environ.get(_CONFIGURATION):
-        os.environ[_CONFIGURATION] = str(_directory(fonts))
+    if "matplotlib" not in sys.modules:
+        _make_font_directory()
     import matplotlib
 
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -334,15 +335,14 @@ def _matplotlib(fonts: Path | None) -> Iterator[None]:
         yield
 
 
-def _directory(fonts: Path | None) -> Path:
-    if fonts is None:
-        directory = tempfile.mkdtemp(prefix="dcc-matplotlib-")
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        return Path(directory)
+def _make_font_directory() -> None:
+    fonts = os.environ.get(_CONFIGURATION)
+    if not fonts:
+        fonts = os.environ[_CONFIGURATION] = tempfile.mkdtemp(prefix="dcc-matplotlib-")
+        atexit.register(shutil.rmtree, fonts, ignore_errors=True)
     try:
-        make_directory(fonts)
+        make_directory(Path(fonts))
     except OSError as error:
         raise ConfigurationError(
             f"{fonts} cannot be made: {error}. Make it, or have it belong to this user."
         ) from error
-    return fonts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -53,14 +52,12 @@ def pictures_of_zip(
     *,
     most: int = MOST_PICTURES,
     with_others: bool = True,
-    fonts: Path | None = None,
 ) -> list[Picture]:
     """Pictures of what a submission brought that is current and valid, the most telling first; at most `most`.
 
     First parameters with outliers, those with most of them first. Then those whose median is furthest from that of what
     was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
-    week. Without data that are current and valid there are none. `with_others`: beside other centres' values. `fonts`:
-    see `Picture`.
+    week. Without data that are current and valid there are none. `with_others`: beside other centres' values.
     """
     documents = as_json(documents_of(qc, key))
     own = MEASUREMENT.c
@@ -73,7 +70,7 @@ def pictures_of_zip(
         .limit(MOST_CONSIDERED)
     )
     rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
-    return _pictures(qc, rows, key, catalogue, most, with_others, fonts)
+    return _pictures(qc, rows, key, catalogue, most, with_others)
 
 
 def pictures_of_centre(
@@ -83,14 +80,13 @@ def pictures_of_centre(
     *,
     most: int = MOST_PICTURES,
     with_others: bool = True,
-    fonts: Path | None = None,
 ) -> list[Picture]:
     """Pictures of a centre's current, valid data, the most telling first; at most `most`.
 
     First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
     """
     touched = [(row, centre) for row in _measured_at(qc, centre)]
-    return _pictures(qc, touched, None, catalogue, most, with_others, fonts)
+    return _pictures(qc, touched, None, catalogue, most, with_others)
 
 
 def _measured_at(qc: Connection, centre: str) -> list[str]:
@@ -111,7 +107,6 @@ def picture_of_parameter(
     centre: str,
     parameter_id: str,
     key: ZipKey | None = None,
-    fonts: Path | None = None,
 ) -> Picture:
     """The picture of a parameter at a centre, with what the submission `key` brought picked out.
 
@@ -127,7 +122,7 @@ def picture_of_parameter(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
             f"See `dcc qc contexts --centre {centre}` for what there is."
         )
-    return _picture(taken, catalogue, fonts)
+    return _picture(taken, catalogue)
 
 
 def _pictures(
@@ -137,7 +132,6 @@ def _pictures(
     catalogue: Catalogue,
     most: int,
     with_others: bool,
-    fonts: Path | None,
 ) -> list[Picture]:
     """Of pairs of parameter and centre, the most telling pictures, and then one of the weeks of the first centre."""
     if most < 1:
@@ -154,15 +148,15 @@ def _pictures(
         has_others = with_others and not is_series(parameter)
         taken = load_values(qc, parameter, worth.centre, key, with_others=has_others, most=MOST_VALUES)
         if taken is not None:
-            pictures.append(_picture(taken, catalogue, fonts))
+            pictures.append(_picture(taken, catalogue))
     counted = weekly_experiments.count_weeks(qc, ranked[0][0].centre, key) if ranked and most > 1 else None
-    return [*pictures, weekly_experiments.picture_of(counted, catalogue, fonts)] if counted else pictures
+    return [*pictures, weekly_experiments.picture_of(counted, catalogue)] if counted else pictures
 
 
-def _picture(taken: ParameterValues, catalogue: Catalogue, fonts: Path | None) -> Picture:
+def _picture(taken: ParameterValues, catalogue: Catalogue) -> Picture:
     if is_series(taken.parameter):
-        return series.picture_of(series.in_panels(taken), catalogue, fonts)
-    return distributions.picture_of(distributions.groups_of(taken), catalogue, fonts)
+        return series.picture_of(series.in_panels(taken), catalogue)
+    return distributions.picture_of(distributions.groups_of(taken), catalogue)
 
 
 def _worth(taken: ParameterValues) -> _Worth:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -119,7 +118,7 @@ def in_panels(taken: ParameterValues) -> Series:
     return Series(taken, tuple(panels), is_place)
 
 
-def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
+def picture_of(found: Series, catalogue: Catalogue) -> Picture:
     """The picture of series."""
     taken = found.taken
     title, subtitle = heading_of(catalogue, taken)
@@ -147,7 +146,6 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
         draw=draw,
         parameter_id=taken.parameter.parameter_id,
         outliers=found.outliers,
-        fonts=fonts,
     )
 
 

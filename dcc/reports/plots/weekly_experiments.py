@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, func, select
@@ -59,7 +58,6 @@ def draw_weeks(
     *,
     centre: str,
     key: ZipKey | None = None,
-    fonts: Path | None = None,
 ) -> Picture:
     """The current, valid experiments of a centre by the week of their date, those of the submission `key` picked out.
 
@@ -68,7 +66,7 @@ def draw_weeks(
     found = count_weeks(qc, centre, key)
     if found is None:
         raise NotFoundError(f"Centre {centre} has no current, valid experiment. See `dcc qc overview animals`.")
-    return picture_of(found, catalogue, fonts)
+    return picture_of(found, catalogue)
 
 
 def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None:
@@ -100,7 +98,7 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
     return Weeks(centre, key, counted, sum(days.values()) - inside)
 
 
-def picture_of(found: Weeks, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
+def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
     """The picture of counts per week."""
     title, subtitle = catalogue.say("Experiments per week"), subtitle_of(catalogue, found.centre, found.key)
     with_new = any(week.new for week in found.weeks)
@@ -133,7 +131,6 @@ def picture_of(found: Weeks, catalogue: Catalogue, fonts: Path | None = None) ->
         alt=_description(found, catalogue),
         size=(WIDTH, _HEIGHT),
         draw=draw,
-        fonts=fonts,
     )
 
 

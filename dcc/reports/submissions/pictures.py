@@ -29,10 +29,11 @@ def draw_pictures(
     """
     if qc is None or most < 1:
         return ()
-    from dcc.reports.plots.picture import font_directory
+    from dcc.reports.plots.picture import keep_fonts
     from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
 
-    texts, fonts = catalogue or load_catalogue(None, settings), font_directory(settings)
+    texts = catalogue or load_catalogue(None, settings)
+    keep_fonts(settings)
     if isinstance(subject, ZipKey):
-        return tuple(pictures_of_zip(qc, subject, texts, most=most, with_others=with_others, fonts=fonts))
-    return tuple(pictures_of_centre(qc, subject, texts, most=most, with_others=with_others, fonts=fonts))
+        return tuple(pictures_of_zip(qc, subject, texts, most=most, with_others=with_others))
+    return tuple(pictures_of_centre(qc, subject, texts, most=most, with_others=with_others))
