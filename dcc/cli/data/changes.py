@@ -83,8 +83,8 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
         "held": planned.is_held(settings.hold_threshold),
         **picked(would_be, "state", "repeated", "late", "said", "opened", "ended", "refused"),
         "changed": planned.plan.changed,
-        "changes": [change._asdict() for change in planned.plan.changes],
-        "contexts": [context._asdict() for context in sorted(planned.plan.contexts, key=str)],
+        "changes": planned.plan.changes,
+        "contexts": sorted(planned.plan.contexts, key=str),
         "findings": [picked(found, "rule", "severity", "message", "line") for found in would_be.findings],
     }
 

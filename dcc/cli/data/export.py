@@ -192,9 +192,8 @@ def _past(text: str | None) -> tuple[int | None, date | None]:
 
 
 def _report_json(report: ExportReport) -> dict[str, Any]:
-    written = [partition._asdict() for partition in report.written]
-    names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed")
-    return {**picked(report, *names), "written": written, "seconds": round(report.seconds, 3)}
+    names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed", "written")
+    return {**picked(report, *names), "seconds": round(report.seconds, 3)}
 
 
 def _print_report(report: ExportReport) -> None:

@@ -14,7 +14,6 @@ from dcc.cli.shell.output import (
     echo_json,
     echo_list,
     echo_table,
-    json_object,
     picked,
     printable,
     warn,
@@ -101,17 +100,9 @@ def status(history: bool, limit: int, as_json: bool) -> None:
     with reading_tracker(settings) as connection:
         found = store_overview(connection, settings)
     if as_json:
-        replicas = [
-            {
-                **json_object(one),
-                "copies": {state: held._asdict() for state, held in one.copies.items()},
-                "last_audit": one.last_audit and json_object(one.last_audit),
-            }
-            for one in found.replicas
-        ]
         week = picked(found.week, "archives", bytes="size_bytes")
         of_all = picked(found.archives, "archives", bytes="size_bytes")
-        echo_json({**of_all, "week": week, "replicas": replicas, "lost": _lost(found.lost)})
+        echo_json({**of_all, "week": week, "replicas": found.replicas, "lost": _lost(found.lost)})
     else:
         click.echo(
             f"{count_of(found.archives.archives, 'archive')}, {byte_size(found.archives.size_bytes)}; "

@@ -16,7 +16,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, picked, printable, progress_shown, warn
+from dcc.cli.shell.output import byte_size, count_of, echo_json, picked, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 
@@ -91,7 +91,7 @@ def backup(
             manifest = verify_backup(found, on_progress=on_progress)
             archives = verify_archives(found, manifest, on_progress=on_progress)
         if as_json:
-            echo_json(_manifest_json(found, manifest) | {"archives": archives and json_object(archives)})
+            echo_json(_manifest_json(found, manifest) | {"archives": archives})
         else:
             archives_note = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
             click.echo(f"{printable(found)} is whole: {_told(manifest)}{archives_note}.")
@@ -111,8 +111,7 @@ def backup(
 def _show_backup(report: BackupReport, *, as_json: bool) -> None:
     if as_json:
         facts = _manifest_json(report.directory, report.manifest)
-        archives = None if report.archives is None else json_object(report.archives)
-        echo_json(facts | {"archives": archives, "removed": report.removed, "not_removed": report.not_removed})
+        echo_json(facts | {"archives": report.archives, "removed": report.removed, "not_removed": report.not_removed})
         return
     click.echo(f"Backed up to {printable(report.directory)}: {_told(report.manifest)}.")
     if report.removed:

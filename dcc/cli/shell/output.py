@@ -63,7 +63,7 @@ def printable(value: object) -> str:
 
 
 def json_ready(value: object) -> object:
-    """A value in JSON's types: dataclasses as objects, times in ISO 8601 and UTC, phases and statuses by name."""
+    """A value in JSON's types: classes of data as objects, times in ISO 8601 and UTC, phases and statuses by name."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds") + "Z"
     if isinstance(value, date | Path):
@@ -76,6 +76,8 @@ def json_ready(value: object) -> object:
         if hasattr(value, "as_json"):
             return json_ready(value.as_json())
         return {field.name: json_ready(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return json_ready(value._asdict())
     if isinstance(value, Mapping):
         return {str(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -89,9 +89,8 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
         members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
         files = [(member.path, member.size_bytes) for member in members]
     if as_json:
-        shown_attempts = [one._asdict() | {"key": one.key} for one in attempts]
         named = [{"path": path, "size_bytes": size} for path, size in files]
-        echo_json({"attempts": shown_attempts, "attempt": chosen.id, "files": named})
+        echo_json({"attempts": attempts, "attempt": chosen.id, "files": named})
         return
     echo_table(
         ("attempt", "archive", "source", "requested", "size", "sha256"),

@@ -173,7 +173,7 @@ def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
 def session_json(entry: SessionEntry, problems: Mapping[int, Problems]) -> dict[str, object]:
     """A session in JSON."""
     crawls = [crawl_json(crawl) for crawl in entry.crawls]
-    return {**json_object(entry), "problems": problems[entry.id]._asdict(), "crawls": crawls}
+    return {**json_object(entry), "problems": problems[entry.id], "crawls": crawls}
 
 
 def session_line(entry: SessionEntry, problems: Mapping[int, Problems]) -> str:
