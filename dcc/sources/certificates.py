@@ -196,6 +196,7 @@ class ServerCertificates:
             refusal.fingerprint = None if shown is None else fingerprint_of(shown)
             return refusal
         change = f"dcc source change {self._source_id}"
+        known["command"] = f"{change} --tls-ca FILE"
         if shown is None:
             return CertificateRefusedError(
                 mark(
@@ -203,7 +204,6 @@ class ServerCertificates:
                     "centre for "
                     "a valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
                 ),
-                command=f"{change} --tls-ca FILE",
                 **known,
             )
         return CertificateRefusedError(
@@ -213,7 +213,6 @@ class ServerCertificates:
                 "Or compare the fingerprint with the one that the centre's administrator gives, and only if they "
                 "agree: {pin}"
             ),
-            command=f"{change} --tls-ca FILE",
             pin=f"{change} --tls-fingerprint {fingerprint_of(shown)}",
             **known,
         )

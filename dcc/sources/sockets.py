@@ -58,25 +58,16 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
             where=where,
             timeout=timeout,
         ) from failure
+    text = mark(
+        "no connection to {where} ({strerror}). If it lasts, check the host name and port, and that the server is up."
+    )
     if failure.errno in {errno.EMFILE, errno.ENFILE}:
-        raise SourceUnreachableError(
-            mark(
-                "no connection to {where} ({strerror}). Raise the limit of open files of the machine on "
-                "which this runs (ulimit -n)."
-            ),
-            source=label,
-            where=where,
-            strerror=Message(failure.strerror or str(failure)),
-        ) from failure
-    raise SourceUnreachableError(
-        mark(
-            "no connection to {where} ({strerror}). If it lasts, check the host name and port, and that the server is "
-            "up."
-        ),
-        source=label,
-        where=where,
-        strerror=Message(failure.strerror or str(failure)),
-    ) from failure
+        text = mark(
+            "no connection to {where} ({strerror}). Raise the limit of open files of the machine on which this runs "
+            "(ulimit -n)."
+        )
+    strerror = Message(failure.strerror or str(failure))
+    raise SourceUnreachableError(text, source=label, where=where, strerror=strerror) from failure
 
 
 def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:

@@ -183,7 +183,7 @@ def test_a_password_is_not_sent_unencrypted_to_another_machine(
     troubled: Troubled, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = mail_server(login=True)
-    monkeypatch.setattr("dcc.notify.channels.mail.is_local", lambda _: False)
+    monkeypatch.setattr("dcc.notify.channels.mail.is_loopback", lambda _: False)
     (said,) = sent(troubled, smtp_url=f"smtp://dcc:{QUOTED}@127.0.0.1:{server.port}")
     assert "offers no encryption" in said
     assert server.logins == []

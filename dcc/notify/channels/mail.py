@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import ipaddress
 import platform
 import re
 import smtplib
@@ -27,6 +26,7 @@ from dcc.notify.messages import Audience, Message
 from dcc.redaction import redact
 from dcc.runtime.time_limits import in_time, time_limit
 from dcc.settings import Settings
+from dcc.settings.hosts import is_loopback
 from dcc.settings.recipients import MailServer, parse_smtp_url
 from dcc.sources.access import Endpoint
 from dcc.sources.certificates import tls_context
@@ -144,7 +144,7 @@ class MailTransport:
         server = self._server
         password = server.password.get_secret_value()
         client.ehlo_or_helo_if_needed()
-        local = is_local(server.host)
+        local = is_loopback(server.host)
         if not server.encrypted and client.has_extn("starttls") and (password or not local):
             client.starttls(context=tls_context(self._settings))
         elif not server.encrypted and password and not local:
@@ -219,13 +219,6 @@ def _own_name(connection: socket.socket, seconds: float) -> str:
 def sender_of(settings: Settings) -> str:
     """The sender's address."""
     return settings.report_from or f"dcc@{platform.node() or 'localhost'}"
-
-
-def is_local(host: str) -> bool:
-    """Whether a host is this machine itself."""
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host.lower() == "localhost"
 
 
 _WORDING: Final = Wording("The notification", "DCC_SMTP_URL and DCC_REPORT_FROM", NotificationNotSentError)

@@ -281,40 +281,24 @@ class HttpConnection(Connection):
 
     def _refusal(self, answer: Answer, doing: Message, failed: type[SourceError]) -> SourceError:
         """What to raise for an answer that is not what was asked for."""
+        kind = failed
+        text = mark("{doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again.")
         if answer.status in _MISSING:
-            return FileMissingError(
-                mark("{doing} failed: it is not there ({phrase}). Check whether it was moved."),
-                source=self._label,
-                doing=doing,
-                phrase=Message(answer.phrase),
+            kind = FileMissingError
+            text = mark("{doing} failed: it is not there ({phrase}). Check whether it was moved.")
+        elif answer.status in (401, 403) and failed is ListingFailedError:
+            kind = LoginRefusedError
+            text = mark(
+                "{doing} was refused ({phrase}). Check the user name and password, and that the server "
+                "makes index pages of directories."
             )
-        if answer.status in (401, 403) and failed is ListingFailedError:
-            return LoginRefusedError(
-                mark(
-                    "{doing} was refused ({phrase}). Check the user name and password, and that the server "
-                    "makes index pages of directories."
-                ),
-                source=self._label,
-                doing=doing,
-                phrase=Message(answer.phrase),
-            )
-        if answer.status in (401, 403):
+        elif answer.status in (401, 403):
             # The login was accepted before: one file must not cost the source all the others.
-            return failed(
-                mark(
-                    "{doing} failed: the server does not let this user read it ({phrase}). Ask the centre to "
-                    "correct the permissions."
-                ),
-                source=self._label,
-                doing=doing,
-                phrase=Message(answer.phrase),
+            text = mark(
+                "{doing} failed: the server does not let this user read it ({phrase}). Ask the centre to "
+                "correct the permissions."
             )
-        return failed(
-            mark("{doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again."),
-            source=self._label,
-            doing=doing,
-            phrase=Message(answer.phrase),
-        )
+        return kind(text, source=self._label, doing=doing, phrase=Message(answer.phrase))
 
     @contextlib.contextmanager
     def _translated(self, doing: Message, failed: type[SourceError]) -> Iterator[None]:

@@ -150,37 +150,22 @@ class SftpConnection(BlockwiseConnection):
                 error=Message(str(error) or "no answer in time"),
             ) from error
         except FileNotFoundError as error:
-            raise (missing or failed)(
-                mark("{doing} failed: it is not there. Check the base path, and whether it was moved."),
-                source=self._label,
-                doing=doing,
-            ) from error
+            text = mark("{doing} failed: it is not there. Check the base path, and whether it was moved.")
+            raise (missing or failed)(text, source=self._label, doing=doing) from error
         except PermissionError as error:
-            raise failed(
-                mark(
-                    "{doing} failed: the server does not let this user read it. Ask the centre to "
-                    "correct the permissions."
-                ),
-                source=self._label,
-                doing=doing,
-            ) from error
+            text = mark(
+                "{doing} failed: the server does not let this user read it. Ask the centre to correct the permissions."
+            )
+            raise failed(text, source=self._label, doing=doing) from error
         except _FAILURES as error:
+            cause: Exception = error
+            text = mark("{doing} failed ({reason}). Ask whoever runs the server, or try again.")
             if not self._connection.transport.is_active():
                 failed = SourceUnreachableError if failed is ListingFailedError else failed
+                text = mark("the connection broke off while {doing} ({reason}). Try again.")
                 # A reader gets only the end of the data: paramiko's thread knows why.
                 cause = self._connection.transport.get_exception() or error
-                raise failed(
-                    mark("the connection broke off while {doing} ({reason}). Try again."),
-                    source=self._label,
-                    doing=doing,
-                    reason=Message(describe(cause)),
-                ) from error
-            raise failed(
-                mark("{doing} failed ({reason}). Ask whoever runs the server, or try again."),
-                source=self._label,
-                doing=doing,
-                reason=Message(describe(error)),
-            ) from error
+            raise failed(text, source=self._label, doing=doing, reason=Message(describe(cause))) from error
 
 
 def _kind(mode: int | None) -> EntryKind:
