@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -41,6 +42,7 @@ _FORMATS: Final = ("text", "json")
 _UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\\]")
 _PLAIN: Final = re.compile(r"[\w./:@+,~-]+", re.ASCII)
 _PRIVATE: Final = 0o640
+_LONGEST_AT_ONCE: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,30 +175,32 @@ class _ErrorOutput(logging.Handler):
             self.handleError(record)
 
 
-class _LogFile(logging.Handler):
-    """Appends complete messages to a file, beside other processes; the file may be moved away at any time."""
+class _LogFile(logging.FileHandler):
+    """Appends complete messages to a file, beside other processes; the file may be moved away at any time.
+
+    Dagster makes the library close all handlers, and goes on logging: a later message opens the file again.
+    """
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
         self._complained = False
-        # The library closes this handler in the end, even if the file cannot be opened.
-        self._opened = -1
-        self._opened = self._open()
+        super().__init__(path)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append one message."""
-        try:
-            data = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
-            if self._opened >= 0 and self._is_gone():
-                os.close(self._opened)
-                self._opened = -1
-            if self._opened < 0:
-                self._opened = self._open()
-            while data:
-                data = data[os.write(self._opened, data) :]
-        except Exception:
-            self.handleError(record)
+        if self.stream is not None and self._is_gone(self.stream.fileno()):
+            self.close()
+        super().emit(record)
+
+    def _open(self) -> TextIOWrapper:
+        # A message that fits into the buffer is written at once, so that those of other processes stay beside it.
+        return open(
+            self.baseFilename,
+            "a",
+            _LONGEST_AT_ONCE,
+            "utf-8",
+            "backslashreplace",
+            opener=lambda path, flags: os.open(path, flags, _PRIVATE),
+        )
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - the library's
         """Report once, at the terminal, that the log is incomplete; work goes on."""
@@ -205,34 +209,18 @@ class _LogFile(logging.Handler):
         self._complained = True
         reason = sys.exc_info()[1]
         with suppress(Exception):
-            sys.stderr.write(f"Warning: The log {self._path} could not be written ({_escaped(str(reason))}).\n")
+            sys.stderr.write(f"Warning: The log {self.baseFilename} could not be written ({_escaped(str(reason))}).\n")
 
     def close(self) -> None:
-        """Close the file; a later message opens it again.
+        """Close the file; that its end could not be written was reported."""
+        with suppress(OSError):
+            super().close()
 
-        Dagster makes the library close all handlers, and goes on logging. A closed file number may belong to another
-        file by then, such as a database.
-        """
-        self.acquire()
+    def _is_gone(self, opened: int) -> bool:
         try:
-            opened, self._opened = self._opened, -1
-            if opened >= 0:
-                with suppress(OSError):
-                    os.close(opened)
-        finally:
-            self.release()
-        super().close()
-
-    def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
-
-    def _is_gone(self) -> bool:
-        opened = os.fstat(self._opened)
-        try:
-            named = self._path.stat()
-        except FileNotFoundError:
+            return not os.path.samestat(os.fstat(opened), Path(self.baseFilename).stat())
+        except OSError:
             return True
-        return (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino)
 
 
 _plan: LogPlan | None = None
