@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dcc_assets import commands
     from dcc_assets.batches import workers_of as workers_of
     from dcc_assets.sessions import run_session as run_session
-    from dcc_assets.sessions import run_zip_actions as run_zip_actions
     from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
     from dcc_dagster.dagster_database import init_dagster_database as init_dagster_database
     from dcc_dagster.instance import dagster_environment as dagster_environment
@@ -29,7 +28,6 @@ else:
     _ELSEWHERE: Final = {
         "workers_of": "dcc_assets.batches",
         "run_session": "dcc_assets.sessions",
-        "run_zip_actions": "dcc_assets.sessions",
         "rebuild_instance": "dcc_assets.sync.rebuild",
         "init_dagster_database": "dcc_dagster.dagster_database",
         "dagster_environment": "dcc_dagster.instance",

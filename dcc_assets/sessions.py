@@ -57,6 +57,8 @@ def run_session(
     source_ids: Sequence[int] | None = None,
     group: str | None = None,
     urgent: Collection[ZipKey] = (),
+    keys: Sequence[ZipKey] | None = None,
+    requested_by: str = "dcc",
     until: Phase = Phase.QC,
     on_crawl: Callable[[SourceCrawl], None] = ignore,
     on_zip: Callable[[ZipOutcome], None] = ignore,
@@ -66,55 +68,33 @@ def run_session(
     """Crawl all available sources, or those of `source_ids`, then process waiting submissions up to the phase `until`.
 
     With `group`, the session crawls the sources of these centres and processes their archives; with `urgent` ones, it
-    processes only these submissions. Before `xsd` there is
-    only the crawl; up to `xsd` submissions are processed, after it documents. `on_crawl`, `on_zip` and `on_data` are
-    called with each recorded outcome, in the caller's thread, `on_begin` with the session. Raises SessionActiveError,
-    SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and InternalFaultError, and, after all work,
-    DagsterStorageError.
+    processes only these submissions. With `keys`, it crawls nothing, and opens these submissions again in the name of
+    `requested_by` and processes them. Before `xsd` there is only the crawl; up to `xsd` submissions are processed,
+    after it documents. `on_crawl`, `on_zip` and `on_data` are called with each recorded outcome, in the caller's
+    thread, `on_begin` with the session.
+
+    Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
+    InternalFaultError, and, after all work, DagsterStorageError. Of `keys`, raises NotFoundError for one that is
+    unknown or not hosted, and ConfigurationError for one with a bad name.
     """
     with open_session(tracker, settings, group=group) as session:
         session.urgent = frozenset(urgent)
         on_begin(session)
         work = Work(
-            settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip, until=until, on_data=on_data
-        )
-        runs = _Runs(instance, work, "dcc crawl")
-        runs.crawl()
-        runs.process()
-        runs.load()
-    return runs.report()
-
-
-def run_zip_actions(
-    settings: Settings,
-    tracker: Engine,
-    instance: DagsterInstance,
-    keys: Sequence[ZipKey],
-    *,
-    requested_by: str = "dcc",
-    until: Phase = Phase.QC,
-    on_zip: Callable[[ZipOutcome], None] = ignore,
-    on_data: Callable[[DataOutcome], None] = ignore,
-    on_begin: Callable[[Session], None] = ignore,
-) -> SessionReport:
-    """Open the submissions of `keys` again in the name of `requested_by` and process them up to `until`, in a session.
-
-    Raises as `run_session`, NotFoundError for a submission that is unknown or not hosted, and ConfigurationError for
-    one with a bad name.
-    """
-    with open_session(tracker, settings) as session:
-        on_begin(session)
-        work = Work(
             settings,
             tracker,
             session,
+            source_ids,
             keys=keys,
             requested_by=requested_by,
+            on_crawl=on_crawl,
             on_zip=on_zip,
             until=until,
             on_data=on_data,
         )
-        runs = _Runs(instance, work, f"dcc retry, for {requested_by}")
+        runs = _Runs(instance, work, "dcc crawl" if keys is None else f"dcc retry, for {requested_by}")
+        if keys is None:
+            runs.crawl()
         runs.process()
         runs.load()
     return runs.report()

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, func, select
 from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.quiet_session import QuietSession
 from benchmarks.servers import openssh_server
-from dcc.cli.sessions.work import Listeners, crawl_and_process
+from dcc.cli.sessions.work import Listeners, run_session
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
@@ -73,6 +73,6 @@ def _statements_of_session(known: KnownArchives) -> list[str]:
     crawls: list[SourceCrawl] = []
     with known.databases() as (settings, tracker, _), sent_statements(Engine, _has_no_heartbeat) as statements:
         without_events = settings.model_copy(update={"dagster_events": False})
-        crawl_and_process(tracker, without_events, None, None, Listeners(crawls.append, _unexpected, _unexpected))
+        run_session(tracker, without_events, Listeners(crawls.append, _unexpected, _unexpected))
     assert sum(found.known for found in crawls) == known.known
     return statements

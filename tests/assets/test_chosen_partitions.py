@@ -6,7 +6,7 @@ import pytest
 from dagster import AssetKey, DagsterEventType, DagsterRunStatus, JobDefinition
 
 from dcc_assets.keys import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
-from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_assets.sessions import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.shown_installations import GOOD, Shown
@@ -83,7 +83,7 @@ def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dags
     data.put(OTHER, specimens("2013-10-31.2", first=11))
     session(data, data_dagster)
     # At once: the second in which the session ended is not over.
-    report = run_zip_actions(data.settings, data.tracker, data_dagster.instance, [key_of(OTHER)], requested_by="ann")
+    report = run_session(data.settings, data.tracker, data_dagster.instance, keys=[key_of(OTHER)], requested_by="ann")
     told = [told_in(data_dagster, run_id) for run_id in report.run_ids]
     assert {partition for run in told for partitions in run.values() for partition in partitions} <= {OTHER, "H"}
     assert any(OTHER in partitions for run in told for partitions in run.values())

@@ -10,7 +10,8 @@ from dagster import AssetKey, AssetRecordsFilter
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from dcc.cli.sessions.work import Listeners, crawl_and_process
+from dcc.cli.sessions.work import Listeners
+from dcc.cli.sessions.work import run_session as cli_session
 from dcc.data_outcomes import DataOutcome
 from dcc.errors import DagsterStorageError
 from dcc.naming import Action
@@ -104,11 +105,11 @@ def test_a_session_goes_on_without_dagster_and_the_next_one_shows_what_it_missed
     later = put_some(folder, first=COUNT + 1)
     nothing_heard = Listeners(heard.crawls.append, heard.zips.append, lambda _: None)
     with pytest.raises(DagsterStorageError, match=r"was not shown it: The Dagster database mysql://.* could not be"):
-        crawl_and_process(elsewhere.tracker, elsewhere.settings, None, None, nothing_heard)
+        cli_session(elsewhere.tracker, elsewhere.settings, nothing_heard)
     assert elsewhere.states() == dict.fromkeys(keys | later, "xsd done")
 
     mariadb.start()
-    crawl_and_process(elsewhere.tracker, elsewhere.settings, None, None, nothing_heard)
+    cli_session(elsewhere.tracker, elsewhere.settings, nothing_heard)
     with open_instance(elsewhere.settings) as instance:
         assert set(materialisations(Dagster(instance))) == keys | later
     assert len(heard.zips) == 2 * COUNT

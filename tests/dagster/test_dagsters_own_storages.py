@@ -14,7 +14,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
 from dcc_assets.keys import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
-from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
@@ -76,7 +76,7 @@ def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
     assert set(own.statuses()) == {DagsterRunStatus.SUCCESS}
     assert check_events(data.tracker, data.settings, own.instance) == []
 
-    run_zip_actions(data.settings, data.tracker, own.instance, [ZipKey(Action.ADD, ORPHANS.partition("/")[2])])
+    run_session(data.settings, data.tracker, own.instance, keys=[ZipKey(Action.ADD, ORPHANS.partition("/")[2])])
     assert own.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
     assert check_events(data.tracker, data.settings, own.instance) == []
 

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
-from dcc.cli.sessions.work import Listeners, crawl_and_process, process_again
+from dcc.cli.sessions.work import Listeners, run_session
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -144,13 +144,13 @@ class Life:
     def crawl(self) -> None:
         """Run a session."""
         with self._meanwhile():
-            crawl_and_process(self.tracker, self.settings, None, None, HEARD)
+            run_session(self.tracker, self.settings, HEARD)
 
     def retry(self, archive: int) -> str | None:
         """Run a session for one archive; the name of the error that refused it."""
         with self._meanwhile():
             try:
-                process_again(self.tracker, self.settings, [ZipKey(Action.ADD, name_of(archive))], HEARD)
+                run_session(self.tracker, self.settings, HEARD, keys=[ZipKey(Action.ADD, name_of(archive))])
             except DccError as error:
                 return type(error).__name__
         return None

@@ -14,9 +14,8 @@ from dcc.cli.sessions.session_report import order_lines, problem_lines, room_lin
 from dcc.cli.sessions.work import (
     Listeners,
     Notices,
-    crawl_and_process,
-    process_again,
     request_urgent,
+    run_session,
     sources_of_group,
     sources_to_crawl,
     still_urgent,
@@ -170,9 +169,9 @@ def crawl(
             )
         waiting, expected = partial(_count_waiting, tracker, settings), partial(_expected, tracker, settings)
         shown = session_display(len(crawlable), waiting, expected, as_json=as_json)
-        work = partial(crawl_and_process, tracker, settings, wanted, group, urgent=keys)
+        work = partial(run_session, tracker, settings, source_ids=wanted, group=group, urgent=keys)
         try:
-            exit_code = _run_session(shown, work, as_json)
+            exit_code = _show_session(shown, work, as_json)
         except SessionActiveError as error:
             if not keys:
                 raise
@@ -226,7 +225,7 @@ def retry(
         if not keys:
             return
         shown = session_display(0, len(keys), as_json=as_json)
-        exit_code = _run_session(shown, partial(process_again, tracker, settings, keys), as_json)
+        exit_code = _show_session(shown, partial(run_session, tracker, settings, keys=keys), as_json)
     ctx.exit(exit_code)
 
 
@@ -257,7 +256,7 @@ def _keys_to_retry(
     return [one.key for one in taken]
 
 
-def _run_session(
+def _show_session(
     shown: AbstractContextManager[SessionDisplay],
     work: Callable[[Listeners], tuple[int | None, Notices]],
     as_json: bool,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcc.cli.shell.context import open_qc, user_name
-from dcc.cli.shell.dagster_side import Instance, SessionRun, dagster_side
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError, NotFoundError
 from dcc.phases import Phase
 
@@ -133,60 +133,32 @@ def still_urgent(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) ->
     return [key for key in keys if key in waiting]
 
 
-def crawl_and_process(
+def run_session(
     tracker: Engine,
     settings: Settings,
-    source_ids: Sequence[int] | None,
-    group: str | None,
     listeners: Listeners,
+    *,
+    source_ids: Sequence[int] | None = None,
+    group: str | None = None,
     urgent: Sequence[ZipKey] = (),
+    keys: Sequence[ZipKey] | None = None,
 ) -> tuple[int | None, Notices]:
     """Run one complete session in this process; returns its id and notices.
 
     It is for a group of centres, or for all; with `source_ids`, only these sources are crawled, and with `urgent` ones,
-    only these submissions are processed. Raises
-    SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError, and,
-    after everything is done, DagsterStorageError.
+    only these submissions are processed. With `keys`, nothing is crawled, and these are opened again in the user's name
+    and processed. It runs in Dagster, and without it if that is not wanted or its database is away: the tracker has the
+    work.
+
+    Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
+    and, after everything is done, DagsterStorageError. Of `keys`, raises NotFoundError for one that is unknown or not
+    hosted, BadFileNameError for a refused name, and ConfigurationError for one that changed after its data were
+    uploaded. These leave no session behind, except for changes at the same moment.
     """
-
-    def in_dagster(instance: Instance) -> SessionRun:
-        return dagster_side().run_session(
-            settings,
-            tracker,
-            instance,
-            source_ids=source_ids,
-            group=group,
-            urgent=urgent,
-            until=settings.last_phase,
-            on_crawl=listeners.on_crawl,
-            on_zip=listeners.on_zip,
-            on_data=listeners.on_data,
-            on_begin=listeners.on_begin,
-        )
-
-    def crawl(session: Session) -> None:
-        from dcc.session.crawling import crawl_file_sources
-
-        session.urgent = frozenset(urgent)
-        for each in crawl_file_sources(session, source_ids):
-            listeners.on_crawl(each)
-
-    return _run(tracker, settings, listeners, in_dagster, crawl, group=group)
-
-
-def _run(
-    tracker: Engine,
-    settings: Settings,
-    listeners: Listeners,
-    in_dagster: Callable[[Instance], SessionRun],
-    begin: Callable[[Session], None] = lambda _: None,
-    *,
-    group: str | None = None,
-    keys: Sequence[ZipKey] | None = None,
-) -> tuple[int | None, Notices]:
-    """Run a session in Dagster; without it, if it is not wanted or its database is away: the tracker has the work."""
     from dcc.operations.sessions import open_session
 
+    if keys is not None:
+        _require_retriable(tracker, settings, keys)
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
@@ -195,11 +167,27 @@ def _run(
             away = error
         else:
             with opened as instance:
-                report = in_dagster(instance)
+                report = dagster_side().run_session(
+                    settings,
+                    tracker,
+                    instance,
+                    source_ids=source_ids,
+                    group=group,
+                    urgent=urgent,
+                    keys=keys,
+                    requested_by=user_name(),
+                    until=settings.last_phase,
+                    on_crawl=listeners.on_crawl,
+                    on_zip=listeners.on_zip,
+                    on_data=listeners.on_data,
+                    on_begin=listeners.on_begin,
+                )
             return report.session_id, report.notices
     with open_session(tracker, settings, group=group) as session:
+        session.urgent = frozenset(urgent)
         listeners.on_begin(session)
-        begin(session)
+        if keys is None:
+            _crawl(session, source_ids, listeners)
         _process(session, keys, listeners)
     if away is not None:
         raise DagsterStorageError(
@@ -209,15 +197,7 @@ def _run(
     return session.id, session.notices
 
 
-def process_again(
-    tracker: Engine, settings: Settings, keys: Sequence[ZipKey], listeners: Listeners
-) -> tuple[int | None, Notices]:
-    """Open submissions again in the user's name and process them, as a session; returns as `crawl_and_process`.
-
-    Raises as that, NotFoundError for a submission that is unknown or not hosted, and BadFileNameError for a refused
-    name. Raises ConfigurationError for one that changed after its data were uploaded. These leave no session behind,
-    except for changes at the same moment.
-    """
+def _require_retriable(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> None:
     from dcc.tracker.database import run_reading
     from dcc.tracker.hostings.retries import require_retriable
 
@@ -226,20 +206,12 @@ def process_again(
         tracker, lambda connection: require_retriable(connection, keys), patience_seconds=settings.database_retry
     )
 
-    def in_dagster(instance: Instance) -> SessionRun:
-        return dagster_side().run_zip_actions(
-            settings,
-            tracker,
-            instance,
-            keys,
-            requested_by=user_name(),
-            until=settings.last_phase,
-            on_zip=listeners.on_zip,
-            on_data=listeners.on_data,
-            on_begin=listeners.on_begin,
-        )
 
-    return _run(tracker, settings, listeners, in_dagster, keys=keys)
+def _crawl(session: Session, source_ids: Sequence[int] | None, listeners: Listeners) -> None:
+    from dcc.session.crawling import crawl_file_sources
+
+    for each in crawl_file_sources(session, source_ids):
+        listeners.on_crawl(each)
 
 
 def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners) -> None:

@@ -64,28 +64,15 @@ class DagsterSide(Protocol):
         source_ids: Sequence[int] | None = None,
         group: str | None = None,
         urgent: Collection[ZipKey] = ...,
+        keys: Sequence[ZipKey] | None = ...,
+        requested_by: str = ...,
         until: Phase = ...,
         on_crawl: Callable[[SourceCrawl], None] = ...,
         on_zip: Callable[[ZipOutcome], None] = ...,
         on_data: Callable[[DataOutcome], None] = ...,
         on_begin: Callable[[Session], None] = ...,
     ) -> SessionRun:
-        """Crawl and process, as a session."""
-
-    def run_zip_actions(
-        self,
-        settings: Settings,
-        tracker: Engine,
-        instance: Instance,
-        keys: Sequence[ZipKey],
-        *,
-        requested_by: str = ...,
-        until: Phase = ...,
-        on_zip: Callable[[ZipOutcome], None] = ...,
-        on_data: Callable[[DataOutcome], None] = ...,
-        on_begin: Callable[[Session], None] = ...,
-    ) -> SessionRun:
-        """Process submissions again, as a session."""
+        """Crawl and process, or process `keys` again, as a session."""
 
     def workers_of(self, settings: Settings) -> Workers | None:
         """The workers of the settings, which prepare batches; None if there are none. Raises ConfigurationError."""

@@ -19,7 +19,7 @@ from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc_assets.keys import CHECK_OF_PHASE
-from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_assets.sessions import run_session
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.horizon import archive_older
@@ -97,7 +97,7 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     with data.tracker.connect() as connection:
         assert {f"{zip_.action}/{zip_.file_name}" for zip_ in find_zips(connection)} == {*ZIPS, *FAILED}
 
-    run_zip_actions(settings, data.tracker, instance, [ZipKey(Action.ADD, ZIPS[0].removeprefix("add/"))])
+    run_session(settings, data.tracker, instance, keys=[ZipKey(Action.ADD, ZIPS[0].removeprefix("add/"))])
     assert partitions(data_dagster) == {ZIPS[0], ZIPS[4], *FAILED[1:]}, "what changed last stays"
     assert all(ZIPS[0] in of_asset for of_asset in shown(data_dagster).values())
     assert check_events(data.tracker, settings, instance) == []

@@ -15,7 +15,7 @@ from dcc.tracker.database import writing
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_pace import set_pause
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
-from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue
 from dcc_assets.sync.overdue import show_overdue
 from tests.assets.test_sessions import invalid_documents
@@ -143,7 +143,7 @@ def test_what_waits_for_us_is_an_error_until_it_is_through(
     assert (evaluation.passed, evaluation.severity.value) == (False, "ERROR")
     assert evaluation.metadata["waiting"].value == 1
     monkeypatch.undo()
-    run_zip_actions(data.settings, data.tracker, data_dagster.instance, [key_of(GOOD)])
+    run_session(data.settings, data.tracker, data_dagster.instance, keys=[key_of(GOOD)])
     assert data_dagster.checks(SUBMISSIONS_OVERDUE)["H"] == "passed"
     infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([CENTRE_SILENT, SUBMISSIONS_OVERDUE])
     assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"
