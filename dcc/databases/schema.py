@@ -17,7 +17,7 @@ from sqlalchemy import URL, Connection, Engine, func, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from dcc.databases.database import MADE_FIRST, Database
-from dcc.databases.engines import WRITES, database_label, open_url
+from dcc.databases.engines import WRITES, database_label, disposed, open_url
 from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
 from dcc.databases.upgrades import missing_parts, revision_in, upgrade
@@ -53,20 +53,19 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
         _create_file(Path(str(engine.url.database)), database)
     else:
         create_database(engine.url, database)
-    worker = open_url(engine.url, database, answer_seconds=None)
-    try:
-        with exclusive_connection(worker, database) as connection:
-            require_fit_server(connection, database)
-            before = revision_in(connection)
-            if not unfinished:
-                refuse_unfinished(connection, database)
-            _refuse_unfit(connection, database, before)
-            upgrade(connection, database)
-            if database.fill is not None:
-                database.fill(connection)
-            connection.commit()
-    finally:
-        worker.dispose()
+    with (
+        disposed(open_url(engine.url, database, answer_seconds=None)) as worker,
+        exclusive_connection(worker, database) as connection,
+    ):
+        require_fit_server(connection, database)
+        before = revision_in(connection)
+        if not unfinished:
+            refuse_unfinished(connection, database)
+        _refuse_unfit(connection, database, before)
+        upgrade(connection, database)
+        if database.fill is not None:
+            database.fill(connection)
+        connection.commit()
     return InitReport(created=before is None, from_revision=before, to_revision=database.head)
 
 
@@ -196,21 +195,19 @@ def _create_file(path: Path, database: Database) -> None:
 
 def create_database(url: URL, database: Database) -> None:
     """Create a MySQL or MariaDB database if it does not exist. Raises ConfigurationError if the user may not."""
-    server = open_url(url.set(database=""), database)
-    name = server.dialect.identifier_preparer.quote_identifier(str(url.database))
-    try:
-        with server.connect() as connection:
-            known = text("SELECT 1 FROM information_schema.schemata WHERE schema_name = :name")
-            if connection.scalar(known, {"name": url.database}) is None:
-                creation = f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-                connection.exec_driver_sql(creation.replace("%", "%%"))
-    except (OperationalError, ProgrammingError) as error:
-        raise ConfigurationError(
-            f"The database {database_label(url)} does not exist and could not be created: {error.orig}. Have it "
-            f"created: CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin."
-        ) from error
-    finally:
-        server.dispose()
+    with disposed(open_url(url.set(database=""), database)) as server:
+        name = server.dialect.identifier_preparer.quote_identifier(str(url.database))
+        try:
+            with server.connect() as connection:
+                known = text("SELECT 1 FROM information_schema.schemata WHERE schema_name = :name")
+                if connection.scalar(known, {"name": url.database}) is None:
+                    creation = f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+                    connection.exec_driver_sql(creation.replace("%", "%%"))
+        except (OperationalError, ProgrammingError) as error:
+            raise ConfigurationError(
+                f"The database {database_label(url)} does not exist and could not be created: {error.orig}. Have it "
+                f"created: CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin."
+            ) from error
 
 
 @contextmanager

@@ -235,20 +235,21 @@ def migrate_storage(as_json: bool) -> None:
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
     """
     from dcc.cli.installation.setup import shown_url
-    from dcc.databases.engines import open_database
+    from dcc.databases.engines import disposed, open_database
     from dcc.operations.backups.migration import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
     from dcc.tracker.database import TRACKER
 
     settings = settings_from_environment()
     to_tracker_url, to_qc_url = _target_urls(settings)
-    with open_tracker(settings) as tracker, open_qc(settings) as qc, progress_shown() as on_progress:
-        to_tracker, to_qc = open_database(to_tracker_url, TRACKER), open_database(to_qc_url, QC_DATABASE)
-        try:
-            report = migrate(tracker, qc, to_tracker, to_qc, settings, on_progress=on_progress)
-        finally:
-            to_tracker.dispose()
-            to_qc.dispose()
+    with (
+        open_tracker(settings) as tracker,
+        open_qc(settings) as qc,
+        disposed(open_database(to_tracker_url, TRACKER)) as to_tracker,
+        disposed(open_database(to_qc_url, QC_DATABASE)) as to_qc,
+        progress_shown() as on_progress,
+    ):
+        report = migrate(tracker, qc, to_tracker, to_qc, settings, on_progress=on_progress)
     if as_json:
         tables = {
             name: {table: one.rows for table, one in sums.items()}

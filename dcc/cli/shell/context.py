@@ -95,14 +95,12 @@ def open_tracker(settings: Settings) -> Iterator[Engine]:
 
     Raises TrackerOutdatedError, TrackerUnreachableError.
     """
+    from dcc.databases.engines import disposed
     from dcc.tracker import database
 
-    engine = database.open_tracker(settings)
-    try:
+    with disposed(database.open_tracker(settings)) as engine:
         database.require_current(engine)
         yield engine
-    finally:
-        engine.dispose()
 
 
 @contextmanager
@@ -112,14 +110,12 @@ def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Ite
     An unreachable database is tried again for `patience_seconds`, if given. Raises QcDatabaseOutdatedError,
     QcDatabaseUnreachableError.
     """
+    from dcc.databases.engines import disposed
     from dcc.qc import database
 
-    engine = database.open_qc_database(settings)
-    try:
+    with disposed(database.open_qc_database(settings)) as engine:
         database.require_current(engine, patience_seconds=patience_seconds)
         yield engine
-    finally:
-        engine.dispose()
 
 
 @contextmanager
@@ -159,15 +155,12 @@ def require_centres(settings: Settings, *centres: str | None) -> None:
 @contextmanager
 def any_databases(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
     """The tracker and the QC database, of any schema, or before they are made."""
+    from dcc.databases.engines import disposed
     from dcc.qc.database import open_qc_database
     from dcc.tracker import database
 
-    tracker, qc = database.open_tracker(settings), open_qc_database(settings)
-    try:
+    with disposed(database.open_tracker(settings)) as tracker, disposed(open_qc_database(settings)) as qc:
         yield tracker, qc
-    finally:
-        tracker.dispose()
-        qc.dispose()
 
 
 def parse_zip_key(text: str) -> ZipKey:
