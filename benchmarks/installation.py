@@ -16,7 +16,6 @@ from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.register.centres import NewCentre, add_centre
 from dcc.tracker.register.file_sources import add_source
-from dcc.tracker.register.source_addresses import PinnedKey
 
 
 @contextmanager
@@ -49,4 +48,4 @@ def make_installation(
         with writing(tracker) as connection:
             for source in sources:
                 add_centre(connection, NewCentre(source.centre, full_name=f"Centre {source.centre}"))
-                add_source(connection, source, [PinnedKey.of(key) for key in keys])
+                add_source(connection, source, keys)

@@ -30,7 +30,6 @@ from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.source_addresses import PinnedKey
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
@@ -171,9 +170,7 @@ class ChaosInstallation:
         """Register file sources, their host keys pinned."""
         with writing_tracker(self.tracker) as connection:
             for address in addresses:
-                keys = [HostKey.parse(line) for line in address.host_keys]
-                pins = [PinnedKey(key.type, key.base64, key.fingerprint) for key in keys]
-                file_sources.add_source(connection, address, pins)
+                file_sources.add_source(connection, address, [HostKey.parse(line) for line in address.host_keys])
 
     def begin(self, *, die: tuple[str, int] | None = None, hurried: Mapping[str, str] | None = None) -> Session:
         """Begin a session, forked; `die`: see `session_process.run`. `hurried` are settings for this one."""

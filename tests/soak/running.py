@@ -26,7 +26,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import open_tracker, require_current, writing
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.source_addresses import PinnedKey, SourceState
+from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
@@ -122,12 +122,11 @@ class Installation:
         folder = _made(self._served / name)
         for part in (folder, *(_made(folder / action) for action in Action)):
             part.chmod(0o755)
-        pins: list[PinnedKey] = []
+        pins: list[HostKey] = []
         hostname, username, accesskey, base_path = "localhost", "", "", str(folder)
         if protocol == "sftp" and self._sftp is not None:
             hostname, username, accesskey = self._sftp.hostname, getpass.getuser(), f"key:{self._sftp.key}"
-            keys = [HostKey.parse(line) for line in self._sftp.host_keys]
-            pins = [PinnedKey(key.type, key.base64, key.fingerprint) for key in keys]
+            pins = [HostKey.parse(line) for line in self._sftp.host_keys]
         elif protocol == "ftp" and self._ftp is not None:
             hostname, base_path = self._ftp.hostname, f"/{folder.name}"
         address = SourceAddress(

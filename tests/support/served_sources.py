@@ -23,7 +23,6 @@ from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import writing
 from dcc.tracker.models import ZipLog
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.source_addresses import PinnedKey
 from tests.support.installations import Installation, specimens
 from tests.support.servers import Authority, Share
 from tests.support.web_server import WebServer
@@ -38,9 +37,8 @@ def register(installation: Installation, share: Share, centre: str = "H", **chan
     """Register a share as a file source of a centre, its host keys pinned; returns its id."""
     address = share.address(centre=centre, **changes)
     keys = [HostKey.parse(line) for line in address.host_keys]
-    pins = [PinnedKey(key.type, key.base64, key.fingerprint) for key in keys]
     with writing(installation.tracker) as connection:
-        return file_sources.add_source(connection, address, pins)
+        return file_sources.add_source(connection, address, keys)
 
 
 def large_archive(stem: str = "2013-10-31.1", size: int = 1_500_000, seed: int = 1) -> bytes:

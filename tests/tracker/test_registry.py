@@ -8,12 +8,13 @@ from sqlalchemy import Engine, func, select
 
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.file_sources import SourceEntry
-from dcc.tracker.register.source_addresses import PinnedKey, SourceState, load_addresses, pin_host_keys, pinned_keys
+from dcc.tracker.register.source_addresses import SourceState, load_addresses, pin_host_keys, pinned_keys
 from tests.support.databases import seed_documents, seed_download, seed_hosting, seed_source, seed_zip
 
 SECRET = "correct horse battery staple"
@@ -37,7 +38,7 @@ def address(centre: str = "H", **changes: object) -> SourceAddress:
     return SourceAddress(**(values | changes))  # type: ignore[arg-type]
 
 
-def add_source(tracker: Engine, *keys: PinnedKey, **changes: object) -> int:
+def add_source(tracker: Engine, *keys: HostKey, **changes: object) -> int:
     with writing(tracker) as connection:
         return file_sources.add_source(connection, address(**changes), keys)  # type: ignore[arg-type]
 
@@ -154,7 +155,7 @@ def test_a_purged_source_takes_its_attempts_and_documents_along_and_leaves_the_z
 
 def test_a_newly_accepted_host_key_takes_the_place_of_the_old_one(tracker: Engine) -> None:
     add_centre(tracker)
-    old, new = PinnedKey("ssh-ed25519", "AAAA", "SHA256:old"), PinnedKey("ssh-rsa", "BBBB", "SHA256:new")
+    old, new = HostKey("ssh-ed25519", "AAAA"), HostKey("ssh-rsa", "BBBB")
     source = add_source(tracker, old)
     other = add_source(tracker, old, username="other")
     with writing(tracker) as connection:

@@ -31,8 +31,8 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from dcc.sources.host_keys import HostKey
     from dcc.tracker.queries.zip_action_lists import ZipEntry
-    from dcc.tracker.register.source_addresses import PinnedKey
 
 _MARK = ".made-by-dcc-demo"
 _SERVERS = {SourceProtocol.SFTP: sftp_server, SourceProtocol.FTP: ftp_server}
@@ -192,15 +192,14 @@ def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAdd
             file_sources.add_source(connection, address, keys)
 
 
-def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
+def _host_keys(address: SourceAddress, settings: Settings) -> list[HostKey]:
     """The host key of an SFTP server; none from a server that refuses connections."""
     from dcc.sources.sftp.connection import fetch_host_key
-    from dcc.tracker.register.source_addresses import PinnedKey
 
     if address.protocol != SourceProtocol.SFTP:
         return []
     try:
-        return [PinnedKey.of(fetch_host_key(address.hostname, settings))]
+        return [fetch_host_key(address.hostname, settings)]
     except SourceUnreachableError:
         return []
 

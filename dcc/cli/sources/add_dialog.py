@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from dcc.settings import Settings
     from dcc.sources.base import Extent, SourceAddress
+    from dcc.sources.host_keys import HostKey
     from dcc.tracker.register.centres import NewCentre
-    from dcc.tracker.register.source_addresses import PinnedKey, TlsTrust
+    from dcc.tracker.register.source_addresses import TlsTrust
 
 
 _Answer = TypeVar("_Answer")
@@ -309,7 +310,7 @@ def register_by_asking(
     *,
     accept_host_key: bool,
     test: bool,
-) -> tuple[int, list[PinnedKey], list[str]]:
+) -> tuple[int, list[HostKey], list[str]]:
     """Ask for missing values, try the source and register it; returns the id, the pinned host keys, and warnings.
 
     `trust` is the trust of the options for a protocol. Raises ConfigurationError if it is not registered after all, and
@@ -374,12 +375,12 @@ def _try(
     return try_source(trusting, settings, known, accept_host_key=accept_host_key)
 
 
-def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tuple[int, list[PinnedKey], list[str]]:
+def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tuple[int, list[HostKey], list[str]]:
     from dcc.tracker.database import writing
     from dcc.tracker.register import centres, file_sources
-    from dcc.tracker.register.source_addresses import PinnedKey, TlsTrust
+    from dcc.tracker.register.source_addresses import TlsTrust
 
-    keys = [] if trial.host_key is None else [PinnedKey.of(trial.host_key)]
+    keys = [] if trial.host_key is None else [trial.host_key]
     trusted = TlsTrust(tls.authorities, trial.address.tls_fingerprints or tls.fingerprints)
     with writing(tracker) as connection:
         if place.new_centre is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dcc.session.crawling import SourceListing
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
-    from dcc.tracker.register.source_addresses import PinnedKey
+    from dcc.sources.host_keys import HostKey
 
 PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
 """The platform's protocols, without loading their libraries."""
@@ -151,7 +151,7 @@ def add(
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
             file_sources.check_new_source(connection, address)
-        keys: list[PinnedKey] = []
+        keys: list[HostKey] = []
         warnings: list[str] = []
         if address.protocol == "sftp" and not no_test:
             try:
@@ -168,12 +168,11 @@ def add(
     _report_addition(source_id, keys, warnings, as_json)
 
 
-def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[PinnedKey]:
+def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[HostKey]:
     """The key to pin for a new sftp source: none if DCC_KNOWN_HOSTS has it. Raises if nobody accepts it."""
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
     from dcc.sources.sftp.connection import fetch_host_key
-    from dcc.tracker.register.source_addresses import PinnedKey
 
     shown = fetch_host_key(address.hostname, settings)
     endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
@@ -184,7 +183,7 @@ def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) 
         _ask_for_host_key(address.hostname, str(shown), accept=accept)
     else:
         return []
-    return [PinnedKey.of(shown)]
+    return [shown]
 
 
 def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
@@ -217,7 +216,7 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     return [str(listing.error)]
 
 
-def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str], as_json: bool) -> None:
+def _report_addition(source_id: int, keys: list[HostKey], warnings: list[str], as_json: bool) -> None:
     note_facts(added=source_id, unusable=source_id if warnings else None)
     for warning in warnings:
         warn(f"{warning} The source is registered; when it can be used: dcc source test {source_id}")
@@ -286,7 +285,7 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
         old = source_addresses.pinned_keys(connection, address.id)
         if shown.fingerprint in {key.fingerprint for key in old}:
             return None
-        source_addresses.pin_host_keys(connection, address.id, [source_addresses.PinnedKey.of(shown)])
+        source_addresses.pin_host_keys(connection, address.id, [shown])
     before = ", ".join(key.fingerprint for key in old) or "none"
     click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
     return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}

@@ -20,6 +20,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.due import Pause, shown_age
+from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
     Centre,
@@ -34,7 +35,6 @@ from dcc.tracker.models import (
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
-    PinnedKey,
     SourceState,
     TlsTrust,
     extent_columns,
@@ -83,7 +83,7 @@ class SourceEntry:
 
 
 def add_source(
-    connection: Connection, address: SourceAddress, host_keys: Sequence[PinnedKey] = (), tls: TlsTrust | None = None
+    connection: Connection, address: SourceAddress, host_keys: Sequence[ServerKey] = (), tls: TlsTrust | None = None
 ) -> int:
     """Register a source, available, with its accepted host keys and certificates; returns its id.
 

@@ -9,16 +9,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, update
 
 from dcc.databases.columns import UtcDateTime
-from dcc.sources import host_keys
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.due import Windows
+from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate, utc_now
 from dcc.tracker.submission_rows import object_of
@@ -116,31 +116,14 @@ def load_addresses(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedKey:
-    """An SSH host key that was accepted for a file source; `fingerprint` as OpenSSH prints it."""
-
-    key_type: str
-    key_base64: str
-    fingerprint: str
-
-    @classmethod
-    def of(cls, shown: host_keys.HostKey) -> Self:
-        """The key of a server, to be pinned."""
-        return cls(shown.type, shown.base64, shown.fingerprint)
-
-
-def pinned_keys(connection: Connection, source_id: int) -> list[PinnedKey]:
+def pinned_keys(connection: Connection, source_id: int) -> list[ServerKey]:
     """The accepted host keys of a file source."""
-    query = (
-        select(HostKey.key_type, HostKey.key_base64, HostKey.fingerprint)
-        .where(HostKey.file_source_id == source_id)
-        .order_by(HostKey.id)
-    )
-    return [PinnedKey(*row) for row in connection.execute(query)]
+    of_source = HostKey.file_source_id == source_id
+    query = select(HostKey.key_type, HostKey.key_base64).where(of_source).order_by(HostKey.id)
+    return [ServerKey(*row) for row in connection.execute(query)]
 
 
-def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[PinnedKey]) -> None:
+def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[ServerKey]) -> None:
     """Replace the accepted host keys of a source by `keys`; its failures so far do not count any more."""
     changed = update(FileSource).where(FileSource.id == source_id).values(last_update=func.current_timestamp())
     connection.execute(changed)
@@ -149,8 +132,8 @@ def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[PinnedK
     rows = [
         {
             "file_source_id": source_id,
-            "key_type": key.key_type,
-            "key_base64": key.key_base64,
+            "key_type": key.type,
+            "key_base64": key.base64,
             "fingerprint": key.fingerprint,
             "created": now,
         }
