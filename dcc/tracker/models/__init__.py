@@ -10,51 +10,5 @@ keep `last_update`.
 from __future__ import annotations
 
 from dcc.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
-from dcc.tracker.models.additions import (
-    ArchiveAudit,
-    ArchiveCopy,
-    ArchiveDecline,
-    BadCopy,
-    ConnectionPlace,
-    CrawlFinding,
-    Delegation,
-    DocumentPlace,
-    DocumentReopening,
-    FileSourceStatistics,
-    HostKey,
-    NotificationRow,
-    OwnerNotice,
-    ProposedWithdrawal,
-    PublishedChecksum,
-    Reopening,
-    ServerTurn,
-    SessionLock,
-    SessionStatistics,
-    SourceCrawlRow,
-    StoredArchive,
-    TlsCertificate,
-    UrgentArchive,
-    WriteReceipt,
-    ZipActionLog,
-    ZipDecision,
-)
-from dcc.tracker.models.phenodcc import (
-    AnException,
-    Base,
-    Centre,
-    CrawlingSession,
-    FileSource,
-    FileSourceHasZip,
-    PhaseRow,
-    ProcessingTypeRow,
-    ProtocolRow,
-    ResourceStateRow,
-    SessionTask,
-    StatusRow,
-    XmlFile,
-    XmlLog,
-    ZipAction,
-    ZipDownload,
-    ZipFile,
-    ZipLog,
-)
+from dcc.tracker.models.additions import *
+from dcc.tracker.models.phenodcc import *
