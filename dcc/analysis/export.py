@@ -122,8 +122,8 @@ def export_measurements(
                 one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
             ]
             removed = _make_way(directory, manifest, paths.values(), [paths[one] for one in changed])
-            export = _Export(connection, directory, manifest, wanted, on_progress)
-            export.write({one: (paths[one], summaries[one]) for one in changed})
+            due = {one: (paths[one], summaries[one]) for one in changed}
+            _write_files(connection, directory, manifest, wanted, due, on_progress)
         except OSError as error:
             raise unwritable_error(directory, error) from error
     return ExportReport(
@@ -221,48 +221,35 @@ def _make_way(directory: Path, manifest: Manifest, wanted: Collection[str], chan
     return removed
 
 
-class _Export:
-    """Writes the files of an export, one after the other."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        directory: Path,
-        manifest: Manifest,
-        wanted: MeasurementFilter,
-        on_progress: Callable[[ExportProgress], None] | None,
-    ) -> None:
-        self._connection, self._directory, self._manifest, self._wanted = connection, directory, manifest, wanted
-        self._on_progress = on_progress
-        self._done = self._due = 0
-
-    def write(self, due: Mapping[Partition, tuple[str, _Summary]]) -> None:
-        """Write the files of these partitions, and the manifest as it goes."""
-        self._due = sum(summary.rows for _, summary in due.values())
-        saved = time.monotonic()
-        for partition, (path, summary) in due.items():
-            file = self._directory / path
-            make_directory(file.parent, SHARED_DIRECTORY)
-            with replacement_path(file) as temporary:
-                self._write_file(temporary, partition)
-            self._manifest.files[path] = Written(summary.rows, file.stat().st_size, summary.fingerprint)
-            self._manifest.unfinished.discard(path)
-            if time.monotonic() - saved > _SAVE_SECONDS:
-                save_manifest(self._directory, self._manifest)
-                saved = time.monotonic()
-        if due:
-            save_manifest(self._directory, self._manifest)
-
-    def _write_file(self, path: Path, partition: Partition) -> None:
-        wanted = replace(self._wanted, centre=partition.centre, procedure=partition.procedure_id)
-        format_ = self._manifest.format
-        schema = _FILE_SCHEMA[format_]
-        with _writer(path, format_, schema) as writer:
-            for batch in iterate_batches(self._connection, wanted):
-                _write_batch(writer, batch.select(schema.names), format_)
-                self._done += batch.num_rows
-                if self._on_progress is not None:
-                    self._on_progress(ExportProgress(self._done, self._due, partition))
+def _write_files(
+    connection: Connection,
+    directory: Path,
+    manifest: Manifest,
+    wanted: MeasurementFilter,
+    due: Mapping[Partition, tuple[str, _Summary]],
+    on_progress: Callable[[ExportProgress], None] | None,
+) -> None:
+    """Write the files of these partitions, one after the other, and the manifest as it goes."""
+    done, rows = 0, sum(summary.rows for _, summary in due.values())
+    schema = _FILE_SCHEMA[manifest.format]
+    saved = time.monotonic()
+    for partition, (path, summary) in due.items():
+        file = directory / path
+        make_directory(file.parent, SHARED_DIRECTORY)
+        of_file = replace(wanted, centre=partition.centre, procedure=partition.procedure_id)
+        with replacement_path(file) as temporary, _writer(temporary, manifest.format, schema) as writer:
+            for batch in iterate_batches(connection, of_file):
+                _write_batch(writer, batch.select(schema.names), manifest.format)
+                done += batch.num_rows
+                if on_progress is not None:
+                    on_progress(ExportProgress(done, rows, partition))
+        manifest.files[path] = Written(summary.rows, file.stat().st_size, summary.fingerprint)
+        manifest.unfinished.discard(path)
+        if time.monotonic() - saved > _SAVE_SECONDS:
+            save_manifest(directory, manifest)
+            saved = time.monotonic()
+    if due:
+        save_manifest(directory, manifest)
 
 
 def _writer(target: Path | BinaryIO, format_: ExportFormat, schema: pa.Schema) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pyexpat
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,56 +42,44 @@ def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
     DocumentError with the line if the document is not well-formed, has a document type declaration, is of another kind,
     or has content that no object can represent. A site's own schemas may permit such content.
     """
-    reader = _Reader(kind)
+    root, step = STEPS[kind]
+    built: list[Content] = []
+    parser = pyexpat.ParserCreate()
+    parser.buffer_text = True
+
+    def on_doctype(*_declaration: object) -> NoReturn:
+        reason = "the document has a document type declaration (<!DOCTYPE)"
+        raise _refusal(ForbiddenMarkupError, parser.CurrentLineNumber, reason)
+
+    def on_root(name: str, _attributes: object) -> None:
+        if name.rpartition(":")[2] != root:
+            reason = f"the root element is <{name}>, not that of {kind} documents, <{root}>"
+            raise _refusal(WrongDocumentKindError, parser.CurrentLineNumber, reason)
+        parser.StartElementHandler, parser.EndElementHandler = _handlers(parser, step, built.append)
+
+    parser.StartDoctypeDeclHandler = on_doctype
+    parser.StartElementHandler = on_root
     try:
         with path.open("rb", buffering=0) as file:
-            while chunk := file.read(CHUNK):
-                yield from reader.take(chunk)
-        yield from reader.take(b"", last=True)
+            for chunk in chain(iter(partial(file.read, CHUNK), b""), [b""]):
+                _parse(parser, chunk)
+                yield from built
+                built.clear()
     finally:
-        reader.close()
+        # The parser and its handlers refer to each other: without these, their memory is free at once.
+        parser.StartElementHandler = parser.EndElementHandler = None
+        parser.CharacterDataHandler = parser.StartDoctypeDeclHandler = None
 
 
-class _Reader:
-    """A parser of one document, and the objects that it has built but not yet yielded."""
-
-    def __init__(self, kind: DocumentKind) -> None:
-        self._root, self._step = STEPS[kind]
-        self._kind = kind
-        self._built: list[Content] = []
-        self._parser = pyexpat.ParserCreate()
-        self._parser.buffer_text = True
-        self._parser.StartDoctypeDeclHandler = self._on_doctype
-        self._parser.StartElementHandler = self._on_root
-
-    def take(self, chunk: bytes, *, last: bool = False) -> Iterator[Content]:
-        """Read on, and yield complete objects."""
-        try:
-            self._parser.Parse(chunk, last)
-        except pyexpat.ExpatError as error:
-            reason = f"the document is not well-formed XML ({pyexpat.ErrorString(error.code)})"
-            raise _refusal(NotWellFormedError, error.lineno, reason) from error
-        except (LookupError, ValueError) as error:
-            raise _refusal(NotWellFormedError, 1, "the encoding is not supported") from error
-        yield from self._built
-        self._built.clear()
-
-    def close(self) -> None:
-        """Release the parser, which is in a reference cycle: memory is then free at once."""
-        self._parser.StartElementHandler = self._parser.EndElementHandler = None
-        self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
-
-    def _on_doctype(self, *_declaration: object) -> NoReturn:
-        line = self._parser.CurrentLineNumber
-        raise _refusal(ForbiddenMarkupError, line, "the document has a document type declaration (<!DOCTYPE)")
-
-    def _on_root(self, name: str, _attributes: object) -> None:
-        if name.rpartition(":")[2] != self._root:
-            reason = f"the root element is <{name}>, not that of {self._kind} documents, <{self._root}>"
-            raise _refusal(WrongDocumentKindError, self._parser.CurrentLineNumber, reason)
-        on_start, on_end = _handlers(self._parser, self._step, self._built.append)
-        self._parser.StartElementHandler = on_start
-        self._parser.EndElementHandler = on_end
+def _parse(parser: pyexpat.XMLParserType, chunk: bytes) -> None:
+    """Read on; an empty chunk is the end."""
+    try:
+        parser.Parse(chunk, not chunk)
+    except pyexpat.ExpatError as error:
+        reason = f"the document is not well-formed XML ({pyexpat.ErrorString(error.code)})"
+        raise _refusal(NotWellFormedError, error.lineno, reason) from error
+    except (LookupError, ValueError) as error:
+        raise _refusal(NotWellFormedError, 1, "the encoding is not supported") from error
 
 
 def _handlers(

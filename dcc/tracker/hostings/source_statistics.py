@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from dcc.tracker.models import FileSourceStatistics
 
@@ -26,26 +27,17 @@ def record_conduct(connection: Connection, conduct: Mapping[int, Conduct]) -> No
     Failures fade: if the source also delivered, those of earlier sessions count half, so that a server which was down
     for a day is not avoided for a year.
     """
-    known = {
-        row.file_source_id: row
-        for row in connection.execute(
-            select(FileSourceStatistics.__table__).where(FileSourceStatistics.file_source_id.in_(list(conduct)))
-        )
-    }
+    table = FileSourceStatistics
     for source_id, seen in conduct.items():
-        row = known.get(source_id)
-        failures = 0 if row is None else row.failures
-        values = {
-            "failures": (failures // 2 if seen.arrived else failures) + seen.failures,
-            "bytes": (0 if row is None else row.bytes) + seen.bytes,
-            "seconds": (0.0 if row is None else row.seconds) + seen.seconds,
+        failures = table.failures // 2 if seen.arrived else table.failures
+        summed: dict[str, ColumnElement[Any]] = {
+            "failures": failures + seen.failures,
+            "bytes": table.bytes + seen.bytes,
+            "seconds": table.seconds + seen.seconds,
         }
-        if row is None:
-            connection.execute(insert(FileSourceStatistics).values(file_source_id=source_id, **values))
-        else:
-            connection.execute(
-                update(FileSourceStatistics).where(FileSourceStatistics.file_source_id == source_id).values(**values)
-            )
+        if not connection.execute(update(table).where(table.file_source_id == source_id).values(summed)).rowcount:
+            first = {"failures": seen.failures, "bytes": seen.bytes, "seconds": seen.seconds}
+            connection.execute(insert(table).values(file_source_id=source_id, **first))
 
 
 def source_rates(connection: Connection) -> dict[int, float]:
