@@ -82,16 +82,13 @@ class _Tandem:
         self._closed: _Open | None = None
         self._in_text = False
         self._expat = pyexpat.ParserCreate(namespace_separator=" ")
+        self._expat.StartElementHandler = self._on_start
+        self._expat.EndElementHandler = self._on_end
+        self._expat.CharacterDataHandler = self._on_text
 
     def take(self, chunk: bytes, close_look: bool) -> None:
         """Read the next chunk; errors are recorded only with a close look. Raises both parsers' errors."""
         self._chunk, self._close_look = hide(chunk, self._base, self._hidden), close_look
-        if close_look or self.busy:
-            self._expat.StartElementHandler = self._on_start
-            self._expat.EndElementHandler = self._on_end
-            self._expat.CharacterDataHandler = self._on_text
-        else:
-            self._follow()
         try:
             self._expat.Parse(chunk, False)
         except pyexpat.ExpatError:
@@ -110,23 +107,6 @@ class _Tandem:
     def busy(self) -> bool:
         """Whether an element that is not permitted is open."""
         return bool(self._awaited) or self._ended is not None
-
-    def _follow(self) -> None:
-        """Let expat track only the open elements: most of a large document is read in this way."""
-        expat, push, pop = self._expat, self._open.append, self._open.pop
-        new = tuple.__new__
-
-        def on_start(name: str, attributes: Mapping[str, str]) -> None:
-            place = expat.CurrentByteIndex, name, attributes, expat.CurrentLineNumber, expat.CurrentColumnNumber
-            push(new(_Open, place))
-
-        def on_end(_name: str) -> None:
-            pop()
-
-        self._closed, self._in_text = None, False
-        expat.StartElementHandler = on_start
-        expat.EndElementHandler = on_end
-        expat.CharacterDataHandler = None
 
     def _on_start(self, name: str, attributes: Mapping[str, str]) -> None:
         place = self._expat.CurrentByteIndex
