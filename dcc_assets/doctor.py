@@ -15,8 +15,7 @@ from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import RULES, Inconsistency
-from dcc.operations.doctor.checks import Check, Finding, explained, failed, not_checked, ok, warning
-from dcc.operations.doctor.environment import Environment
+from dcc.operations.doctor.checks import Check, Environment, Finding, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.leases import active_sessions
 from dcc.settings import variable_of

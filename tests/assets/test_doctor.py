@@ -15,8 +15,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import SerializableErrorInfo
 
-from dcc.operations.doctor.checks import Finding
-from dcc.operations.doctor.environment import Environment
+from dcc.operations.doctor.checks import Environment, Finding
 from dcc.settings import Settings
 from dcc_assets import doctor
 from dcc_assets.doctor import check_dagster, check_depths, check_workers

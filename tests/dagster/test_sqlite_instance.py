@@ -16,8 +16,7 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 
-from dcc.operations.doctor.checks import Verdict
-from dcc.operations.doctor.environment import Environment
+from dcc.operations.doctor.checks import Environment, Verdict
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
 from dcc_dagster.instance import make_instance, open_instance

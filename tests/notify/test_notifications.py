@@ -20,7 +20,7 @@ from dcc.notify.ledger import Ledger
 from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
 from dcc.notify.notifications import notify_due, notify_session, plan
 from dcc.notify.rounds import Round
-from dcc.operations.doctor.notifications import examine_notifications
+from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.sessions import open_session
 from dcc.redaction import keep_secret
 from dcc.sources.base import DeltaStrategy

@@ -23,9 +23,8 @@ from sqlalchemy import Engine, text, update
 from dcc.databases.columns import utc_now
 from dcc.errors import StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
-from dcc.operations.doctor import databases, environment, machine, sources, work
-from dcc.operations.doctor.checks import Check, Finding, Verdict, explained, ok, worst
-from dcc.operations.doctor.environment import Environment, NotReadyError
+from dcc.operations.doctor import checks, databases, machine, sources, work
+from dcc.operations.doctor.checks import Check, Environment, Finding, NotReadyError, Verdict, explained, ok, worst
 from dcc.operations.doctor.examination import examine
 from dcc.operations.sessions import open_session
 from dcc.qc.models import SNAPSHOT
@@ -197,7 +196,7 @@ class TestDatabases:
 
     @only_sqlite
     def test_a_silent_server_is_given_up(self, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(environment, "_ANSWER_SECONDS", 1)
+        monkeypatch.setattr(checks, "_ANSWER_SECONDS", 1)
         with _silent_server() as port:
             url = f"mysql://dcc:secret4711@127.0.0.1:{port}/tracker"
             silent = settings.model_copy(update={"tracker_url": SecretStr(url)})

@@ -1,13 +1,97 @@
-"""Checks of `dcc doctor` and their results: a verdict on one subject, with what to do about it."""
+"""Checks of `dcc doctor`: what they work with, and their results, verdicts on one subject with what to do about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
+from sqlalchemy import Connection, Engine
+
+from dcc.databases.database import Database
+from dcc.databases.engines import open_url, parse_url
+from dcc.databases.schema import require_current
 from dcc.errors import DccError
-from dcc.operations.doctor.environment import Environment
+from dcc.qc.database import QC_DATABASE
+from dcc.settings import Settings
+from dcc.tracker.database import TRACKER
+
+_ANSWER_SECONDS: Final = 8
+"""How long a database may take for one answer; checks ask nothing that takes long."""
+_LONGEST_CONNECT: Final = 5.0
+_LONGEST_LOGIN: Final = 8.0
+_LONGEST_LISTING: Final = 15.0
+
+
+@dataclass
+class Environment:
+    """An installation as checks see it; `deadline`, on the monotonic clock, is when all of them must be done."""
+
+    settings: Settings
+    deadline: float
+    _engines: dict[str, Engine] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def left(self) -> float:
+        """The seconds left, at least 0."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    @property
+    def hurried_settings(self) -> Settings:
+        """The settings with short time limits, never longer than the configured ones."""
+        settings = self.settings
+        longest = max(self.left - 1, 1.0)
+        return settings.model_copy(
+            update={
+                "connect_timeout": min(settings.connect_timeout, _LONGEST_CONNECT, longest),
+                "login_timeout": min(settings.login_timeout, _LONGEST_LOGIN, longest),
+                "list_timeout": min(settings.list_timeout, _LONGEST_LISTING, longest),
+                "idle_timeout": min(settings.idle_timeout, _LONGEST_LOGIN, longest),
+                "database_retry": 0.0,
+                "store_retry": 0.0,
+            }
+        )
+
+    def engine(self, database: Database) -> Engine:
+        """The engine of one of the databases. Raises ConfigurationError for an empty URL."""
+        with self._lock:
+            if database.noun not in self._engines:
+                self._engines[database.noun] = self._open(database)
+            return self._engines[database.noun]
+
+    def _open(self, database: Database) -> Engine:
+        url = self.settings.qc_database_url if database is QC_DATABASE else self.settings.tracker_database_url
+        return open_url(parse_url(url, database), database, answer_seconds=_ANSWER_SECONDS)
+
+    @contextmanager
+    def reading(self, database: Database) -> Iterator[Connection]:
+        """A connection for reading; raises NotReadyError if the database is away or has another schema."""
+        engine = self.engine(database)
+        try:
+            require_current(engine, database)
+        except DccError as error:
+            raise NotReadyError(f"The {database.name} is not ready; see above.") from error
+        with engine.connect() as connection:
+            yield connection
+
+    def tracker(self) -> Engine:
+        """The tracker's engine."""
+        return self.engine(TRACKER)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        with self._lock:
+            for engine in self._engines.values():
+                engine.dispose()
+
+
+class NotReadyError(Exception):
+    """Something that a check needs is missing; another check says why."""
 
 
 class Verdict(StrEnum):

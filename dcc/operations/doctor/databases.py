@@ -18,8 +18,7 @@ from dcc.databases.engines import database_label
 from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DatabaseUnreachableError, DccError
-from dcc.operations.doctor.checks import Finding, explained, failed, not_checked, ok, warning
-from dcc.operations.doctor.environment import Environment
+from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.tracker.database import TRACKER
 

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from dcc.operations.doctor import databases, machine, sources, work
-from dcc.operations.doctor.checks import Check, Examined, Finding, failed, not_checked
-from dcc.operations.doctor.environment import Environment, NotReadyError
+from dcc.operations.doctor.checks import Check, Environment, Examined, Finding, NotReadyError, failed, not_checked
 from dcc.redaction import redacted
 from dcc.settings import Settings
 

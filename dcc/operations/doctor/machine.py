@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.operations.doctor.checks import Finding, failed, not_checked, ok, warning
-from dcc.operations.doctor.environment import Environment
+from dcc.operations.doctor.checks import Environment, Finding, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import is_full
 from dcc.tracker.database import TRACKER

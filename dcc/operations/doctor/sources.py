@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.errors import ConfigurationError, SourceError
-from dcc.operations.doctor.checks import Finding, explained, failed, not_checked, ok, warning
-from dcc.operations.doctor.environment import Environment
+from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
 from dcc.operations.doctor.machine import clock_finding
 from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import list_source

@@ -1,4 +1,4 @@
-"""Checks of the work: sessions, held documents, reference data, schemas, staging, reports."""
+"""Checks of the work: sessions, held documents, reference data, schemas, staging, reports, notifications."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from dcc.databases.columns import utc_now
 from dcc.documents.schema_set import SchemaSet
-from dcc.errors import DccError
+from dcc.errors import DccError, NotificationNotSentError
+from dcc.notify.channels.base import notifies
+from dcc.notify.channels.mail import MailTransport, Wording
+from dcc.notify.channels.reports import reach_mail_server
+from dcc.notify.digests import addresses_of
+from dcc.notify.ledger import Sending
+from dcc.notify.messages import Kind as MessageKind
 from dcc.operations.archive_overview import store_overview
-from dcc.operations.doctor.checks import Finding, explained, failed, not_checked, ok, warning
-from dcc.operations.doctor.environment import Environment
+from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import Kind
@@ -25,13 +30,17 @@ from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.runtime.legible_text import archive_count
 from dcc.session.leases import Lease, active_sessions, read_leases
+from dcc.settings import Settings
+from dcc.settings.recipients import parse_smtp_url, parse_webhook
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.copies import default_replica
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
-from dcc.tracker.models import CrawlingSession
+from dcc.tracker.models import CrawlingSession, NotificationRow
 from dcc.tracker.queries.zip_action_lists import held_documents
+from dcc.tracker.register.centres import list_centres
 
+_RECENT: Final = timedelta(days=7)
 _LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
 
@@ -198,15 +207,63 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
 def check_notifications(surroundings: Environment) -> Iterator[Finding]:
     """The requirements of notifications are met, and no message waits or is unsure."""
     settings = surroundings.hurried_settings
-    from dcc.notify.channels.base import notifies
-
     if not notifies(settings):
         yield not_checked("notifications", "Nobody is notified of anything (DCC_NOTIFY_...).")
         return
-    from dcc.operations.doctor.notifications import examine_notifications
-
     with surroundings.reading(TRACKER) as connection:
         yield from examine_notifications(connection, settings)
+
+
+def examine_notifications(connection: Connection, settings: Settings) -> Iterator[Finding]:
+    """Findings on the channels of the settings; nothing is sent."""
+    if settings.notify_centres or settings.notify_addresses:
+        yield _mail_server(settings)
+    if settings.notify_centres:
+        lacking = [one.short_name for one in list_centres(connection) if one.is_active and not addresses_of(one)]
+        if lacking:
+            yield warning(
+                "notifications of centres",
+                f"No e-mail address is known of {', '.join(lacking)}.",
+                f"dcc centre change {lacking[0]} --email ADDRESS",
+            )
+    if settings.notify_webhook is not None:
+        hook = parse_webhook(settings.notify_webhook)
+        if settings.notify_webhook_secret is None:
+            yield warning(
+                "notifications by webhook",
+                f"What {hook.label} gets is not signed.",
+                "Give it and DCC_NOTIFY_WEBHOOK_SECRET a key, so that it can tell who wrote.",
+            )
+        else:
+            yield ok("notifications by webhook", f"What {hook.label} gets is signed.")
+    yield _ledger(connection)
+
+
+def _mail_server(settings: Settings) -> Finding:
+    wording = Wording("A notification", "DCC_SMTP_URL", NotificationNotSentError)
+    try:
+        label = MailTransport(parse_smtp_url(settings.smtp_url), settings, wording).reach()
+    except DccError as error:
+        return failed("notifications by e-mail", *explained(error))
+    return ok("notifications by e-mail", f"The mail server {label} can be used.")
+
+
+def _ledger(connection: Connection) -> Finding:
+    query = (
+        select(NotificationRow.state, func.count(NotificationRow.message_id.distinct()))
+        .where(NotificationRow.state.in_([Sending.FAILED, Sending.UNSURE]), NotificationRow.kind != MessageKind.ZIP)
+        .where(NotificationRow.changed > utc_now() - _RECENT)
+        .group_by(NotificationRow.state)
+    )
+    counts = {row[0]: row[1] for row in connection.execute(query)}
+    if not counts:
+        return ok("notifications sent", "None failed in the last week.")
+    return warning(
+        "notifications sent",
+        f"{counts.get(Sending.FAILED, 0):,} could not be sent; of {counts.get(Sending.UNSURE, 0):,} nobody knows "
+        "whether they arrived.",
+        "The next session sends the former. See: dcc notify --list",
+    )
 
 
 def check_reports(surroundings: Environment) -> Iterator[Finding]:
@@ -215,8 +272,6 @@ def check_reports(surroundings: Environment) -> Iterator[Finding]:
     if not settings.report_addresses:
         yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
         return
-    from dcc.notify.channels.reports import reach_mail_server
-
     try:
         label = reach_mail_server(settings)
     except DccError as error:
