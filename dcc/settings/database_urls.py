@@ -1,7 +1,6 @@
 """The URLs of databases, as settings give them: what is wrong with one is found before anything connects to it.
 
-No message made here repeats anything of a URL but the kind of its database: it may hold a password anywhere. A URL is
-taken apart as SQLAlchemy does it, without SQLAlchemy, which takes long to import: every command looks at its settings.
+No message made here repeats anything of a URL but the kind of its database: it may hold a password anywhere.
 """
 
 from __future__ import annotations
@@ -9,11 +8,12 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
-from urllib.parse import parse_qsl, unquote
+from typing import TYPE_CHECKING, Final
 
 from dcc.settings.hosts import is_host_name
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 WANTED: Final = (
     "write mysql://user:password@host:port/database (with special characters of the password percent-encoded) or "
@@ -21,21 +21,6 @@ WANTED: Final = (
 )
 
 _SERVERS: Final = ("mysql", "mariadb")
-_URL: Final = re.compile(
-    r"""
-    (?P<name>[\w+]+)://
-    (?:(?P<username>[^:/]*)(?::(?P<password>[^@]*))?@)?
-    (?:\[(?P<ipv6host>[^/?]+)\]|(?P<host>[^/:?]+))?
-    (?::(?P<port>[^/?]*))?
-    (?:/(?P<database>[^?]*))?
-    (?:\?(?P<query>.*))?
-    """,
-    re.VERBOSE,
-)
-_DRIVERS: Final = frozenset(
-    {"aiomysql", "asyncmy", "cymysql", "mariadbconnector", "mysqlconnector", "mysqldb", "pymysql", "pyodbc"}
-) | {"aiosqlite", "pysqlite"}
-"""Those that SQLAlchemy knows; whichever is named, the platform uses its own."""
 _NUMBERS: Final = frozenset({"client_flag", "connect_timeout", "local_infile", "read_timeout", "write_timeout"})
 _SSL_FILES: Final = ("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key")
 _OPTIONS: Final = _NUMBERS | {
@@ -55,72 +40,50 @@ _OPTIONS: Final = _NUMBERS | {
 _YES_OR_NO: Final = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f"})
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseAddress:
-    """What the URL of a database says; of an option that is given twice, the last."""
-
-    backend: str
-    username: str
-    password: str
-    host: str
-    port: int | None
-    database: str
-    options: Mapping[str, str]
-
-
 def check_database_url(text: str) -> None:
     """See that a URL names a database of a known kind. Raises ValueError that says what is wrong, and nothing of it."""
-    address = parse_address(text)
-    if address.backend == "sqlite":
-        _check_file(address)
-    elif address.backend in _SERVERS:
-        _check_server(address)
-    else:
-        known = re.fullmatch(r"[a-z0-9]{1,20}", address.backend)
-        kind = f"the kind {address.backend!r}" if known else "another kind"
+    # Takes long to import; whoever names a database needs it anyway.
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        # Its message repeats the URL.
+        raise ValueError(f"it is not a database URL: {WANTED}") from None
+    backend = url.get_backend_name()
+    if backend not in ("sqlite", *_SERVERS):
+        kind = f"the kind {backend!r}" if re.fullmatch(r"[a-z0-9]{1,20}", backend) else "another kind"
         raise ValueError(f"it names a database of {kind}: use sqlite, mysql or mariadb")
+    try:
+        # Whichever driver is named, the platform uses its own.
+        url.get_dialect()
+    except ArgumentError:
+        raise ValueError(f"it names a driver that is not known; leave out the + and what follows: {WANTED}") from None
+    if backend == "sqlite":
+        _check_file(url)
+    else:
+        _check_server(url)
 
 
-def parse_address(text: str) -> DatabaseAddress:
-    """The URL of a database taken apart. Raises ValueError, which says nothing of it."""
-    found = _URL.match(text)
-    if found is None:
-        raise ValueError(f"it is not a database URL: {WANTED}")
-    parts = {name: part or "" for name, part in found.groupdict().items()}
-    _, plus, driver = parts["name"].partition("+")
-    if plus and driver not in _DRIVERS:
-        raise ValueError(f"it names a driver that is not known; leave out the + and what follows: {WANTED}")
-    if found["port"] is not None and not re.fullmatch(r"[0-9]{1,9}", parts["port"]):
-        raise ValueError(f"it is not a database URL: {WANTED}")
-    return DatabaseAddress(
-        backend=parts["name"].partition("+")[0],
-        username=unquote(parts["username"]),
-        password=unquote(parts["password"]),
-        host=parts["host"] or parts["ipv6host"],
-        port=int(parts["port"]) if found["port"] is not None else None,
-        database=unquote(parts["database"]),
-        options=dict(parse_qsl(parts["query"])),
-    )
-
-
-def _check_file(url: DatabaseAddress) -> None:
+def _check_file(url: URL) -> None:
     if not url.database or url.database == ":memory:":
         raise ValueError(
             "it names a SQLite database in memory, which one process could not share with another: name a file, "
             "sqlite:////path/of/file.db"
         )
-    if url.host or url.username or url.password or url.options:
+    if url.host or url.username or url.password or url.query:
         raise ValueError("it names a server or options, which a SQLite file has not: write sqlite:////path/of/file.db")
 
 
-def _check_server(url: DatabaseAddress) -> None:
+def _check_server(url: URL) -> None:
     if not url.database:
         raise ValueError(f"it names a server and no database on it, or no server: {WANTED}")
     if not is_host_name(url.host or "localhost"):
         raise ValueError(f"its host is no name or address: {WANTED}")
     if url.port is not None and not 1 <= url.port <= 65_535:
         raise ValueError("its port is not between 1 and 65535")
-    options = url.options
+    options = {name: value if isinstance(value, str) else value[-1] for name, value in url.query.items()}
     if options.keys() - _OPTIONS:
         raise ValueError(f"it has options that are not known; those that are: {', '.join(sorted(_OPTIONS))}")
     for name in sorted(_NUMBERS & options.keys()):
