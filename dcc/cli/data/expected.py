@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from dcc.cli.shell.context import json_option, reading_qc, require_centres, sett
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
+from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 
@@ -39,7 +40,7 @@ _NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
 @click.option("--pipeline", help="Only of this pipeline, such as IMPC_001.")
 @click.option(
     "--day",
-    type=click.DateTime(["%Y-%m-%d"]),
+    type=DAY,
     help="The day on which the age of animals counts, such as 2026-11-21; by default today.",
 )
 @click.option(
@@ -54,7 +55,7 @@ _NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
 def expected(
     centre: str | None,
     pipeline: str | None,
-    day: datetime | None,
+    day: date | None,
     csv_file: Path | None,
     plot: Path | None,
     language: str | None,
@@ -82,7 +83,7 @@ def expected(
 
     settings = settings_from_environment()
     require_centres(settings, centre)
-    wanted = Expected(datetime.now(UTC).date() if day is None else day.date(), centre, pipeline)
+    wanted = Expected(day or datetime.now(UTC).date(), centre, pipeline)
     with reading_qc(settings) as connection:
         if pipeline is not None:
             require_pipeline(connection, pipeline)

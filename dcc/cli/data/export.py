@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 from dcc.cli.shell.context import json_option, open_qc, options, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import count_of, echo_json, picked, printable, progress_shown, warn
+from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _TEXTS = {
     "parameter": "Only of this parameter.",
     "status": "Only with this parameter status, such as IMPC_PARAMSC_001; empty: without one.",
 }
-_DAY = click.DateTime(formats=["%Y-%m-%d"])
 _STDOUT = Path("-")
 _EXPORTING = "Exporting measurements"
 _FORMATS = ("csv", "parquet")
@@ -64,8 +64,8 @@ _filter_options = options(
     help="Of the files in a directory (default: parquet). One file has the format of its suffix, - has CSV.",
 )
 @_filter_options
-@click.option("--from", "date_from", type=_DAY, metavar="DATE", help="Only experiments of this day or later.")
-@click.option("--until", "date_until", type=_DAY, metavar="DATE", help="Only experiments of this day or earlier.")
+@click.option("--from", "date_from", type=DAY, metavar="DATE", help="Only experiments of this day or later.")
+@click.option("--until", "date_until", type=DAY, metavar="DATE", help="Only experiments of this day or earlier.")
 @click.option("--as-of", metavar="DATE|DOCUMENT", help="What was current at the end of a day, or after a document.")
 @click.option("--include-invalid", is_flag=True, help="Also what integrity rules found errors in, or have not judged.")
 @json_option
@@ -73,8 +73,8 @@ def export(
     place: Path,
     partitioned: bool,
     format_name: str | None,
-    date_from: datetime | None,
-    date_until: datetime | None,
+    date_from: date | None,
+    date_until: date | None,
     as_of: str | None,
     include_invalid: bool,
     as_json: bool,
@@ -105,8 +105,8 @@ def export(
     past_document, past_date = _past(as_of)
     wanted = MeasurementFilter(
         **{name: given or None for name, given in texts.items()},
-        date_from=date_from.date() if date_from else None,
-        date_until=date_until.date() if date_until else None,
+        date_from=date_from,
+        date_until=date_until,
         only_valid=not include_invalid,
         as_of_document=past_document,
         as_of_date=past_date,

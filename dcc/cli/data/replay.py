@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable, warn
+from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _SHOWN = 20
     help="A module with proposed rules: its file or folder, or its name where it is installed, also on workers.",
 )
 @click.option("--centre", multiple=True, metavar="CODE", help="Only archives of this centre; repeatable.")
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only archives whose names have this date or later.")
+@click.option("--since", type=DAY, help="Only archives whose names have this date or later.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
@@ -65,7 +66,7 @@ def replay(
     references: tuple[str, ...],
     rules: str | None,
     centre: tuple[str, ...],
-    since: datetime | None,
+    since: date | None,
     workers: int | None,
     page: Path | None,
     limit: int,
@@ -94,14 +95,13 @@ def replay(
     settings = settings_from_environment(workers=workers, k8s_jobs=workers)
     require_centres(settings, *centre)
     with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm():
-        day = None if since is None else since.date()
         found = replay_archives(
             tracker,
             qc,
             settings,
             proposal,
             centres=centre,
-            since=day,
+            since=since,
             workers=_workers_of(settings),
             on_progress=_progress,
         )

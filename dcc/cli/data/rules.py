@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +18,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import count_of, echo_list, echo_result
-from dcc.cli.shell.parameter_types import ID
+from dcc.cli.shell.parameter_types import DAY, ID
 from dcc.vocabulary import WaiverEffect
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from dcc.qc.judging.waiver_store import WaiverEntry
     from dcc.rules.waivers import Waiver
-
-_DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.group(cls=CommandGroup)
@@ -63,8 +61,8 @@ def list_rules(as_json: bool) -> None:
 @reason_option
 @click.option("--centre", help="For the data of one centre only, by its ILAR code.")
 @click.option("--procedure", help="For one procedure only, by its IMPReSS key with the version.")
-@click.option("--from", "valid_from", type=_DAY, help="First day on which it holds; today by default.")
-@click.option("--until", "valid_until", type=_DAY, help="Last day on which it holds; without end by default.")
+@click.option("--from", "valid_from", type=DAY, help="First day on which it holds; today by default.")
+@click.option("--until", "valid_until", type=DAY, help="Last day on which it holds; without end by default.")
 @click.option("--warn", is_flag=True, help="Have the rule warn instead of waiving it wholly.")
 @json_option
 def waive(
@@ -72,8 +70,8 @@ def waive(
     reason: str,
     centre: str | None,
     procedure: str | None,
-    valid_from: datetime | None,
-    valid_until: datetime | None,
+    valid_from: date | None,
+    valid_until: date | None,
     warn: bool,
     as_json: bool,
 ) -> None:
@@ -90,7 +88,7 @@ def waive(
 
     today = utc_now().date()
     effect = WaiverEffect.WARN if warn else WaiverEffect.WAIVE
-    first, last = _day(valid_from) or today, _day(valid_until)
+    first, last = valid_from or today, valid_until
     waiver = Waiver(rule, effect, reason, user_name(), first, last, centre, procedure)
     settings = settings_from_environment()
     require_centres(settings, centre)
@@ -165,10 +163,6 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
         concerned = _concerned(connection, revoked)
     text = f"Waiver {waiver_id} of rule {revoked.rule} is revoked."
     echo_result(entry, text, _to_change(concerned), as_json=as_json)
-
-
-def _day(given: datetime | None) -> date | None:
-    return None if given is None else given.date()
 
 
 def _entry(connection: Connection, waiver_id: int, today: date) -> WaiverEntry:

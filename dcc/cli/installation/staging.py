@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dcc.operations.retention.policy import Decision
-    from dcc.settings import Settings
 
 _SHOWN = 20
 _PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
@@ -34,28 +33,26 @@ def staging() -> None:
 
 _DAYS = click.IntRange(0, 36_500)
 _policy_options = options(
-    click.option("--keep-days", type=_DAYS, help="For what is through. [DCC_STAGING_KEEP_DAYS]"),
+    click.option("--keep-days", "staging_keep_days", type=_DAYS, help="For what is through. [DCC_STAGING_KEEP_DAYS]"),
     click.option(
-        "--keep-failed-days", type=_DAYS, help="For what failed or was withdrawn. [DCC_STAGING_KEEP_FAILED_DAYS]"
+        "--keep-failed-days",
+        "staging_keep_failed_days",
+        type=_DAYS,
+        help="For what failed or was withdrawn. [DCC_STAGING_KEEP_FAILED_DAYS]",
     ),
     click.option(
-        "--keep-part-days", type=_DAYS, help="For parts of what no source hosts. [DCC_STAGING_KEEP_PART_DAYS]"
+        "--keep-part-days",
+        "staging_keep_part_days",
+        type=_DAYS,
+        help="For parts of what no source hosts. [DCC_STAGING_KEEP_PART_DAYS]",
     ),
     click.option(
-        "--phase", type=click.Choice(_PHASES), help="Phase whose end makes it through. [DCC_STAGING_KEEP_PHASE]"
+        "--phase",
+        "staging_keep_phase",
+        type=click.Choice(_PHASES),
+        help="Phase whose end makes it through. [DCC_STAGING_KEEP_PHASE]",
     ),
 )
-
-
-def _settings(
-    keep_days: int | None, keep_failed_days: int | None, keep_part_days: int | None, phase: str | None
-) -> Settings:
-    return settings_from_environment(
-        staging_keep_days=keep_days,
-        staging_keep_failed_days=keep_failed_days,
-        staging_keep_part_days=keep_part_days,
-        staging_keep_phase=phase,
-    )
 
 
 @staging.command(
@@ -78,7 +75,7 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
     from dcc.operations.retention.cleanup import review_staging
     from dcc.operations.retention.policy import Policy, Verdict
 
-    settings = _settings(**policy)  # type: ignore[arg-type]
+    settings = settings_from_environment(**policy)
     with open_tracker(settings) as tracker:
         decisions = review_staging(tracker, settings, Policy.from_settings(settings))
     unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
@@ -136,7 +133,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
 
     if yes and dry_run:
         raise click.UsageError("--yes and --dry-run exclude each other.")
-    settings = _settings(**policy)  # type: ignore[arg-type]
+    settings = settings_from_environment(**policy)
     rules = Policy.from_settings(settings)
     with open_tracker(settings) as tracker:
         decisions = review_staging(tracker, settings, rules)

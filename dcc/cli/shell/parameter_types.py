@@ -46,6 +46,15 @@ def _held(kind: click.ParamType[int], number: int, param: click.Parameter | None
     return number
 
 
+class _Day(click.DateTime):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The date. Fails for other texts."""
+        return super().convert(value, param, ctx).date()
+
+
+DAY = _Day(["%Y-%m-%d"])
+"""The type of a date, such as 2026-11-21."""
+
 ID = _Id()
 """The type of an id."""
 

@@ -16,10 +16,11 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import echo_list, echo_result
+from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date
 
     from dcc.settings import Settings
 
@@ -138,10 +139,10 @@ def deactivate(code: str) -> None:
 @centre.command(examples=["dcc centre delegate H --to J --until 2027-06-30", "dcc centre delegate H --to J --revoke"])
 @click.argument("code")
 @click.option("--to", "delegate_code", required=True, metavar="CODE", help="The centre that speaks for it from now on.")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="The last day, in UTC [no end]")
+@click.option("--until", type=DAY, metavar="DATE", help="The last day, in UTC [no end]")
 @click.option("--revoke", is_flag=True, help="End the delegation now.")
 @json_option
-def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool, as_json: bool) -> None:
+def delegate(code: str, delegate_code: str, until: date | None, revoke: bool, as_json: bool) -> None:
     """Permit another centre to submit data of centre CODE.
 
     Its archives may then add, edit and delete data of CODE, and archives named for CODE may be on its sources. The
@@ -159,8 +160,7 @@ def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool
         if revoke:
             entry = delegations.revoke(connection, code, delegate_code, revoked_by=user_name())
         else:
-            last = None if until is None else until.date()
-            entry = delegations.delegate(connection, code, delegate_code, recorded_by=user_name(), until=last)
+            entry = delegations.delegate(connection, code, delegate_code, recorded_by=user_name(), until=until)
     end = " no more" if revoke else "" if entry.until is None else f" until {entry.until}"
     echo_result(entry, f"Centre {delegate_code} speaks for centre {code}{end}.", as_json=as_json)
 
