@@ -89,14 +89,13 @@ def url_for_dagster(url: str) -> str:
 
 
 class Connections:
-    """The connections of this process to one database, for all storages that use it."""
+    """The connections to a database, for all storages of an instance."""
 
     def __init__(self, url: str, patience_seconds: float) -> None:
         self.engine = open_dagster_database(url)
         self._patience_seconds = patience_seconds
         self._of_thread = threading.local()
         self._was_in_vain = False
-        self.users = 0
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -140,36 +139,8 @@ class Connections:
             self._of_thread.is_patient = False
 
 
-_open: dict[tuple[str, float], Connections] = {}
-_opening = threading.Lock()
-
-
-def borrow_connections(url: str, patience_seconds: float) -> Connections:
-    """The connections of this process to a database. Return them with `give_back_connections`."""
-    key = (url, patience_seconds)
-    with _opening:
-        connections = _open.get(key)
-        if connections is None:
-            connections = _open[key] = Connections(url, patience_seconds)
-        connections.users += 1
-        return connections
-
-
-def give_back_connections(connections: Connections) -> None:
-    """Close the connections if this was their last user."""
-    with _opening:
-        connections.users -= 1
-        if connections.users > 0:
-            return
-        for key in [key for key, value in _open.items() if value is connections]:
-            del _open[key]
-    connections.engine.dispose()
-
-
 class PatientStorage:
-    """Common parts of Dagster's storages on MySQL; stands before Dagster's class, and gives the connections back."""
-
-    _given_back: bool = False
+    """Common parts of Dagster's storages on MySQL; stands before Dagster's class."""
 
     def __init__(self, connections: Connections, url: str) -> None:
         self._connections = connections
@@ -179,11 +150,9 @@ class PatientStorage:
         """Nothing to do: every process keeps its connections."""
 
     def dispose(self) -> None:
-        """Give the connections back."""
+        """Close the connections that are idle, also for the other storages: they make new ones if they need any."""
         super().dispose()  # type: ignore[misc]
-        if not self._given_back:
-            self._given_back = True
-            give_back_connections(self._connections)
+        self._connections.engine.dispose()
 
 
 def patient(interface: type) -> Callable[[type[T]], type[T]]:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.engines import lacks_right
 from dcc.errors import DagsterUnreachableError
-from dcc_dagster.mysql_connections import Connections, PatientStorage, borrow_connections, patient, url_for_dagster
+from dcc_dagster.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
 from dcc_dagster.partition_removal import remove_rows
 from dcc_dagster.stored_asset_events import has_methods, store_about_assets
 
@@ -119,11 +119,11 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
             super().add_dynamic_partitions(partitions_def_name, partition_keys)
 
 
-def event_storage_of(url: str, patience_seconds: float) -> MySQLEventLogStorage:
+def event_storage_of(connections: Connections, url: str) -> MySQLEventLogStorage:
     """The event log in a database; Dagster's own one if Dagster is not as expected."""
     if not has_methods(MySQLEventLogStorage, LEANED_ON):
         return MySQLEventLogStorage(url_for_dagster(url))
-    return BatchingMysqlEventLogStorage(borrow_connections(url, patience_seconds), url)
+    return BatchingMysqlEventLogStorage(connections, url)
 
 
 def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[int]:

@@ -23,12 +23,7 @@ from dcc.databases.engines import lacks_right
 from dcc.errors import DagsterUnreachableError
 from dcc.settings import load_settings
 from dcc_dagster.dagster_database import require_current
-from dcc_dagster.mysql_connections import (
-    PatientStorage,
-    borrow_connections,
-    give_back_connections,
-    patient,
-)
+from dcc_dagster.mysql_connections import Connections, PatientStorage, patient
 from dcc_dagster.mysql_event_storage import event_storage_of
 
 if TYPE_CHECKING:
@@ -76,15 +71,11 @@ class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
 
     def __init__(self, mysql_url: str, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data
-        patience = load_settings().database_retry
-        connections = borrow_connections(mysql_url, patience)
-        try:
-            connections.patiently(lambda: require_current(connections.engine))
-            self._runs = PatientMysqlRunStorage(borrow_connections(mysql_url, patience), mysql_url)
-            self._events = event_storage_of(mysql_url, patience)
-            self._schedules = PatientMysqlScheduleStorage(borrow_connections(mysql_url, patience), mysql_url)
-        finally:
-            give_back_connections(connections)
+        connections = Connections(mysql_url, load_settings().database_retry)
+        connections.patiently(lambda: require_current(connections.engine))
+        self._runs = PatientMysqlRunStorage(connections, mysql_url)
+        self._events = event_storage_of(connections, mysql_url)
+        self._schedules = PatientMysqlScheduleStorage(connections, mysql_url)
         super().__init__()  # type: ignore[no-untyped-call]
 
     @property

@@ -11,7 +11,7 @@ from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInstance
 from dagster_mysql import MySQLEventLogStorage
 
 from dcc_dagster import mysql_event_storage
-from dcc_dagster.mysql_connections import Connections, borrow_connections, url_for_dagster
+from dcc_dagster.mysql_connections import Connections, url_for_dagster
 from dcc_dagster.mysql_event_storage import BatchingMysqlEventLogStorage
 from tests.dagster.test_event_storage import (
     ASSETS,
@@ -43,7 +43,7 @@ def url(dagster_url: str | None) -> str:
 
 @pytest.fixture
 def connections(url: str) -> Connections:
-    return borrow_connections(url, 20.0)
+    return Connections(url, 20.0)
 
 
 @pytest.fixture
@@ -86,9 +86,11 @@ def test_batches_and_single_events_give_the_same_answers_as_dagsters_own_class(
     assert answers(dagsters_own) == expected
 
 
-def test_where_dagster_does_not_fit_its_own_class_is_taken(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_dagster_does_not_fit_its_own_class_is_taken(
+    url: str, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def kind() -> type:
-        storage = mysql_event_storage.event_storage_of(url, 20.0)
+        storage = mysql_event_storage.event_storage_of(connections, url)
         storage.dispose()
         return type(storage)
 
