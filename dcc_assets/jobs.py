@@ -1,13 +1,13 @@
 """The jobs of sessions, and all assets and jobs of the Dagster code location.
 
 A job does all work that is due and reports on the partitions that it meets: sources, submissions and centres in one
-run. So it is made of an op: a run of assets takes only partitions of one kind, chosen before it starts. `materialises`
-names its assets: the page of each shows the job and what starts it.
+run. So it is made of an op: a run of assets takes only partitions of one kind, chosen before it starts. `job_of` names
+its assets: the page of each shows the job and what starts it.
 """
 
 from typing import Final
 
-from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
+from dagster import Definitions, OpExecutionContext, in_process_executor, op
 
 from dcc.settings import Settings, load_settings
 from dcc_assets.analysis import measurements
@@ -23,7 +23,7 @@ from dcc_assets.sync.overdue import overdue_changes, show_overdue_job
 from dcc_assets.sync.recorder import recorder_of, session_recorder
 from dcc_assets.validation import DOCUMENT_SPECS, chosen_zip_actions, process
 from dcc_dagster.instance import QC_DATABASE_POOL
-from dcc_dagster.job_assets import materialises
+from dcc_dagster.job_assets import job_of
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
@@ -35,7 +35,6 @@ PROCESS_JOB: Final = "process_zip_actions"
 LOAD_JOB: Final = "load_data"
 SHOW_JOB: Final = "show_changes"
 
-_ZIP_ASSETS: Final = tuple(spec.key for spec in (*ARCHIVE_SPECS, *DOCUMENT_SPECS))
 _DATA_ASSETS: Final = (*(spec.key for spec in (*DATA_SPECS, *CONTEXT_SPECS)), QC)
 
 
@@ -103,49 +102,31 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
         recorder.when_stored(mirror.note_shown)
 
 
-@materialises(FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET)
-@job(
-    name=CRAWL_JOB,
-    executor_def=in_process_executor,
-    description="Crawls all available file sources of active centres and registers new submissions. Downloads nothing.",
+crawl_file_sources: Final = job_of(
+    _crawl,
+    CRAWL_JOB,
+    (FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET),
+    "Crawls all available file sources of active centres and registers new submissions. Downloads nothing.",
 )
-def crawl_file_sources() -> None:
-    """Crawl all file sources."""
-    _crawl()
-
-
-@materialises(*_ZIP_ASSETS)
-@job(
-    name=PROCESS_JOB,
-    executor_def=in_process_executor,
-    description="Downloads, extracts and validates every waiting submission, and tries failed downloads again.",
+process_zip_actions: Final = job_of(
+    _process,
+    PROCESS_JOB,
+    tuple(spec.key for spec in (*ARCHIVE_SPECS, *DOCUMENT_SPECS)),
+    "Downloads, extracts and validates every waiting submission, and tries failed downloads again.",
 )
-def process_zip_actions() -> None:
-    """Process all waiting submissions."""
-    _process()
-
-
-@materialises(*_DATA_ASSETS)
-@job(
-    name=LOAD_JOB,
-    executor_def=in_process_executor,
-    description="Uploads valid documents in order, checks their integrity, builds data contexts and overviews, and "
+load_data: Final = job_of(
+    _load,
+    LOAD_JOB,
+    _DATA_ASSETS,
+    "Uploads valid documents in order, checks their integrity, builds data contexts and overviews, and "
     "hands the archives to quality control. It judges documents again when the cause of a finding has gone.",
 )
-def load_data() -> None:
-    """Process all waiting documents."""
-    _load()
-
-
-@materialises(*_DATA_ASSETS)
-@job(
-    name=SHOW_JOB,
-    executor_def=in_process_executor,
-    description="Shows what `dcc` commands changed: quality control, withdrawals, confirmations. It changes no data.",
+show_changes: Final = job_of(
+    _show,
+    SHOW_JOB,
+    _DATA_ASSETS,
+    "Shows what `dcc` commands changed: quality control, withdrawals, confirmations. It changes no data.",
 )
-def show_changes() -> None:
-    """Show changes made outside of sessions."""
-    _show()
 
 
 def asset_definitions(settings: Settings | None = None) -> Definitions:

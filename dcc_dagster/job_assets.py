@@ -5,22 +5,16 @@ launches them for chosen partitions only. So a job keeps its op, and declares wh
 runs, events and launchpad stay those of a job of ops.
 """
 
-from collections.abc import Callable
-
-from dagster import AssetKey, JobDefinition
+from dagster import AssetKey, GraphDefinition, JobDefinition, OpDefinition, in_process_executor
 from dagster._core.definitions.assets.job.asset_layer import AssetLayer
 
 
-def materialises(*assets: AssetKey) -> Callable[[JobDefinition], JobDefinition]:
-    """Declares, as a decorator above `@job`, which assets the job's runs materialise."""
-
-    def of_assets(job: JobDefinition) -> JobDefinition:
-        return JobDefinition(
-            graph_def=job.graph,
-            name=job.name,
-            description=job.description,
-            executor_def=job.executor_def,
-            asset_layer=AssetLayer.for_external_job(assets),
-        )
-
-    return of_assets
+def job_of(step: OpDefinition, name: str, assets: tuple[AssetKey, ...], description: str) -> JobDefinition:
+    """A job of one step, done in the process of its run, whose runs materialise `assets`."""
+    return JobDefinition(
+        graph_def=GraphDefinition(name, node_defs=[step]),
+        name=name,
+        description=description,
+        executor_def=in_process_executor,
+        asset_layer=AssetLayer.for_external_job(assets),
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, in_process_executor, job, op
+from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, op
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.columns import utc_now
@@ -46,7 +46,7 @@ from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
 from dcc_assets.runs import QUIET, STARTED_BY_TAG, ready_made, step_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
-from dcc_dagster.job_assets import materialises
+from dcc_dagster.job_assets import job_of
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Report, Verdict
 from dcc_resources.databases import TrackerResource
@@ -95,15 +95,12 @@ def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
         recorder.record_many(reports)
 
 
-@materialises(FILE_SOURCE_LISTINGS, CONTEXTS)
-@job(
-    name=OVERDUE_JOB,
-    executor_def=in_process_executor,
-    description="Updates the checks crawl_overdue, centre_silent and submissions_overdue.",
+show_overdue_job: Final = job_of(
+    _show,
+    OVERDUE_JOB,
+    (FILE_SOURCE_LISTINGS, CONTEXTS),
+    "Updates the checks crawl_overdue, centre_silent and submissions_overdue.",
 )
-def show_overdue_job() -> None:
-    """Show changes in overdue work."""
-    _show()
 
 
 def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings) -> bool:
