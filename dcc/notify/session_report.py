@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.transactions import run_reading
-from dcc.errors import DccError, NotFoundError
+from dcc.errors import DccError
 from dcc.notify.channels.reports import Report, ways_to_send
 from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
@@ -26,7 +26,7 @@ from dcc.runtime.legible_text import archive_count
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.due import Due, Why
-from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
+from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, require_session, session_findings
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.queries.session_zips import (
@@ -135,11 +135,8 @@ class SessionFacts:
 
 def load_facts(connection: Connection, session_id: int, failure_limit: int) -> SessionFacts:
     """What the tracker knows of a session. Raises NotFoundError if it does not exist."""
-    entries = list_sessions(connection, ids=[session_id])
-    if not entries:
-        raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
+    session = require_session(connection, session_id)
     centres = {entry.short_name: entry.full_name for entry in list_centres(connection)}
-    (session,) = entries
     sources = {source.id: source for source in load_addresses(connection, only_crawlable=False)}
     zips = session_zips(connection, session)
     documents = session_documents(connection, session)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
+from dcc.errors import NotFoundError
 from dcc.messages import Message, message_from_json
 from dcc.outcomes import EndReason, Problem
 from dcc.phases import Phase
@@ -287,6 +288,13 @@ def list_sessions(
         )
         for row in rows
     ]
+
+
+def require_session(connection: Connection, session_id: int) -> SessionEntry:
+    """A crawling session. Raises NotFoundError."""
+    for session in list_sessions(connection, ids=[session_id]):
+        return session
+    raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
 
 
 def list_held_sessions(connection: Connection) -> list[SessionEntry]:

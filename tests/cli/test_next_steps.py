@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.cli.shell.next_steps import NEXT, UNSUGGESTED, Step, next_line, step_fields
+from dcc.cli.shell.next_steps import NEXT, Step, next_line, step_fields
 from tests.cli.conftest import Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite
@@ -23,6 +23,8 @@ FACTS = {
     )
     for fact in re.findall(r"(\w+)=", "".join(told))
 }
+UNSUGGESTED = {"archive cat", "completion", "daemon", "data document", "demo", "metrics", "ui"}
+"""Commands whose output is for programs, or a document, or which end when somebody ends them; the demo has its own."""
 
 
 @pytest.fixture
@@ -34,10 +36,9 @@ def talking(dcc: Dcc) -> Dcc:
 
 def test_every_command_has_a_next_one_or_a_reason_for_none() -> None:
     names = {" ".join(path) for path in LEAVES}
-    assert NEXT.keys() | UNSUGGESTED.keys() == names
-    assert NEXT.keys() & UNSUGGESTED.keys() == set()
+    assert NEXT.keys() | UNSUGGESTED == names
+    assert NEXT.keys() & UNSUGGESTED == set()
     assert all(NEXT.values())
-    assert all(UNSUGGESTED.values())
 
 
 def test_what_is_suggested_exists_and_can_be_known() -> None:

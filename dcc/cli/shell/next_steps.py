@@ -1,8 +1,8 @@
 """Suggests the next command after each command: one line on standard error.
 
-Every command has its row in the table, or a reason why nothing is suggested after it. A step's `{fields}` are the
-command's own arguments and options, and the facts that it passed to `note_facts`; the first step with all fields known
-is shown. Nothing is suggested with --json, if standard error is a log, after an error, and with DCC_SUGGESTIONS=false.
+A step's `{fields}` are the command's own arguments and options, and the facts that it passed to `note_facts`; the first
+step with all fields known is shown. Nothing is suggested with --json, if standard error is a log, after an error, and
+with DCC_SUGGESTIONS=false.
 """
 
 from __future__ import annotations
@@ -201,17 +201,6 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "example": (Step("dcc validate {directory}", "checks its archives as the platform would"),),
     "manifest": (Step("dcc validate {path}", "checks the documents as the platform would"),),
 }
-
-UNSUGGESTED: Final[Mapping[str, str]] = {
-    "archive cat": "its output is a document",
-    "data document": "its output is a document",
-    "metrics": "Prometheus reads what it prints",
-    "ui": "it ends when somebody ends it",
-    "daemon": "it ends when somebody ends it",
-    "demo": "it prints the commands to go on with",
-    "completion": "a shell reads what it prints",
-}
-"""Commands without a suggestion, with the reason."""
 
 _FACTS = "dcc.facts"
 _RUN = "dcc.run"

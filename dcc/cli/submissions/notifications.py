@@ -12,7 +12,7 @@ from dcc.cli.shell.context import json_option, open_tracker, settings_from_envir
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, echo_list, echo_result, picked, printable, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.errors import ConfigurationError, NotFoundError, TrackerUnreachableError
+from dcc.errors import ConfigurationError, TrackerUnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -94,16 +94,12 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
 
 
 def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
-    from dcc.tracker.crawls import list_sessions
+    from dcc.tracker.crawls import require_session
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     with tracker.connect() as connection:
-        if session_id is not None:
-            sessions = list_sessions(connection, ids=[session_id])
-            if not sessions:
-                raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
-            if sessions[0].finished is None:
-                raise ConfigurationError(f"Session {session_id} is not over: it tells what it did when it is.")
+        if session_id is not None and require_session(connection, session_id).finished is None:
+            raise ConfigurationError(f"Session {session_id} is not over: it tells what it did when it is.")
         if centre is not None:
             require_centre(connection, centre)
 

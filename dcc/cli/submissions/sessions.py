@@ -11,7 +11,6 @@ from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, echo_wrapped, json_object, printable, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
-from dcc.errors import NotFoundError
 from dcc.phases import Phase
 
 if TYPE_CHECKING:
@@ -113,13 +112,11 @@ def show(session_id: int, as_json: bool) -> None:
                   documents of these archives, their errors with the crawl's findings, archives
                   that failed, and how long fetching took
     """
-    from dcc.tracker.crawls import list_sessions
+    from dcc.tracker.crawls import require_session
     from dcc.tracker.session_statistics import MEASURES, problems_of, seconds_by_phase, seconds_text, statistics_of
 
     with reading_tracker() as connection:
-        entry = next(iter(list_sessions(connection, ids=[session_id])), None)
-        if entry is None:
-            raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
+        entry = require_session(connection, session_id)
         statistics = statistics_of(connection, session_id)
         problems = problems_of(connection, [session_id])
     seconds = seconds_by_phase(entry)

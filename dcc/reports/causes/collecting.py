@@ -7,7 +7,6 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.counting import Facts, count_causes
@@ -22,7 +21,7 @@ from dcc.reports.causes.failed_specimens import RULE, note_failed_documents
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.settings import Settings
-from dcc.tracker.crawls import SessionEntry, list_sessions
+from dcc.tracker.crawls import SessionEntry, require_session
 from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from dcc.tracker.queries.session_zips import session_zips
@@ -68,24 +67,17 @@ def causes_of_session(
 
     Those of each centre are by themselves, the worst and largest first. Raises NotFoundError.
     """
-    session = _session(tracker, session_id)
+    session = require_session(tracker, session_id)
     return _causes(tracker, qc, _scope(tracker, session), crawl_facts_of_session(tracker, session), settings, most)
 
 
 def scope_of_session(tracker: Connection, session_id: int) -> Scope:
     """The submissions of a session. Raises NotFoundError."""
-    return _scope(tracker, _session(tracker, session_id))
+    return _scope(tracker, require_session(tracker, session_id))
 
 
 def _scope(tracker: Connection, session: SessionEntry) -> Scope:
     return Scope(zips=[each.key for each in session_zips(tracker, session)])
-
-
-def _session(tracker: Connection, session_id: int) -> SessionEntry:
-    sessions = list_sessions(tracker, ids=[session_id])
-    if not sessions:
-        raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
-    return sessions[0]
 
 
 def worst_first(causes: Iterable[Cause]) -> list[Cause]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 
-from dcc.errors import NotFoundError
 from dcc.outcomes import DECLINED, HELD, LEFT_OUT, TROUBLES, WAITS, ZipKey
 from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
 from dcc.reports.causes.skipped_archives import skipped_entries
@@ -30,7 +29,7 @@ from dcc.reports.submissions.outcomes import only_waits, outcome_of, tone_of
 from dcc.reports.submissions.pictures import draw_pictures
 from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
-from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
+from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
@@ -158,10 +157,7 @@ def collect_session(
     tracker: Connection, qc: Connection | None, session_id: int, settings: Settings, *, qc_missing: str | None = None
 ) -> SessionReport:
     """The facts of a crawling session's summary. Raises NotFoundError."""
-    entries = list_sessions(tracker, ids=[session_id])
-    if not entries:
-        raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
-    (session,) = entries
+    session = require_session(tracker, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {one.source: one for one in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
