@@ -1,7 +1,7 @@
 """Validates a document: well-formed, of the kind in its name, and following its schema.
 
 Nearly all documents are valid, which is decided in one cheap pass: as a complete tree for a small document, as a stream
-in constant memory for a large one. Only an invalid document is read again, for the place of every error.
+in constant memory for any other. Only an invalid document is read again, for the place of every error.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def validate_document(
 def _problems_of(
     content: bytes | None, chunks: Chunks, path: Path, kind: DocumentKind | None, schemas: SchemaSet, max_errors: int
 ) -> list[Problem]:
-    """The problems of a document given in chunks, and complete as `content` if it is small. Raises TagTooLongError."""
+    """The problems of a document given in chunks, and as `content` where that is in memory. Raises TagTooLongError."""
     root = read_prolog(chunks())
     if not isinstance(root, Root):
         return [_prolog_problem(root, chunks, path)]
@@ -76,10 +76,11 @@ def _problems_of(
     if actual is None or kind not in {actual, None}:
         return [_wrong_kind(root, actual, kind, schemas)]
     schema = schemas.schema(actual)
-    if content is not None and _is_valid(content, chunks, schema):
+    is_small = content is not None and len(content) <= _FINISHED_TREE_BYTES
+    if content is not None and is_small and _is_valid_tree(content, schema):
         return []
     streamed = stream(chunks(), tag, schema, max_errors + 1)
-    if content is None and streamed.valid:
+    if streamed.valid and not is_small:
         return []
     readings = _READINGS_IN_MEMORY if content is not None else _READINGS_OF_FILE
     errors = find_schema_errors(
@@ -102,21 +103,6 @@ def _pieces(path: Path) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as file:
         while piece := file.read(CHUNK):
             yield piece
-
-
-def _is_valid(content: bytes, chunks: Chunks, schema: etree.XMLSchema) -> bool:
-    if len(content) <= _FINISHED_TREE_BYTES:
-        return _is_valid_tree(content, schema)
-    parser = etree.XMLParser(schema=schema, no_network=True, load_dtd=False, collect_ids=False)
-    try:
-        for chunk in chunks():
-            parser.feed(chunk)
-            if len(parser.feed_error_log):
-                return False
-        parser.close()
-    except etree.XMLSyntaxError:
-        return False
-    return True
 
 
 def _is_valid_tree(content: bytes, schema: etree.XMLSchema) -> bool:

@@ -126,7 +126,7 @@ class SessionSettings(SettingsGroup):
     max_tree_bytes: int = Field(
         default=4 * MEGABYTE,
         ge=0,
-        description="Bytes of a document above which DCC validates it as a stream.",
+        description="Bytes of a document up to which DCC holds it in memory while it validates it.",
     )
 
     database_retry: float = Field(
