@@ -59,8 +59,7 @@ def send_end(tracker: Engine, settings: Settings, session_id: int, failure: str 
     try:
         if find_spec("openlineage") is None:
             raise ModuleNotFoundError("the package openlineage-python is missing: pip install 'dcc[lineage]'")
-        from dcc.operations.openlineage.events import SessionEvents
-        from dcc.operations.openlineage.session_datasets import load_session_datasets
+        from dcc.operations.openlineage.events import SessionEvents, load_session_datasets
 
         worked_on = load_session_datasets(tracker, settings, session_id)
         _send(settings, SessionEvents(settings, session_id).end(worked_on, failure))
