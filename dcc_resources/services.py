@@ -2,7 +2,6 @@
 
 from typing import ClassVar, Final
 
-from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging
 from dcc_resources.platform_resource import PlatformResource, setting
 
@@ -34,10 +33,6 @@ class StoreResource(PlatformResource):
     def staging(self) -> Staging:
         """The staging area. Raises ConfigurationError."""
         return Staging(self.settings_with().staging_directory)
-
-    def objects(self) -> ObjectStore:
-        """The object store that several machines share. Raises ConfigurationError."""
-        return ObjectStore(self.settings_with())
 
 
 class MailResource(PlatformResource):

@@ -324,11 +324,5 @@ def problem(status: int, message: str) -> Answer:
     """A page that says what is wrong."""
     title = _TITLES.get(status, "Something went wrong")
     # Templates of the installation may be what is wrong.
-    return _plain_page("problem", title, None, status, message=message, home=HOME)
-
-
-def _plain_page(template: str, title: str, settings: Settings | None, status: int = 200, **values: object) -> Answer:
-    own = None if settings is None else settings.templates_directory
-    title = title if settings is None else settings.labelled(title)
-    text = render(f"reports/{template}.html", {"title": title, **values}, own=own)
+    text = render("reports/problem.html", {"title": title, "message": message, "home": HOME}, own=None)
     return Answer(status, HTML, text.encode("utf-8", "replace"))
