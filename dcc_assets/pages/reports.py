@@ -34,10 +34,9 @@ from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.submissions.board import asked_for, board_json, collect_board, render_board
-from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission, draw_pictures
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import Place, render_html
-from dcc.reports.submissions.pictures import draw_pictures
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings

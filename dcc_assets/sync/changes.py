@@ -32,8 +32,13 @@ from dcc.tracker.states import State
 from dcc_assets.keys import CENTRES
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
-from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
-from dcc_assets.sync.document_records import AT_ONCE, documented_zip_actions, recorded_page
+from dcc_assets.sync.document_records import (
+    AT_ONCE,
+    documented_zip_actions,
+    recorded_contexts,
+    recorded_overviews,
+    recorded_page,
+)
 from dcc_assets.sync.horizon import read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.partition_events import Report

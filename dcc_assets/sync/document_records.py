@@ -2,28 +2,30 @@
 
 With these Dagster shows changes outside of sessions, old results, and findings: a session reports the documents that it
 judged, while a check is about all documents of the submission. Both databases are read a few hundred submissions at a
-time, with a fixed number of statements each time and one more for each document with findings.
+time, with a fixed number of statements each time and one more for each document with findings. Data contexts and
+overviews are counted by centre.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, case, func, select
 
-from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
+from dcc.databases.columns import utc_now
 from dcc.declarations import details_kept
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
+from dcc.qc.models import CONTEXT, DOCUMENT, FINDING, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.submission_rows import IDS, key_of, latest_downloads
-from dcc.vocabulary import DocumentAction, DocumentState, Severity
+from dcc.vocabulary import ContextState, DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
 
@@ -33,6 +35,18 @@ _STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 _RANK: Final = case(
     {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=FINDING.c.severity, else_=3
 )
+_COUNTED: Final[Mapping[FromClause, Mapping[str, ColumnElement[Any]]]] = {
+    OVERVIEW_GENOTYPE: {
+        "genotypes": OVERVIEW_GENOTYPE.c.genotype,
+        "strains": func.nullif(OVERVIEW_GENOTYPE.c.strain_id, ""),
+    },
+    OVERVIEW_ANIMAL: {
+        "procedure_runs": OVERVIEW_ANIMAL.c.procedure_run_id,
+        "animals": OVERVIEW_ANIMAL.c.specimen_id,
+        "metadata_groups": OVERVIEW_ANIMAL.c.metadata_group,
+    },
+}
+_NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +263,37 @@ def _document(row: Row[Any], judged: _Judged, reasons: Mapping[int, str]) -> Doc
 def _kind_of(file_name: str) -> DocumentKind:
     """The kind of a document that is not in the QC database, for a view with few details."""
     return next((kind for kind in DocumentKind if f".{kind.value}." in file_name), DocumentKind.EXPERIMENT)
+
+
+def recorded_contexts(connection: Connection, centres: Collection[str] | None = None) -> ContextsBuilt:
+    """The data contexts of all centres that have any, or of `centres`."""
+    columns = (CONTEXT.c.centre, CONTEXT.c.state, CONTEXT.c.procedure_id)
+    number, total = func.count().label("contexts"), func.sum(CONTEXT.c.measurements).label("measurements")
+    states: dict[str, Counter[ContextState]] = defaultdict(Counter)
+    procedures: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in connection.execute(select(*columns, number, total).group_by(*columns)):
+        if centres is None or row.centre in centres:
+            states[row.centre][ContextState(row.state)] += row.contexts
+            procedures[row.centre][row.procedure_id] += int(row.measurements)
+    counts = tuple(
+        ContextCounts(
+            centre,
+            dict(states[centre]),
+            measurements=procedures[centre].total(),
+            procedures={name: number for name, number in procedures[centre].items() if number},
+        )
+        for centre in sorted(states)
+    )
+    return ContextsBuilt(counts, 0, 0.0, utc_now())
+
+
+def recorded_overviews(connection: Connection, centres: Collection[str] | None = None) -> OverviewsBuilt:
+    """The overviews of all centres that have any, or of `centres`."""
+    found: dict[str, dict[str, int]] = {}
+    for overview, columns in _COUNTED.items():
+        numbers = [func.count(func.distinct(expression)).label(name) for name, expression in columns.items()]
+        for row in connection.execute(select(overview.c.centre, *numbers).group_by(overview.c.centre)).mappings():
+            if centres is None or row["centre"] in centres:
+                counts = found.setdefault(row["centre"], dict.fromkeys(_NAMES, 0))
+                counts.update({name: row[name] for name in columns})
+    return OverviewsBuilt(found, 0.0, utc_now())

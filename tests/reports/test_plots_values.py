@@ -28,7 +28,7 @@ from dcc.reports.plots.values import (
     require_documents,
 )
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
-from dcc.reports.submissions.pictures import draw_pictures
+from dcc.reports.submissions.collecting import draw_pictures
 from dcc.settings import Settings
 from tests.support.databases import only_sqlite
 from tests.support.plot_data import (

@@ -149,7 +149,7 @@ def _collected(
 
 def _language_of(tracker: Connection, subject: _Subject) -> str | None:
     """The language of the report's centre; None: that of the settings."""
-    from dcc.reports.submissions.report_language import language_of_centre, language_of_zip
+    from dcc.reports.submissions.collecting import language_of_centre, language_of_zip
 
     if subject.centre is not None:
         return language_of_centre(tracker, subject.centre)

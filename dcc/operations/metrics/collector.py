@@ -21,7 +21,6 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from dcc.databases.engines import disposed
 from dcc.operations.metrics.families import Labels, Metric, gauge
-from dcc.operations.metrics.qc import quality_families
 from dcc.operations.metrics.sources import centre_families, source_families
 from dcc.operations.metrics.storage import (
     archive_families,
@@ -30,7 +29,7 @@ from dcc.operations.metrics.storage import (
     size_family,
     staging_families,
 )
-from dcc.operations.metrics.work import session_families, work_families
+from dcc.operations.metrics.work import quality_families, session_families, work_families
 from dcc.qc import database as qc_database
 from dcc.runtime.log_context import with_log_context
 from dcc.runtime.private_files import SHARED_FILE, replacement_file

@@ -1,4 +1,4 @@
-"""Metrics of sessions, submissions and documents, from the tracker."""
+"""Metrics of sessions, submissions and documents, from the tracker, and of what the QC database has."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, func, select
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
 from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
+from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
 from dcc.session.data.documents import count_waiting
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
@@ -194,3 +195,37 @@ def _states(connection: Connection, query: Select[*tuple[Any, ...]]) -> dict[Lab
         (centre or "", Phase(phase).short_name, Status(status).short_name): count
         for centre, phase, status, count in connection.execute(query)
     }
+
+
+def quality_families(connection: Connection) -> Iterator[Metric]:
+    """All families about the content of the QC database."""
+    findings = (
+        select(FINDING.c.rule, FINDING.c.severity, func.count())
+        .where(FINDING.c.is_active.is_(True))
+        .group_by(FINDING.c.rule, FINDING.c.severity)
+    )
+    yield gauge(
+        "findings_active",
+        "Findings that count or warn at present, by rule.",
+        ("rule", "severity"),
+        {(rule, str(severity)): count for rule, severity, count in connection.execute(findings)},
+    )
+    contexts = select(CONTEXT.c.centre, CONTEXT.c.state, func.count()).group_by(CONTEXT.c.centre, CONTEXT.c.state)
+    yield gauge(
+        "contexts",
+        "Data contexts, by centre and state.",
+        ("centre", "state"),
+        {(centre, str(state)): count for centre, state, count in connection.execute(contexts)},
+    )
+    yield gauge(
+        "context_issues_open",
+        "Issues of data contexts that nobody has resolved.",
+        values=connection.scalar(select(func.count()).select_from(ISSUE).where(ISSUE.c.resolved.is_(None))),
+    )
+    snapshots = select(SNAPSHOT.c.name, SNAPSHOT.c.checked).where(SNAPSHOT.c.is_active.is_(True))
+    yield gauge(
+        "reference_checked_timestamp_seconds",
+        "When a set of reference data was last found at its source.",
+        ("name",),
+        {(name,): timestamp(checked) for name, checked in connection.execute(snapshots)},
+    )

@@ -1,4 +1,4 @@
-"""Collects the facts of reports: on a submission, a centre, a session.
+"""Collects the facts of reports: on a submission, a centre, a session; their pictures and languages.
 
 Reads only, on open connections; the number of statements does not grow with the size of the archive.
 """
@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from dcc.outcomes import DECLINED, HELD, LEFT_OUT, TROUBLES, WAITS, ZipKey
+from dcc.phases import ACTION_IDS
 from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
@@ -26,12 +27,11 @@ from dcc.reports.submissions.model import (
     ZipLine,
 )
 from dcc.reports.submissions.outcomes import only_waits, outcome_of, tone_of
-from dcc.reports.submissions.pictures import draw_pictures
 from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.models import utc_now
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
 from dcc.tracker.queries.zip_stories import Reason, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
@@ -41,6 +41,7 @@ from dcc.tracker.session_statistics import SourceStatistics, statistics_of
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
     from dcc.reports.languages import Catalogue
+    from dcc.reports.plots.picture import Picture
 
 MOST_DOCUMENTS: Final = 200
 """Documents that a report lists; the others are counted."""
@@ -255,3 +256,59 @@ def _sources(
         )
         left -= len(rows)
     return {"sources": tuple(reports), "sources_total": len(sources)}
+
+
+def draw_pictures(
+    qc: Connection | None,
+    subject: ZipKey | str,
+    settings: Settings,
+    catalogue: Catalogue | None,
+    most: int,
+    *,
+    with_others: bool = False,
+) -> tuple[Picture, ...]:
+    """Pictures of what a submission brought, or of a centre's data by its code, the most telling first.
+
+    Reports for the centre have them without the data of others.
+    """
+    if qc is None or most < 1:
+        return ()
+    # They bring matplotlib and numpy with them.
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.plots.picture import keep_fonts
+    from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
+
+    texts = catalogue or load_catalogue(None, settings)
+    keep_fonts(settings)
+    if isinstance(subject, ZipKey):
+        return tuple(pictures_of_zip(qc, subject, texts, most=most, with_others=with_others))
+    return tuple(pictures_of_centre(qc, subject, texts, most=most, with_others=with_others))
+
+
+def language_of_centre(tracker: Connection, centre: str) -> str | None:
+    """The language of a centre; None where it has none of its own, or is not registered."""
+    return tracker.scalar(select(Centre.language).where(Centre.short_name == centre))
+
+
+def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
+    """The language of a submission's centre: by the archive's name or, if that names none, by its file source."""
+    named = (
+        select(ZipAction.id, Centre.id.label("centre_id"), Centre.language)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    )
+    row = tracker.execute(named).first()
+    if row is None:
+        return None
+    if row.centre_id is not None:
+        return str(row.language) if row.language else None
+    hosting = (
+        select(Centre.language)
+        .join(FileSource, FileSource.centre_id == Centre.id)
+        .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
+        .where(FileSourceHasZip.za_id == row.id)
+        .order_by(FileSourceHasZip.id)
+        .limit(1)
+    )
+    return tracker.scalar(hosting)

@@ -211,9 +211,8 @@ def keep_report(
     Raises NotFoundError, ExportError and ConfigurationError.
     """
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.submissions.collecting import collect_submission
+    from dcc.reports.submissions.collecting import collect_submission, language_of_zip
     from dcc.reports.submissions.page import render_html
-    from dcc.reports.submissions.report_language import language_of_zip
 
     catalogue = load_catalogue(language_of_zip(tracker, key), settings)
     report = collect_submission(
