@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -312,14 +313,9 @@ def _conclude(
         reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
         echo_json(display.report.as_json(session_id, _end_of(display), (*notices, *reason)))
         return
-    for line in problem_lines(unmended):
+    lines = (problem_lines(unmended), room_lines(report.without_room), order_lines(report.in_order))
+    for line in (*chain(*lines), *map(printable, notices)):
         click.echo(line)
-    for line in room_lines(report.without_room):
-        click.echo(line)
-    for line in order_lines(report.in_order):
-        click.echo(line)
-    for notice in notices:
-        click.echo(printable(notice))
     click.echo(report.line(session_id, _end_of(display), crawled_only=_crawls_only(display)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ class SessionDisplay:
     ) -> None:
         self.report = SessionReport()
         self.session: Session | None = None
-        self._say = say
+        self._say = say or (lambda _line: None)
         self._bars = bars
         self._waiting = waiting
         self._expected = expected
@@ -79,9 +79,7 @@ class SessionDisplay:
         """A source was crawled."""
         self.report.add_crawl(crawl)
         self._crawled += 1
-        if self._say is not None:
-            for line in crawl_lines(crawl):
-                self._say(line)
+        self._print(crawl_lines(crawl))
         if self._bars is not None and self._crawl_bar is not None:
             self._bars.update(self._crawl_bar, completed=self._crawled, description=_CRAWLING)
             if self._crawled == self._sources:
@@ -92,9 +90,7 @@ class SessionDisplay:
         before = len(self.report.problems)
         self.report.add_zip(outcome)
         self._processed += 1
-        if self._say is not None:
-            for line in problem_lines(self.report.problems[before:]):
-                self._say(line)
+        self._print(problem_lines(self.report.problems[before:]))
         if self._bars is not None:
             if self._zip_bar is None or self._processed == 1:
                 self._show_zip_bar()
@@ -106,17 +102,18 @@ class SessionDisplay:
         """The documents of a submission passed a phase after validation, or the contexts were built."""
         problems, notes = len(self.report.problems), len(self.report.notes)
         self.report.add_data(outcome)
-        if self._say is not None:
-            for line in problem_lines(self.report.problems[problems:]):
-                self._say(line)
-            for line in note_lines(self.report.notes[notes:]):
-                self._say(line)
+        self._print(problem_lines(self.report.problems[problems:]))
+        self._print(note_lines(self.report.notes[notes:]))
         if self._bars is not None and isinstance(outcome, ZipData):
             bar = self._data_bars.get(outcome.reached)
             if bar is None:
                 name = _PHASE_NAMES[outcome.reached]
                 bar = self._data_bars[outcome.reached] = self._bars.add_task(name, total=None)
             self._bars.advance(bar)
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._say(line)
 
     def _show_zip_bar(self) -> None:
         if self._bars is None:

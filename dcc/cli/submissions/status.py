@@ -27,7 +27,7 @@ from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dcc.operations.archive_overview import StoreOverview
     from dcc.outcomes import ZipKey
@@ -42,6 +42,19 @@ _DECIDED = (
     ("acknowledge", "acknowledged", "acknowledged"),
 )
 _FINDINGS_SHOWN = 20
+_CELLS: Mapping[str, Callable[[ZipEntry], object]] = {
+    "submission": lambda entry: f"{entry.action}/{entry.file_name}",
+    "centre": lambda entry: entry.centre,
+    "phase": lambda entry: entry.phase,
+    "status": lambda entry: entry.status,
+    "size": lambda entry: byte_size(entry.size_bytes),
+    "sources": lambda entry: " ".join(map(str, entry.sources)) or "none",
+    "since": lambda entry: entry.since,
+    "tried again": lambda entry: "by the next session" if entry.is_tried_again else "by you: dcc retry",
+    "write to": lambda entry: entry.contact or "-",
+    "why": lambda entry: entry.reason.text if entry.reason else "-",
+}
+"""What stands in the columns of lists of submissions, by their headers."""
 
 
 @command()
@@ -302,62 +315,11 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
         echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
         return
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
+    columns, flexible = ["submission", "centre", "phase", "status", "size", "sources"], []
     if given["quarantine"]:
-        _print_quarantine(entries)
+        columns = ["submission", "phase", "status", "since", "tried again", "why"]
+        flexible = ["why", "tried again", "since"]
     elif failing:
-        _print_failed(entries)
-    else:
-        _print_zips(entries)
+        columns, flexible = ["submission", "phase", "since", "write to", "why"], ["why", "write to", "since"]
+    echo_table(columns, [[_CELLS[column](entry) for column in columns] for entry in entries], flexible=flexible)
     click.echo(f"{count_of(len(entries), 'submission')}.", err=True)
-
-
-def _print_zips(entries: Sequence[ZipEntry]) -> None:
-    echo_table(
-        ("submission", "centre", "phase", "status", "size", "sources"),
-        [
-            (
-                f"{entry.action}/{entry.file_name}",
-                entry.centre,
-                entry.phase,
-                entry.status,
-                byte_size(entry.size_bytes),
-                " ".join(map(str, entry.sources)) or "none",
-            )
-            for entry in entries
-        ],
-    )
-
-
-def _print_quarantine(entries: Sequence[ZipEntry]) -> None:
-    echo_table(
-        ("submission", "phase", "status", "since", "tried again", "why"),
-        [
-            (
-                f"{entry.action}/{entry.file_name}",
-                entry.phase,
-                entry.status,
-                entry.since,
-                "by the next session" if entry.is_tried_again else "by you: dcc retry",
-                entry.reason.text if entry.reason else "-",
-            )
-            for entry in entries
-        ],
-        flexible=["why", "tried again", "since"],
-    )
-
-
-def _print_failed(entries: Sequence[ZipEntry]) -> None:
-    echo_table(
-        ("submission", "phase", "since", "write to", "why"),
-        [
-            (
-                f"{entry.action}/{entry.file_name}",
-                entry.phase,
-                entry.since,
-                entry.contact or "-",
-                entry.reason.text if entry.reason else "-",
-            )
-            for entry in entries
-        ],
-        flexible=["why", "write to", "since"],
-    )
