@@ -19,7 +19,7 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_list, echo_result, echo_table, picked
+from dcc.cli.shell.output import count_of, echo_json, echo_list, echo_result, echo_rows, echo_table, picked
 from dcc.errors import ConfigurationError
 from dcc.vocabulary import ContextEvent, ContextState
 
@@ -217,8 +217,7 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
     if as_json:
         echo_json({"covers": covered, "rows": rows})
         return
-    if rows:
-        echo_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+    echo_rows(rows)
     summary = (
         f"Covers {covered.specimens_covered:,} of {count_of(covered.specimens, 'current specimen')} and "
         f"{covered.experiments_covered:,} of {count_of(covered.experiments, 'experiment')}."

@@ -8,16 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, reading_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import (
-    byte_size,
-    count_of,
-    echo_json,
-    echo_list,
-    echo_table,
-    picked,
-    printable,
-    warn,
-)
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_list, echo_table, picked, printable, warn
 from dcc.cli.shell.parameter_types import COUNT
 
 if TYPE_CHECKING:

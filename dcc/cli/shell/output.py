@@ -212,6 +212,12 @@ def echo_table(
     _echo_fields(columns, indent, width)
 
 
+def echo_rows(rows: Sequence[Mapping[str, object]], flexible: Sequence[str] = ()) -> None:
+    """Print rows whose keys are the headers of their columns; see `echo_table`."""
+    if rows:
+        echo_table(list(rows[0]), [list(row.values()) for row in rows], flexible=flexible)
+
+
 def _fitting_widths(columns: Sequence[_Column], room: int) -> list[int] | None:
     """Widths of columns that fit into the room, all wide ones with the same limit; None where there are none."""
     for limit in range(room, 0, -1):

@@ -22,7 +22,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object
+from dcc.cli.shell.output import count_of, echo_json, echo_rows, json_object
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
 from dcc.errors import ConfigurationError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dcc.sources.base import Extent
     from dcc.sources.due import Due
 
+_TRUSTED = "host key or certificate"
 _STATES = ("available", "maintenance", "removed")
 _COMMANDS = {
     "add": "dcc.cli.sources.connection:add",
@@ -82,49 +83,24 @@ def list_sources(as_json: bool) -> None:
     if as_json:
         echo_json([{**json_object(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
         return
-    echo_table(
-        (
-            "id",
-            "centre",
-            "server",
-            "user",
-            "access key",
-            "base path",
-            "state",
-            "crawled",
-            "hosts",
-            "delta",
-            "listed",
-            "host key or certificate",
-        ),
-        [
-            (
-                e.id,
-                e.centre,
-                f"{e.protocol}://{e.hostname}",
-                e.username,
-                e.accesskey,
-                e.base_path,
-                e.state if e.centre_active else f"{e.state}, centre inactive",
-                "" if e.id not in dues else dues[e.id].in_words,
-                e.hosted,
-                e.delta,
-                _listed(e.extent),
-                " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
-            )
-            for e in entries
-        ],
-        flexible=[
-            "host key or certificate",
-            "listed",
-            "delta",
-            "access key",
-            "base path",
-            "user",
-            "crawled",
-            "state",
-        ],
-    )
+    rows = [
+        {
+            "id": e.id,
+            "centre": e.centre,
+            "server": f"{e.protocol}://{e.hostname}",
+            "user": e.username,
+            "access key": e.accesskey,
+            "base path": e.base_path,
+            "state": e.state if e.centre_active else f"{e.state}, centre inactive",
+            "crawled": "" if e.id not in dues else dues[e.id].in_words,
+            "hosts": e.hosted,
+            "delta": e.delta,
+            "listed": _listed(e.extent),
+            _TRUSTED: " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
+        }
+        for e in entries
+    ]
+    echo_rows(rows, [_TRUSTED, "listed", "delta", "access key", "base path", "user", "crawled", "state"])
     if not entries:
         click.echo("No file source is registered. Add one: dcc source add")
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
