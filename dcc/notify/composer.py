@@ -185,7 +185,6 @@ class Composer:
             data,
             session=digest.session,
             centre=code,
-            thread=f"centre {code}",
             attachments=tuple(attachments),
         )
 
@@ -279,9 +278,7 @@ class Composer:
         code = centre.short_name
         values = {"headline": f"{code}: {headline}", "sentences": sentences}
         data = {"failed": failed, "failed_total": late.failed}
-        return self._message(
-            message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
-        )
+        return self._message(message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code)
 
     def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
         """What archives of other centres did, or tried to do, with data of a centre, in its language."""
@@ -310,9 +307,7 @@ class Composer:
         headline = catalogue.say(text, centre=owner.short_name)
         values = {"headline": headline, "sentences": sentences}
         code = owner.short_name
-        return self._message(
-            message_id, Kind.OWNER, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
-        )
+        return self._message(message_id, Kind.OWNER, "notice", catalogue, values, data, centre=code)
 
     def test(self, message_id: str) -> Message:
         """A test message."""

@@ -76,9 +76,8 @@ class Message:
     """A message as every channel gets it.
 
     `id` (32 hexadecimal digits) stays the same when the message is sent again, so that the recipient recognises it. A
-    message with other items has another id. `data` is the content for programs, JSON values only. `thread` names the
-    conversation that it belongs to. `language` is the code of the language of `subject`, `text` and `html`; `html` may
-    be empty.
+    message with other items has another id. `data` is the content for programs, JSON values only. `language` is the
+    code of the language of `subject`, `text` and `html`; `html` may be empty.
     """
 
     id: str
@@ -90,5 +89,9 @@ class Message:
     session: int | None = None
     centre: str | None = None
     language: str = "en"
-    thread: str = "wranglers"
     attachments: tuple[Attachment, ...] = ()
+
+    @property
+    def thread(self) -> str:
+        """The conversation that it belongs to."""
+        return "wranglers" if self.centre is None else f"centre {self.centre}"

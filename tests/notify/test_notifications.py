@@ -61,6 +61,12 @@ def notified(installation: Installation, server: MailServerForTests, **changes: 
     return installation.with_settings(**{**settings, **changes})
 
 
+@pytest.fixture
+def server(mail_server: Starter) -> MailServerForTests:
+    """A mail server that takes everything."""
+    return mail_server()
+
+
 def letters(server: MailServerForTests, to: str) -> list[EmailMessage]:
     """What an address has received since the last time that this was asked."""
     found = [message for envelope, message in server.received if envelope.rcpt_tos == [to]]
@@ -90,9 +96,8 @@ def html_of(message: EmailMessage) -> str:
 
 
 def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     folder.put(GOOD)
     folder.put(BAD, broken())
     result = notified(installation, server).run_session()
@@ -117,9 +122,8 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
 
 
 def test_open_proposals_of_withdrawals_are_mentioned(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     folder.put(GOOD)
     folder.put("add/H.2013-11-01.1.impc.zip", specimens(stem="2013-11-01.1"))
     installation.run_session()
@@ -140,9 +144,8 @@ def test_open_proposals_of_withdrawals_are_mentioned(
 
 
 def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     installation = notified(installation, server, notify_attachment_bytes=0)
     folder.put(BAD, broken())
     first = installation.run_session()
@@ -165,9 +168,8 @@ def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
 
 
 def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     installation = notified(installation, server, notify_outage_crawls=2)
     away, label = folder.path.with_name("away"), f"file source {folder.source_id} (H, file://localhost)"
     for _ in range(2):
@@ -190,9 +192,8 @@ def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
 
 
 def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     installation = notified(installation, server)
     keep_secret("Zug-um-Zug-1")
     for _ in range(2):
@@ -208,9 +209,8 @@ def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
 
 @pytest.mark.parametrize("told_by_sensor", [True, False])
 def test_a_session_whose_process_died_is_told_once(
-    installation: Installation, folder: Folder, mail_server: Starter, told_by_sensor: bool
+    installation: Installation, folder: Folder, server: MailServerForTests, told_by_sensor: bool
 ) -> None:
-    server = mail_server()
     installation = notified(installation, server)
     with open_session(installation.tracker, installation.settings) as session:
         session.hand_over()
@@ -241,9 +241,8 @@ def session_time() -> object:
 
 
 def test_a_centre_without_an_address_is_told_to_wranglers_once(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     installation = notified(installation, server)
     with writing(installation.tracker) as connection:
         centres.change_centre(connection, "H", email="")
@@ -258,9 +257,8 @@ def test_a_centre_without_an_address_is_told_to_wranglers_once(
 
 
 def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what_is_due(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     installation = notified(installation, server)
     down = installation.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
     folder.put(BAD, broken())
@@ -273,9 +271,8 @@ def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what
 
 
 def test_nobody_is_told_anything_by_default_nor_of_the_past(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     folder.put(BAD, broken())
     assert installation.settings.notifies is False
     silent = installation.with_settings(until="xsd")
@@ -286,9 +283,8 @@ def test_nobody_is_told_anything_by_default_nor_of_the_past(
 
 
 def test_a_dry_run_says_what_would_be_sent_and_remembers_nothing(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     folder.put(BAD, broken())
     session = installation.with_settings(until="xsd").run_session().id
     installation = notified(installation, server)
@@ -302,9 +298,8 @@ def test_a_dry_run_says_what_would_be_sent_and_remembers_nothing(
 
 
 def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_installation(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     installation = notified(installation, server)
     with writing(installation.tracker) as connection:
         centres.change_centre(connection, "H", language="de")
@@ -323,9 +318,8 @@ def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_ins
 
 
 def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_line(
-    installation: Installation, folder: Folder, mail_server: Starter, tmp_path: Path
+    installation: Installation, folder: Folder, server: MailServerForTests, tmp_path: Path
 ) -> None:
-    server = mail_server()
     own = tmp_path / "templates" / "notifications"
     own.mkdir(parents=True)
     (own / "digest.txt").write_text("Ours for {{ centre }}\n\n{% for line in bad %}* {{ line.key }}{% endfor %}\n")
@@ -345,9 +339,8 @@ def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_l
 
 
 def test_what_a_centre_wrote_stands_in_a_message_as_it_is_and_does_nothing(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     folder.put("add/<img src=x onerror=alert(1)>{{ 7 }}.zip", b"PK")
     notified(installation, server).run_session()
     (letter,) = letters(server, CENTRE)
@@ -451,9 +444,8 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
 
 
 def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(
-    installation: Installation, mail_server: Starter
+    installation: Installation, server: MailServerForTests
 ) -> None:
-    server = mail_server()
     settings = notified(installation, server).settings
     message = Message("0" * 32, Kind.TEST, "s", "t")
     server.refuse = CENTRE
@@ -466,8 +458,9 @@ def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not
     assert unanswered.value.may_have_arrived is True
 
 
-def test_doctor_finds_what_notifications_lack(installation: Installation, folder: Folder, mail_server: Starter) -> None:
-    server = mail_server()
+def test_doctor_finds_what_notifications_lack(
+    installation: Installation, folder: Folder, server: MailServerForTests
+) -> None:
     installation = notified(installation, server)
     down = installation.with_settings(
         smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"), notify_webhook=SecretStr("https://hooks.example/x")
@@ -491,10 +484,9 @@ def test_doctor_finds_what_notifications_lack(installation: Installation, folder
 
 
 def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
-    installation: Installation, folder: Folder, mail_server: Starter
+    installation: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     """The owner of data is notified."""
-    server = mail_server()
     told = notified(installation, server)
     with writing(installation.tracker) as connection:
         centres.change_centre(connection, "J", email="data@j.example", language="de")
@@ -541,10 +533,9 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
     ],
 )
 def test_a_message_tells_an_owner_what_holds_and_what_was_done(
-    installation: Installation, folder: Folder, mail_server: Starter, action: Action, wants: str, did: str
+    installation: Installation, folder: Folder, server: MailServerForTests, action: Action, wants: str, did: str
 ) -> None:
     """It does not ask for what the owner has confirmed, and calls deleted data deleted."""
-    server = mail_server()
     told = notified(installation, server)
     folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))
     told.with_settings(notify_centres=False).run_session()

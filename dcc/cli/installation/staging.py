@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -96,7 +96,14 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
         echo_table(
             ("centre", "phase", "status", "submissions", "size", "removable"),
             [
-                (g["centre"], g["phase"], g["status"], g["zip_actions"], *map(byte_size, _sizes(g)))
+                (
+                    g["centre"],
+                    g["phase"],
+                    g["status"],
+                    g["zip_actions"],
+                    byte_size(g["bytes"]),
+                    byte_size(g["removable_bytes"]),
+                )
                 for g in _groups(decisions)
             ],
         )
@@ -170,7 +177,7 @@ def _bytes(decisions: Iterable[Decision]) -> int:
     return sum(decision.staged.bytes for decision in decisions)
 
 
-def _groups(decisions: Iterable[Decision]) -> list[dict[str, object]]:
+def _groups(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
     """Bytes by centre and state, in the order of phases, without unknown archives."""
     found: dict[tuple[str, int, int], list[Decision]] = defaultdict(list)
     for decision in decisions:
@@ -188,10 +195,6 @@ def _groups(decisions: Iterable[Decision]) -> list[dict[str, object]]:
         }
         for (centre, _, _), group in sorted(found.items())
     ]
-
-
-def _sizes(group: dict[str, object]) -> tuple[int, int]:
-    return int(str(group["bytes"])), int(str(group["removable_bytes"]))
 
 
 def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
