@@ -23,7 +23,7 @@ from tests.support.installations import Installation, specimens
 from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
-from tests.support.worker_installations import PROGRAM, celery_variables, celery_workers, environment
+from tests.support.worker_installations import PROGRAM, celery_variables, celery_workers, environment, run
 
 LEFT = "This machine prepares the others"
 
@@ -52,7 +52,8 @@ def finish(replay: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
 
 def replayed(judged: Judged, **more: str) -> tuple[dict[str, Any], str]:
     """What a replay of the proposal found, and what it noticed."""
-    return finish(begin(judged.installation, judged.proposal, **more))
+    found, said = run(judged.installation, "replay", "--json", *judged.proposal, **more)
+    return json.loads(found), said
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +73,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     rules.write_text(RULE)
     words = ["--xsd", str(proposal.xsd), "--reference", f"projects={proposal.reference['projects']}"]
     words += ["--rules", str(rules), "--workers", "2"]
-    alone, said = finish(begin(installation, words))
+    found, said = run(installation, "replay", "--json", *words)
     assert said == ""
+    alone = json.loads(found)
     assert {"D1", "S12"} <= {cause["code"] for cause in alone["causes"]}
     assert {"failed xsd", "failed data"} <= {change["after"] for change in alone["changes"]}
     assert installation.states()["add/J.2013-10-31.2.impc.zip"] == "unzip failed"

@@ -24,13 +24,12 @@ from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
 from tests.support.worker_installations import (
-    begin,
     celery_variables,
     celery_workers,
     empty_installation,
     environment,
-    finish,
     result,
+    run,
     store_variables,
 )
 
@@ -49,8 +48,8 @@ def installed(root: Path) -> Installation:
 
 
 def crawl(installation: Installation, *, exit_code: int = 1, **more: str) -> str:
-    """Run a session as a process, which ends with 1 as some archives are faulty; what it says."""
-    return finish(begin(installation, **more), exit_code)
+    """Run a session, which ends with 1 as some archives are faulty; what it says."""
+    return "".join(run(installation, "crawl", exit_code=exit_code, **more))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -109,7 +110,11 @@ def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     output = tmp_path_factory.mktemp("python") / "output"
     environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
     with subprocess.Popen(
-        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", FORKS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as interpreter:
         assert interpreter.stdin is not None
         assert interpreter.stdout is not None
@@ -174,9 +179,21 @@ msgstr "Experimente haben einen Sonntag als Datum"
 """
 
 
+@pytest.fixture(scope="module")
+def begun(python: Python, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a new installation with the centre H, to be copied."""
+    home = tmp_path_factory.mktemp("begun") / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DCC_HOME", str(home))
+        for words in (["init"], ["centre", "add", "H"]):
+            python(MAIN, *words)
+    return home
+
+
 @pytest.fixture
-def platform(python: Python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def platform(python: Python, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`dcc` with the example package beside it, on an installation of its own; what a command prints as JSON."""
+    shutil.copytree(begun, tmp_path / "home")
     for name in [name for name in os.environ if name.startswith(("DCC_", "DAGSTER_"))]:
         monkeypatch.delenv(name)
     (tmp_path / "languages").mkdir()
@@ -217,8 +234,6 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
     assert [one.rpartition("See ")[2] for one in told if "See" in one] == [
         "weights.txt, row 2, column dateOfExperiment."
     ]
-    platform("init")
-    platform("centre", "add", "H")
     added = platform(
         "source", "add", "--centre", "H", "--protocol", "share", "--hostname", "harwell", "--base-path", "/impc"
     )
@@ -250,8 +265,6 @@ def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
 ) -> None:
     share = tmp_path / "shares" / "harwell"
     share.mkdir(parents=True)
-    platform("init")
-    platform("centre", "add", "H")
     platform("source", "add", "--centre", "H", "--protocol", "share", "--hostname", "harwell")
     platform("crawl")
     assert not (tmp_path / "events.jsonl").exists()
@@ -267,8 +280,6 @@ def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
 
 def test_a_source_whose_package_is_gone_fails_by_itself(platform: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "shares" / "harwell").mkdir(parents=True)
-    platform("init")
-    platform("centre", "add", "H")
     platform("source", "add", "--centre", "H", "--protocol", "share", "--hostname", "harwell")
     alone = json.loads(run(tmp_path, "-c", MAIN, "source", "test", "1", "--json", ends=2))
     assert "nothing that is installed speaks the protocol share" in alone["error"]["message"]

@@ -22,6 +22,7 @@ from dcc.settings import Settings
 from dcc.tracker.database import init_tracker, open_tracker
 from tests.session.test_crash_recovery import ending
 from tests.support.installations import Installation
+from tests.support.prepared_processes import run_dcc
 from tests.support.qc_files import all_rows
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import Bucket
@@ -78,6 +79,18 @@ def copied(installation: Installation, root: Path) -> Installation:
     shutil.copytree(installation.settings.home, home)
     settings = installation.settings.model_copy(update={"home": home})
     return replace(installation, tracker=open_tracker(settings), settings=settings, root=root)
+
+
+def run(installation: Installation, *command: str, exit_code: int = 0, **more: str) -> tuple[str, str]:
+    """Run a command of `dcc` in a forked process; what it printed, and what it said."""
+    log = installation.root / "log"
+    printed, said = (installation.root / f"{command[0]}.{name}" for name in ("printed", "said"))
+    for file in (printed, said):
+        file.unlink(missing_ok=True)
+    variables = environment(installation.settings, DCC_LOG_FILE=str(log), **more)
+    ended = run_dcc(command, installation.root, variables, printed, said, seconds=600)
+    assert ended == exit_code, f"{command} ended with {ended}: {said.read_text()}"
+    return printed.read_text(), said.read_text()
 
 
 def begin(installation: Installation, **more: str) -> subprocess.Popen[str]:
