@@ -34,8 +34,7 @@ from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
-from dcc_resources.session import SessionResource
-from dcc_resources.work import Work
+from dcc_resources.session import SessionResource, Work
 
 GROUP: Final = "collection"
 

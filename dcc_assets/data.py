@@ -33,8 +33,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.databases import QcDatabaseResource
-from dcc_resources.session import SessionResource
-from dcc_resources.work import Work
+from dcc_resources.session import SessionResource, Work
 
 GROUP: Final = "data"
 

@@ -14,8 +14,7 @@ from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import Step
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_resources.file_sources import FileSourceResource
-from dcc_resources.session import SessionResource
-from dcc_resources.work import Work
+from dcc_resources.session import SessionResource, Work
 
 SESSION_TAG: Final = "dcc/session"
 """Tag of every run of a crawling session: the session's id in the tracker."""

@@ -32,8 +32,7 @@ from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource
-from dcc_resources.work import Work, ignore
+from dcc_resources.session import SessionResource, Work, ignore
 
 log = logging.getLogger(__name__)
 

@@ -32,8 +32,7 @@ from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource
-from dcc_resources.work import Work
+from dcc_resources.session import SessionResource, Work
 
 GROUP: Final = "validation"
 

@@ -30,7 +30,7 @@ from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report
-from dcc_resources.work import Work
+from dcc_resources.session import Work
 
 _AT_ONCE: Final = 500
 

@@ -20,7 +20,7 @@ from dcc_assets.sync.archive_records import recorded_zips
 from dcc_assets.sync.document_records import recorded_data
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionEvents, Report
-from dcc_resources.work import Work
+from dcc_resources.session import Work
 
 PASSES_SHOWN: Final = 100
 """How many submissions of a step have their passed checks shown, at fifteen milliseconds each."""
