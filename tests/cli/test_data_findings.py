@@ -1,6 +1,10 @@
-"""`dcc data findings`: what the integrity rules found, on SQLite and on MariaDB."""
+"""`dcc data findings` and `causes`, the spreadsheet, and `dcc source why`: on SQLite and on MariaDB."""
 
 from __future__ import annotations
+
+import json
+import re
+import shutil
 
 import pytest
 from sqlalchemy import update
@@ -13,7 +17,9 @@ from dcc.qc.models import EXPERIMENT, FINDING
 from dcc.settings import load_settings
 from dcc.vocabulary import Validity
 from tests.cli.conftest import Dcc
+from tests.reports.test_causes_collecting import sheets
 from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, experiments
 from tests.support.qc_documents import apply, experiment, specimen
 from tests.support.terminals import too_wide
 
@@ -89,3 +95,101 @@ def test_findings_causes_and_histories_fit_a_narrow_terminal(dcc: Dcc, zip_files
         shown = dcc.on_a_terminal(columns, *command)
         assert shown, command
         assert too_wide(shown, columns) == [], command
+
+
+@pytest.fixture
+def folder(dcc: Dcc) -> Folder:
+    return dcc.add_folder()
+
+
+@pytest.fixture
+def refused(dcc: Dcc, folder: Folder, zip_files: list[str]) -> str:
+    """An archive whose name is refused, and, in the QC database, one whose animals were there already; its name."""
+    folder.put("add/X\u202e.2013-10-31.1.impc.zip", b"")
+    dcc("crawl", "--until", "xsd", exit_code=1)
+    return zip_files[1]
+
+
+def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(dcc: Dcc, refused: str) -> None:
+    causes = {each["kind"]: each for each in dcc.json("data", "causes")}
+    assert set(causes) == {"S13", "Q3", "bad-file-name"}
+    assert causes["S13"]["findings"] == 2
+    assert causes["S13"]["entities"] == {"specimens": 2}
+    assert causes["S13"]["clears"] == {"findings": 2, "documents": 1, "zips": 1}
+    assert causes["S13"]["example"]["zip"] == f"add/{refused}"
+    assert causes["bad-file-name"]["acts"] == "centre"
+    said = dcc("data", "causes", "--centre", "H").stdout
+    first = dcc.json("data", "findings", "--rule", "S13", "--each")[0]["file_name"]
+    assert re.search(r"S13  The data to add are there already, from document H\.[\w.-]+\.specimen\.impc\.xml: 2", said)
+    assert first not in said.splitlines()[0]
+    assert "2 findings. Fixing this alone clears 1 of 1 document" in said
+    assert "H: The centre acts." in said
+    dcc("centre", "change", "H", "--email", "data@h.example")
+    assert "H (data@h.example): The centre acts." in dcc("data", "causes", "--centre", "H").stdout
+    assert dcc.json("data", "causes", "--centre", "H")[0]["contact"] == "data@h.example"
+    assert "\u202e" not in said
+    assert "and 2 more causes of 2 findings" in dcc("data", "causes", "--limit", "1").stdout
+    assert len(dcc.json("data", "causes", "--limit", "1")) == 1
+    assert "Nothing is wrong." in dcc("data", "causes", "--centre", "J").stdout
+    assert dcc.json("data", "causes", "--session", "1")[0]["kind"] == "bad-file-name"
+    german = {each["kind"]: each["title"] for each in dcc.json("data", "causes", "--language", "de")}
+    assert german.keys() == causes.keys()
+
+
+@only_sqlite
+def test_what_the_schema_expected_is_told_once_of_a_cause(dcc: Dcc, folder: Folder) -> None:
+    documents = experiments("H", "2013-10-31.1")
+    misspelt = {name: text.replace(b"simpleParameter", b"simpleParamter") for name, text in documents.items()}
+    folder.put("add/H.2013-10-31.1.impc.zip", misspelt)
+    dcc("crawl", "--until", "xsd", exit_code=1)
+    said = dcc("data", "causes", "--limit", 1).stdout
+    assert "schema-violation  Elements <simpleParamter> are not permitted where they stand: " in said
+    assert said.count("<ontologyParameter>, <seriesParameter>") == 1
+
+
+def test_one_thing_is_asked_for_and_it_is_there(dcc: Dcc, refused: str) -> None:
+    assert "Give one of" in dcc.error("data", "causes", "--centre", "H", "--session", "1", exit_code=2)
+    assert "no centre 'h'" in dcc.error("data", "causes", "--centre", "h", exit_code=2)
+    assert "no submission" in dcc.error("data", "causes", "--zip", f"add/{refused}", exit_code=2)
+    assert "no session 9" in dcc.error("data", "causes", "--session", "9", exit_code=2)
+    assert "filter it" in dcc.error("data", "findings", "--rule", "S13", "--spreadsheet", "x.xlsx", exit_code=2)
+    assert "cannot be written" in dcc.error("data", "causes", "--spreadsheet", "no/folder/x.xlsx", exit_code=2)
+
+
+def test_causes_and_findings_are_written_as_a_spreadsheet(dcc: Dcc, refused: str) -> None:
+    for command in (("data", "causes"), ("data", "findings")):
+        path = dcc.root / f"{command[1]}.xlsx"
+        said = dcc(*command, "--centre", "H", "--spreadsheet", path).stdout
+        assert said == f"Wrote 3 causes and 3 findings to {path}.\n"
+        causes, findings = sheets(path)
+        assert (len(causes), len(findings)) == (4, 4)
+        assert findings[1][0] == f"add/{refused}"
+
+
+def test_a_source_says_why_archives_were_not_taken(dcc: Dcc, refused: str, folder: Folder) -> None:
+    (folder.path / "add" / "notes.txt").write_text("Notes.")
+    told = dcc.json("source", "why", folder.source_id)
+    assert [(each["why"], each["acts"]) for each in told] == [("refused", "centre")]
+    assert "is not registered" in told[0]["reason"] or "does not follow" in told[0]["reason"]
+    looked = dcc.json("source", "why", folder.source_id, "--look")
+    assert [each["entry"] for each in looked if each["why"] == "ignored"] == ["add/notes.txt"]
+    said = dcc("source", "why", "--centre", "H").stdout
+    assert "does not follow" in said
+    assert "\u202e" not in said
+    assert "who acts" in said
+    assert "Nothing was kept" in dcc("source", "why", "--centre", "J").stdout
+    assert dcc("source", "why").stdout == said
+    assert "not both" in dcc.error("source", "why", "1", "--centre", "H", exit_code=2)
+    assert "no file source" in dcc.error("source", "why", "99", exit_code=2).lower()
+
+
+def test_a_source_that_cannot_be_listed_is_warned_of_and_all_else_told(dcc: Dcc, refused: str, folder: Folder) -> None:
+    (folder.path / "add" / "notes.txt").write_text("Notes.")
+    lost = dcc.add_folder("lost")
+    shutil.rmtree(lost.path)
+    result = dcc("source", "why", "--look", "--json", exit_code=4)
+    told = json.loads(result.stdout)
+    assert [each["entry"] for each in told if each["why"] == "ignored"] == ["add/notes.txt"]
+    assert lost.source_id in [each["source"] for each in told]
+    assert str(lost.path) in result.stderr
+    assert "notes.txt" in dcc("source", "why", "--look", exit_code=4).stdout
