@@ -11,7 +11,7 @@ from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, m
 from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
-from dcc.rules.groups import GROUPS
+from dcc.rules.catalogue import GROUPS
 from dcc_assets.keys import (
     CHECK_OF_GROUP,
     DATA_INTEGRITY,

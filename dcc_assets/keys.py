@@ -4,7 +4,7 @@
     -> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
 
 A partition key is `<centre>-<id>` for a source, `<action>/<file name>` for a submission (`dcc.outcomes`), and a
-centre's code. A check is named after its phase in the tracker, or its group of rules (`dcc.rules.groups`).
+centre's code. A check is named after its phase in the tracker, or its group of rules (`dcc.rules.catalogue`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dagster import AssetCheckKey, AssetKey, DynamicPartitionsDefinition
 
 from dcc.phases import Phase
 from dcc.reference.loading import SETS
-from dcc.rules.groups import GROUPS
+from dcc.rules.catalogue import GROUPS
 
 FILE_SOURCES: Final = DynamicPartitionsDefinition(name="file_sources")
 ZIP_ACTIONS: Final = DynamicPartitionsDefinition(name="zip_actions")

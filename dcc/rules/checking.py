@@ -43,7 +43,7 @@ from dcc.rules import (
     specimen_rules,
     value_rules,
 )
-from dcc.rules.accepted_elements import SHAPES, AcceptedElements
+from dcc.rules.accepted_elements import SHAPES, AcceptedElements, SkippedElements, definition_of
 from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext
 from dcc.rules.elements import (
     TYPE_OF,
@@ -60,9 +60,7 @@ from dcc.rules.elements import (
 )
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, Severity, fault
-from dcc.rules.plans import Planned, Plans
-from dcc.rules.registry import RULES, Rule
-from dcc.rules.skipped_elements import SkippedElements, definition_of
+from dcc.rules.registry import RULES, Planned, Plans, Rule
 from dcc.rules.upload import NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import load_added

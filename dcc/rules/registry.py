@@ -21,13 +21,14 @@ objects to. It is registered where it is written, with every text about it:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dcc.declarations import ORIGIN, Declaration, code_of, declare
 from dcc.errors import InternalFaultError
 from dcc.reference.impress import Parameter
+from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, Finding, Severity
@@ -166,3 +167,70 @@ def rule(
 def rules_for(kind: type) -> tuple[Rule, ...]:
     """The rules for a kind of element, in the order of their registration."""
     return _BY_KIND.get(kind, ())
+
+
+class Planned(NamedTuple):
+    """A rule for a kind of element; `given` is the index of a field without which the rule has no objection."""
+
+    rule: Rule
+    given: int | None
+
+
+class Plan(NamedTuple):
+    """The rules for a kind of element, whether all are `local` and `numeric`, and the missing reference data.
+
+    `elsewhere` are the rules that are not `local`: they depend on more than the element.
+    """
+
+    rules: list[Planned]
+    elsewhere: list[Planned]
+    local: bool
+    numeric: bool
+    missing: list[type[Snapshot]]
+
+
+class Plans:
+    """The rules by kinds of elements, without those left out by their ids, under some reference data.
+
+    Computed once for all documents that are checked under these. A rule without its reference data is left out, and its
+    kind of element knows which are missing.
+    """
+
+    def __init__(self, reference: ReferenceData, without: Collection[str]) -> None:
+        self.reference = reference
+        self.without = frozenset(without)
+        self._plans: dict[type, Plan] = {}
+        self._of_parameters: dict[tuple[type, int], list[Planned]] = {}
+
+    def of(self, kind: type) -> Plan:
+        """The rules for elements of a kind."""
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = self._planned(kind)
+        return plan
+
+    def of_parameter(self, kind: type, definition: Parameter | None) -> list[Planned]:
+        """The rules that may object to elements of a kind, in a parameter with that definition, if any."""
+        if definition is None:
+            return self.of(kind).rules
+        # Definitions live as long as the reference data.
+        key = (kind, id(definition))
+        rules = self._of_parameters.get(key)
+        if rules is None:
+            wanted = [one for one in self.of(kind).rules if one.rule.only_for is None or one.rule.only_for(definition)]
+            rules = self._of_parameters[key] = wanted
+        return rules
+
+    def _planned(self, kind: type) -> Plan:
+        fields: tuple[str, ...] = getattr(kind, "_fields", ())
+        rules, missing = [], []
+        for rule in rules_for(kind):
+            if rule.id in self.without:
+                continue
+            lacking = [needed for needed in rule.needs if self.reference.find(needed) is None]
+            missing += lacking
+            if not lacking:
+                given = next((fields.index(name) for name in rule.given if name in fields), None)
+                rules.append(Planned(rule, given))
+        needing_others = [one for one in rules if not one.rule.local]
+        return Plan(rules, needing_others, not needing_others, all(one.rule.numeric for one in rules), missing)

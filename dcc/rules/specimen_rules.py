@@ -12,7 +12,6 @@ from dcc.documents.lexical import parse_boolean
 from dcc.messages import mark
 from dcc.naming import Action
 from dcc.reference.snapshots import Colonies, Colony, Projects, StatusCodes, Strains
-from dcc.rules.centres import may_be_centre
 from dcc.rules.codes import MISPLACED_CODE, SPECIMEN_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, Severity, fault
@@ -20,6 +19,40 @@ from dcc.rules.registry import rule
 from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
 from dcc.vocabulary import Actor, EntityKind
+
+REGISTERED_NAMES = {
+    "Bcm": "BCM",
+    "Gmc": "HMGU",
+    "H": "Harwell",
+    "Ics": "ICS",
+    "J": "JAX",
+    "Tcp": "TCP",
+    "Ning": "MARC",
+    "Rbrc": "RIKEN BRC",
+    "Ucd": "UCD",
+    "Wtsi": "WTSI",
+    "CDTA": "CDTA",
+    "Crl": "CRL",
+    "Krb": "KMPC",
+    "Kmpc": "KMPC",
+}
+"""The name of each centre in the register of colonies, by its ILAR code; unknown for Ph, Biat and Ccpcz."""
+
+_KNOWN_NAMES = frozenset(name.casefold() for name in REGISTERED_NAMES.values())
+
+
+def may_be_centre(registered: str, centre: str) -> bool | None:
+    """Whether a name in the register is that of a centre; None if unknown.
+
+    The register may also use the ILAR code. Case is ignored, except between ILAR codes.
+    """
+    if registered == centre:
+        return True
+    name = REGISTERED_NAMES.get(centre)
+    if name is not None:
+        return registered.casefold() == name.casefold()
+    return False if registered in REGISTERED_NAMES or registered.casefold() in _KNOWN_NAMES else None
+
 
 ELIGIBLE_STATUSES = (
     "Phenotype Attempt Registered",

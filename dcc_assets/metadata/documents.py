@@ -18,7 +18,7 @@ from dcc.data_outcomes import DocumentData, FindingEntry, ZipData, left_out_mess
 from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import InternalFaultError, StagedDocumentLostError
 from dcc.phases import Phase, Status
-from dcc.rules.groups import GROUPS, RuleGroup
+from dcc.rules.catalogue import GROUPS, RuleGroup
 from dcc.vocabulary import Actor, Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps

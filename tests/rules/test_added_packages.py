@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from dcc.rules.catalogue import CATALOGUE
-from dcc.rules.groups import GROUP_OF
+from dcc.rules.catalogue import CATALOGUE, GROUP_OF
 from tests.support.data_installations import experiments, specimens
 from tests.support.installations import Folder
 
@@ -32,7 +31,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import facts_of, with_value
-from dcc.rules.groups import GROUP_OF
+from dcc.rules.catalogue import GROUP_OF
 from dcc.settings import Settings
 from tests.support.qc_documents import contents, experiment
 
@@ -300,4 +299,4 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, group: str, co
 
 def test_every_rule_of_the_platform_is_in_a_group_of_its_own() -> None:
     forgotten = [rule for rule in CATALOGUE if GROUP_OF[rule].name == "added_rules"]
-    assert not forgotten, f"Put {forgotten} into a group of dcc/rules/groups.py, the asset check that shows them."
+    assert not forgotten, f"Put {forgotten} into a group of dcc/rules/catalogue.py, the asset check that shows them."

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
+from dcc.rules.catalogue import CATALOGUE, GROUP_OF, GROUPS, UNWAIVABLE
 from dcc.rules.checking import all_rules
-from dcc.rules.groups import GROUP_OF, GROUPS
 from dcc.rules.rules_page import rules_page
 from dcc.rules.upload import UPLOAD_RULES
 

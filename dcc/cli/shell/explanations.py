@@ -18,8 +18,7 @@ from dcc.outcomes import SESSION_MEANINGS, TROUBLES, EndReason
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.reports.checks import CHECKS
-from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
-from dcc.rules.groups import GROUPS
+from dcc.rules.catalogue import CATALOGUE, GROUPS, UNWAIVABLE
 from dcc.runtime.installed_packages import has_platform
 from dcc.vocabulary import Actor
 

@@ -11,7 +11,7 @@ from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.rules.groups import GROUPS
+from dcc.rules.catalogue import GROUPS
 from dcc.vocabulary import Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import data_report
