@@ -17,9 +17,8 @@ from typing import Any
 from lxml import etree
 
 from dcc.declarations import code_of
-from dcc.documents.locating import Located
 from dcc.documents.prolog import Doctype, Root, Unreadable, read_prolog
-from dcc.documents.schema_errors import find_schema_errors
+from dcc.documents.schema_errors import Located, find_schema_errors
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.streaming import CHUNK, stream
 from dcc.documents.tags import LONGEST_TAG, TagTooLongError, with_short_tags
