@@ -19,7 +19,7 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_list, echo_result, echo_rows, echo_table, picked
+from dcc.cli.shell.output import count_of, echo_json, echo_result, echo_rows, picked
 from dcc.errors import ConfigurationError
 from dcc.vocabulary import ContextEvent, ContextState
 
@@ -95,10 +95,8 @@ def contexts(as_json: bool, **given: Any) -> None:
     if as_json:
         echo_json(entries)
         return
-    columns = ("measurements", "state", "issues", "changed")
-    echo_table(
-        (*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries], flexible=_FLEXIBLE[:4]
-    )
+    names = (*_HEADERS, "measurements", "state", "issues", "changed")
+    echo_rows([picked(entry, *names) for entry in entries], _FLEXIBLE[:4])
     click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
@@ -177,14 +175,11 @@ def history(as_json: bool, **given: Any) -> None:
 
     with reading_qc() as connection:
         entries = list_history(connection, _filter_of(connection, given))
-    headers = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_list(
-        entries,
-        headers,
-        [_cells(entry, headers) for entry in entries],
-        as_json=as_json,
-        flexible=[name for name in ("reason", *_FLEXIBLE) if name in headers],
-    )
+    if as_json:
+        echo_json(entries)
+        return
+    names = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
+    echo_rows([picked(entry, *names) for entry in entries], [name for name in ("reason", *_FLEXIBLE) if name in names])
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])
@@ -293,10 +288,6 @@ def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: 
         decided = decide(engine, decision, wanted, author=author, reason=reason)
         settle_qc(tracker, engine, settings, author=author, reason=reason)
     return decided
-
-
-def _cells(entry: object, names: tuple[str, ...]) -> tuple[object, ...]:
-    return tuple(getattr(entry, name) for name in names)
 
 
 @qc.command(

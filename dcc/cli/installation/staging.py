@@ -9,7 +9,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, picked, printable, warn
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_rows, picked, printable, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,19 +93,16 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
     if files:
         _echo_entries(decisions, verdict=True)
     else:
-        echo_table(
-            ("centre", "phase", "status", "submissions", "size", "removable"),
+        echo_rows(
             [
-                (
-                    g["centre"],
-                    g["phase"],
-                    g["status"],
-                    g["zip_actions"],
-                    byte_size(g["bytes"]),
-                    byte_size(g["removable_bytes"]),
-                )
-                for g in _groups(decisions)
-            ],
+                {
+                    **{name: group[name] for name in ("centre", "phase", "status")},
+                    "submissions": group["zip_actions"],
+                    "size": byte_size(group["bytes"]),
+                    "removable": byte_size(group["removable_bytes"]),
+                }
+                for group in _groups(decisions)
+            ]
         )
     click.echo(
         f"{printable(settings.staging_directory)} holds {byte_size(_bytes(decisions))}; "
@@ -213,19 +210,18 @@ def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
 
 
 def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
-    headers = ("place", "kind", "size", "days", *(("verdict",) if verdict else ()), "reason")
     rows = [
-        (
-            one.staged.place,
-            ", ".join(sorted({entry.kind for entry in one.staged.entries})),
-            byte_size(one.staged.bytes),
-            one.age_days,
-            *((one.verdict,) if verdict else ()),
-            one.reason,
-        )
+        {
+            "place": one.staged.place,
+            "kind": ", ".join(sorted({entry.kind for entry in one.staged.entries})),
+            "size": byte_size(one.staged.bytes),
+            "days": one.age_days,
+            **({"verdict": one.verdict} if verdict else {}),
+            "reason": one.reason,
+        }
         for one in decisions
     ]
-    echo_table(headers, rows, flexible=["reason"])
+    echo_rows(rows, ["reason"])
 
 
 def _warn_of_unknown(unknown: Sequence[Decision]) -> None:
