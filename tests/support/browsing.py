@@ -30,8 +30,15 @@ REBOUND = "rebound.example"
 """A name of somebody else's that leads the browser to this machine, as names do that are bound anew (DNS rebinding)."""
 
 
+@pytest.fixture
+def browser(chromium: WebDriver) -> Iterator[WebDriver]:
+    """Chromium, which leaves what a test has seen: the page would ask for news until the run of the tests ends."""
+    yield chromium
+    chromium.get("about:blank")
+
+
 @pytest.fixture(scope="session")
-def browser() -> Iterator[WebDriver]:
+def chromium() -> Iterator[WebDriver]:
     """Chromium without a window; skipped where it is not installed, an error with CI=true."""
     binary = next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = next(filter(None, map(shutil.which, DRIVERS)), None)
