@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, literal, not_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, literal, or_, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.errors import InternalFaultError
@@ -37,7 +37,8 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.submission_rows import IDS, KEY, change_about, key_of, object_of
+from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, KEY, change_about, is_at, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
@@ -172,15 +173,11 @@ def quarantine(connection: Connection, session_id: int, most_faults: int) -> Non
 
 def is_unfinished() -> ColumnElement[bool]:
     """Condition on a submission: it failed, or has not come through validation, or waits to be judged."""
-
-    def in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
-        return and_(ZipAction.phase_id == int(phase), ZipAction.status_id.in_([int(status) for status in statuses]))
-
+    to_judge = State(Phase.UPLOAD, Status.DONE), State(Phase.DATA, Status.PENDING), State(Phase.DATA, Status.RUNNING)
     return or_(
         ZipAction.status_id == int(Status.FAILED),
-        and_(ZipAction.phase_id <= int(Phase.XSD), not_(in_state(Phase.XSD, Status.DONE))),
-        in_state(Phase.UPLOAD, Status.DONE),
-        in_state(Phase.DATA, Status.PENDING, Status.RUNNING),
+        and_(ZipAction.phase_id <= int(Phase.XSD), ~is_at(ZipAction, State(Phase.XSD, Status.DONE))),
+        is_at(ZipAction, *to_judge),
     )
 
 

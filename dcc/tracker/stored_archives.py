@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, exists, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from dcc.outcomes import ZipKey
@@ -226,7 +226,7 @@ def pending_copies(connection: Connection, replica: str, after: int = 0, most: i
         .order_by(StoredArchive.id)
         .limit(most)
     )
-    return [WantedCopy(*row) for row in connection.execute(query)]
+    return _wanted(connection, query)
 
 
 def due_copies(connection: Connection, replica: str, days: int, *, everything: bool = False) -> list[WantedCopy]:
@@ -240,10 +240,7 @@ def due_copies(connection: Connection, replica: str, days: int, *, everything: b
         select(func.count(), func.count(case((ArchiveCopy.checked < late, 1)))).where(*conditions)
     ).one()
     query = _WANTED.where(*conditions).order_by(ArchiveCopy.checked, ArchiveCopy.archive_id)
-    return [
-        WantedCopy(*row)
-        for row in connection.execute(query.limit(total if everything else max(-(-total // days), overdue)))
-    ]
+    return _wanted(connection, query.limit(total if everything else max(-(-total // days), overdue)))
 
 
 def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
@@ -251,7 +248,7 @@ def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
     query = _WANTED.where(ArchiveCopy.replica == replica, ArchiveCopy.state.in_(_FAULTY)).order_by(
         ArchiveCopy.archive_id
     )
-    return [WantedCopy(*row) for row in connection.execute(query)]
+    return _wanted(connection, query)
 
 
 def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[WantedCopy]:
@@ -263,7 +260,7 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[Wante
     )
     faulty = select(ArchiveCopy.archive_id).where(ArchiveCopy.replica.in_(replicas), ArchiveCopy.state.in_(_FAULTY))
     query = _ARCHIVES.where(StoredArchive.id.in_(faulty), ~others).order_by(StoredArchive.id)
-    return [WantedCopy(*row) for row in connection.execute(query)]
+    return _wanted(connection, query)
 
 
 def offers(connection: Connection, sha256: str) -> list[Offer]:
@@ -277,14 +274,14 @@ def offers(connection: Connection, sha256: str) -> list[Offer]:
 def all_archives(connection: Connection, after: int = 0, most: int = 500) -> list[WantedCopy]:
     """The stored archives: the next ones after an archive's id."""
     query = _ARCHIVES.where(StoredArchive.id > after)
-    return [WantedCopy(*row) for row in connection.execute(query.order_by(StoredArchive.id).limit(most))]
+    return _wanted(connection, query.order_by(StoredArchive.id).limit(most))
 
 
 def expired_archives(connection: Connection, days: int) -> list[WantedCopy]:
     """The archives that no attempt has delivered for so many days."""
     since = utc_now() - timedelta(days=days)
     later = exists().where(ZipDownload.sha256 == StoredArchive.sha256, ZipDownload.received >= since)
-    return [WantedCopy(*row) for row in connection.execute(_ARCHIVES.where(StoredArchive.created < since, ~later))]
+    return _wanted(connection, _ARCHIVES.where(StoredArchive.created < since, ~later))
 
 
 def forget_archive(connection: Connection, archive_id: int) -> None:
@@ -330,3 +327,7 @@ def stored_since(connection: Connection, since: datetime | None = None) -> Holdi
         query = query.where(StoredArchive.created >= since)
     archives, size_bytes = connection.execute(query).one()
     return Holdings(archives, int(size_bytes or 0))
+
+
+def _wanted(connection: Connection, query: Select[int, str, int]) -> list[WantedCopy]:
+    return [WantedCopy(*row) for row in connection.execute(query)]

@@ -53,7 +53,7 @@ from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import SET_ASIDE, WAITING
-from dcc.tracker.submission_rows import IDS, KEY, chunks, key_of, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, change_about, key_of, rows_about
 
 CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"
@@ -357,8 +357,8 @@ class ListingRecorder:
 
     def _set(self, hosting_ids: Iterable[int], **values: datetime | None) -> None:
         """Change columns of hostings."""
-        for ids in chunks(hosting_ids):
-            self.connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(values))
+        statement = update(FileSourceHasZip).where(FileSourceHasZip.id.in_(IDS)).values(values)
+        change_about(self.connection, statement, hosting_ids)
 
     def _update(self, rows: Sequence[Mapping[str, object]], sizes: Sequence[Mapping[str, object]] = ()) -> None:
         """Record hostings as they are listed, and the sizes of archives that are still to be downloaded."""
@@ -491,12 +491,12 @@ class ListingRecorder:
         sizes = {key.file_name: file.size_bytes for key, file in new.items()}
         found: dict[str, tuple[int, int | None]] = {}
         unread: dict[int, ZipName] = {}
-        for names in chunks(sizes):
-            query = select(ZipFile.file_name, ZipFile.id, ZipFile.size_bytes, ZipFile.centre_id)
-            for file_name, number, size, centre in self.connection.execute(query.where(ZipFile.file_name.in_(names))):
-                found[file_name] = number, size
-                if centre is None and (name := self._parse(file_name)[0]) is not None:
-                    unread[number] = name
+        columns = (ZipFile.file_name, ZipFile.id, ZipFile.size_bytes, ZipFile.centre_id)
+        query = select(*columns).where(ZipFile.file_name.in_(IDS))
+        for file_name, number, size, centre in rows_about(self.connection, query, sizes):
+            found[file_name] = number, size
+            if centre is None and (name := self._parse(file_name)[0]) is not None:
+                unread[number] = name
         self._note_names(unread)
         known = {number: name for name, (number, _) in found.items()}
         missing = [name for name in sizes if name not in found]
@@ -527,17 +527,15 @@ class ListingRecorder:
         ids: dict[ZipKey, int] = {}
         failed: dict[ZipKey, int] = {}
         refused: dict[ZipKey, int] = {}
-        for zip_ids in chunks(known):
-            query = select(
-                ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id
-            ).where(ZipAction.zip_id.in_(zip_ids))
-            for zip_id, todo, za_id, phase, status in self.connection.execute(query):
-                key = ZipKey(ACTIONS_BY_ID[todo], known[zip_id])
-                ids[key] = za_id
-                if key in new and status == Status.FAILED and phase > Phase.ZIP_MD5:
-                    failed[key] = za_id
-                if (phase, status) == REFUSED and key in new and parsed[key.file_name][0] is not None:
-                    refused[key] = za_id
+        columns = (ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
+        query = select(*columns).where(ZipAction.zip_id.in_(IDS))
+        for zip_id, todo, za_id, phase, status in rows_about(self.connection, query, known):
+            key = ZipKey(ACTIONS_BY_ID[todo], known[zip_id])
+            ids[key] = za_id
+            if key in new and status == Status.FAILED and phase > Phase.ZIP_MD5:
+                failed[key] = za_id
+            if (phase, status) == REFUSED and key in new and parsed[key.file_name][0] is not None:
+                refused[key] = za_id
         added = {key: parsed[key.file_name][1] for key in new if key not in ids}
         rows = [
             NewZipAction(zips[key.file_name][0], key.action, WAITING if reason is None else REFUSED)

@@ -186,8 +186,9 @@ class ZipStory:
 
 def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
     """The story of a submission, or all of it without its documents. Raises NotFoundError."""
+    state = ZipAction.phase_id, ZipAction.status_id
     row = connection.execute(
-        select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id, ZipFile, *_OF_CENTRE)
+        select(ZipAction.id, *state, ZipFile, Centre.short_name.label("centre"), CONTACT)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(is_named(key))
@@ -199,6 +200,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     downloads = _downloads(connection, za_id, with_documents)
     latest = latest_of(downloads)
     noted = _action_reasons(connection, za_id)
+    reopenings = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides again, so this is computed and not recorded.
     held = [Reason(one.kind, one.said, utc_now()) for one in held_archives(connection, [za_id])]
@@ -216,16 +218,13 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         downloads=downloads,
         documents=latest.documents if latest else (),
         reasons=(*sorted(reasons, key=lambda reason: reason.recorded), *held),
-        reopenings=_reopenings(connection, za_id),
+        reopenings=tuple(map(_reopening, reopenings)),
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),
         waits_for=None if older is None else older.key,
         decisions=decisions_of(connection, za_id),
         contact=row.contact or None,
     )
-
-
-_OF_CENTRE = (Centre.short_name.label("centre"), CONTACT)
 
 
 def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
@@ -375,11 +374,6 @@ def _action_reasons(connection: Connection, za_id: int) -> list[Reason]:
 
 def _reason(row: Any) -> Reason:
     return Reason(row.kind, message_from_json(row.details, row.message or ""), row.last_update)
-
-
-def _reopenings(connection: Connection, za_id: int) -> tuple[ReopeningStory, ...]:
-    rows = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
-    return tuple(map(_reopening, rows))
 
 
 def _document_reopenings(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[ReopeningStory]]:
