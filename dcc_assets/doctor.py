@@ -24,10 +24,9 @@ from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
 from dcc_assets.runs import UNFINISHED
 from dcc_assets.sync.consistency import check_events
-from dcc_dagster.executors import require_executor
+from dcc_dagster.executors import reach_workers, require_executor
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import CONFIGURATION_FILE
-from dcc_dagster.workers import reach_workers
 
 _DAEMON_SECONDS: Final = 300
 """A daemon reports twice a minute."""

@@ -26,8 +26,7 @@ from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO
 from dagster._core.storage.event_log import SqlEventLogStorageTable, SqliteEventLogStorage
 from sqlalchemy.pool import NullPool, StaticPool
 
-from dcc_dagster.partition_removal import remove_rows
-from dcc_dagster.stored_asset_events import has_methods, store_about_assets
+from dcc_dagster.asset_tables import has_methods, remove_rows, store_about_assets
 
 if TYPE_CHECKING:
     from dagster._config import UserConfigSchema

@@ -1,4 +1,4 @@
-"""The executors of steps on workers: which one the settings name, and the configuration of its runs.
+"""The executors of steps on workers: which one the settings name, the configuration of its runs, and its workers.
 
 It contains no secret: a run names the environment variable with the broker's URL, and a Kubernetes job the Secret with
 its settings.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BROKER: Final = "DCC_BROKER"
 
+_ANSWER_SECONDS: Final = 2.0
 _USER: Final = 10001
 """The number of the image's user (deploy/Containerfile), as Kubernetes wants it."""
 _WRITABLE: Final = ("/tmp", "/var/lib/dcc")  # noqa: S108 - of the job's own container
@@ -145,3 +146,57 @@ def is_in_cluster() -> bool:
 def kubeconfig() -> str | None:
     """The file with the cluster's address; None for the usual one, and inside the cluster."""
     return None if is_in_cluster() else os.environ.get("KUBECONFIG")
+
+
+def reach_workers(settings: Settings) -> str:
+    """Reach the workers; returns what answered. Raises ConfigurationError with what is missing or refused."""
+    if settings.executor is ExecutorKind.CELERY:
+        return _reach_celery(settings)
+    if settings.executor is ExecutorKind.K8S:
+        return _reach_kubernetes(settings)
+    return "Workers are processes of this machine."
+
+
+def _reach_celery(settings: Settings) -> str:
+    from celery import Celery
+    from kombu.exceptions import OperationalError
+
+    app = Celery(broker=broker_of(settings))
+    try:
+        with app.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, timeout=settings.connect_timeout)
+            answers = app.control.ping(timeout=_ANSWER_SECONDS, connection=connection)
+    except OperationalError as error:
+        raise ConfigurationError(
+            f"The broker of DCC_BROKER cannot be used: {error}. Start it, or correct the setting."
+        ) from error
+    if not answers:
+        raise ConfigurationError(
+            "No worker answers at the broker, so that sessions do all by themselves. Start one: celery -A "
+            "dcc_dagster.celery_worker worker"
+        )
+    return f"{len(answers)} Celery workers answer at the broker."
+
+
+def _reach_kubernetes(settings: Settings) -> str:
+    import kubernetes
+    from dagster_k8s.utils import load_kubernetes_config
+    from urllib3.exceptions import HTTPError
+
+    namespace = settings.k8s_namespace
+    attributes = {"verb": "create", "group": "batch", "resource": "jobs", "namespace": namespace}
+    try:
+        load_kubernetes_config(load_incluster_config=is_in_cluster(), kubeconfig_file=kubeconfig())
+        review = kubernetes.client.AuthorizationV1Api().create_self_subject_access_review(
+            {"spec": {"resourceAttributes": attributes}}, _request_timeout=settings.connect_timeout
+        )
+    except (kubernetes.config.ConfigException, kubernetes.client.ApiException, HTTPError, OSError) as error:
+        raise ConfigurationError(
+            f"Kubernetes cannot be asked: {error}. Name a kubeconfig in KUBECONFIG, or run this in the cluster."
+        ) from error
+    if not review.status.allowed:
+        raise ConfigurationError(
+            f"This account may not make jobs in the namespace {namespace} of Kubernetes. Give it the role "
+            "of deploy/helm, or correct DCC_K8S_NAMESPACE."
+        )
+    return f"Kubernetes answers, and jobs may be made in its namespace {namespace}."

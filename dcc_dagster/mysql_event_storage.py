@@ -22,9 +22,8 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.engines import lacks_right
 from dcc.errors import DagsterUnreachableError
+from dcc_dagster.asset_tables import has_methods, remove_rows, store_about_assets
 from dcc_dagster.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
-from dcc_dagster.partition_removal import remove_rows
-from dcc_dagster.stored_asset_events import has_methods, store_about_assets
 
 if TYPE_CHECKING:
     from dagster._core.storage.partition_status_cache import AssetStatusCacheValue

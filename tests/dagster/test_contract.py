@@ -118,7 +118,7 @@ LEANED_ON = [
     ),
     Leaned("mysql_storage", f"{_STORAGE}.runs:RunStorage", has="migrate optimize"),
     Leaned("mysql_storage", f"{_STORAGE}.schedules:ScheduleStorage", has="migrate optimize"),
-    Leaned("mysql_event_storage mysql_storage partition_removal", _LOG),
+    Leaned("mysql_event_storage mysql_storage asset_tables", _LOG),
     Leaned("check_results", f"{_LOG}.get_asset_check_partition_info", "self keys after_storage_id partition_keys"),
     Leaned("check_results", f"{_LOG}.get_latest_asset_check_execution_by_key", "self check_keys"),
     Leaned("partition_events", f"{_LOG}.get_latest_storage_id_by_partition", "self asset_key event_type partitions"),
@@ -126,8 +126,8 @@ LEANED_ON = [
     Leaned("event_storage mysql_event_storage", f"{_LOG}.store_event", "self event"),
     Leaned("instance", f"{_LOG}.get_concurrency_keys", "self"),
     Leaned("instance", f"{_LOG}.set_concurrency_slots", "self concurrency_key num"),
-    Leaned("partition_removal", f"{_LOG}.get_existing_dynamic_partitions", "self partitions_def_name partition_keys"),
-    Leaned("partition_removal", f"{_LOG}.delete_dynamic_partition", "self partitions_def_name partition_key"),
+    Leaned("asset_tables", f"{_LOG}.get_existing_dynamic_partitions", "self partitions_def_name partition_keys"),
+    Leaned("asset_tables", f"{_LOG}.delete_dynamic_partition", "self partitions_def_name partition_key"),
     Leaned("mysql_event_storage", f"{_LOG}.add_dynamic_partitions", "self partitions_def_name partition_keys"),
     Leaned("mysql_event_storage", f"{_LOG}.update_asset_cached_status_data", "self asset_key cache_values"),
     Leaned("mysql_event_storage", f"{_STORAGE}.partition_status_cache:AssetStatusCacheValue"),
@@ -170,10 +170,8 @@ LEANED_ON = [
     Leaned("job_assets", "dagster._core.definitions.assets.job.asset_layer:AssetLayer", has="for_external_job"),
     Leaned("job_assets", "dagster._core.definitions.assets.job.asset_layer:AssetLayer.for_external_job", "asset_keys"),
     # Events, and the tables that they are kept in.
-    Leaned("event_storage stored_asset_events", "dagster._core.events:ASSET_EVENTS", has="ASSET_MATERIALIZATION"),
-    Leaned(
-        "event_storage stored_asset_events", "dagster._core.events:ASSET_CHECK_EVENTS", has="ASSET_CHECK_EVALUATION"
-    ),
+    Leaned("event_storage asset_tables", "dagster._core.events:ASSET_EVENTS", has="ASSET_MATERIALIZATION"),
+    Leaned("event_storage asset_tables", "dagster._core.events:ASSET_CHECK_EVENTS", has="ASSET_CHECK_EVALUATION"),
     Leaned("event_storage", "dagster._core.events:EVENT_TYPE_TO_PIPELINE_RUN_STATUS", has="RUN_SUCCESS RUN_FAILURE"),
     Leaned("event_recorder", "dagster._core.events:StepMaterializationData", "materialization"),
     Leaned(
@@ -187,16 +185,16 @@ LEANED_ON = [
         f"{_STORAGE}.asset_check_execution_record:AssetCheckExecutionRecordStatus",
         has="PLANNED SUCCEEDED FAILED",
     ),
-    Leaned("stored_asset_events", f"{_STORAGE}.event_log:SqlEventLogStorage"),
+    Leaned("asset_tables", f"{_STORAGE}.event_log:SqlEventLogStorage"),
     Leaned(
-        "event_storage mysql_event_storage partition_removal",
+        "event_storage mysql_event_storage asset_tables",
         f"{_STORAGE}.event_log:SqlEventLogStorageTable",
         has="id run_id event dagster_event_type timestamp asset_key partition",
     ),
-    Leaned("partition_removal", f"{_TABLES}:AssetCheckExecutionsTable", has="asset_key partition"),
-    Leaned("partition_removal", f"{_TABLES}:AssetEventTagsTable", has="event_id"),
-    Leaned("partition_removal", f"{_TABLES}:AssetKeyTable", has="asset_key cached_status_data"),
-    Leaned("partition_removal", f"{_TABLES}:DynamicPartitionsTable", has="partitions_def_name partition"),
+    Leaned("asset_tables", f"{_TABLES}:AssetCheckExecutionsTable", has="asset_key partition"),
+    Leaned("asset_tables", f"{_TABLES}:AssetEventTagsTable", has="event_id"),
+    Leaned("asset_tables", f"{_TABLES}:AssetKeyTable", has="asset_key cached_status_data"),
+    Leaned("asset_tables", f"{_TABLES}:DynamicPartitionsTable", has="partitions_def_name partition"),
     # The web server.
     Leaned("web_workspace", "dagster_webserver.version:__version__"),
     Leaned(
