@@ -6,11 +6,11 @@ import os
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dcc.session.leases import active_sessions
 from tests.chaos.installation import ChaosInstallation, Session
+from tests.soak.sampling import children_of
 
 if TYPE_CHECKING:
     from tests.chaos.faults import Trial
@@ -61,8 +61,5 @@ def _descendants(session: Session) -> list[int]:
     while waiting:
         pid = waiting.pop()
         found.append(pid)
-        with suppress(OSError):
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                with suppress(OSError):
-                    waiting += map(int, (task / "children").read_text().split())
+        waiting += children_of(pid)
     return found

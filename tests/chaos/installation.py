@@ -25,15 +25,16 @@ from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress
-from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.register import centres, file_sources
+from dcc.tracker.register import centres
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
+from tests.soak.sampling import children_of
 from tests.support.prepared_processes import FORKED, preload
+from tests.support.servers import add_pinned
 
 _LONGEST_SECONDS: Final = 240.0
 _FAITHFUL: Final = {
@@ -114,12 +115,7 @@ class Session:
 
     def children(self) -> list[int]:
         """The processes that it has started and that are there."""
-        found: list[int] = []
-        with suppress(OSError):
-            for task in Path(f"/proc/{self.pid}/task").iterdir():
-                with suppress(OSError):
-                    found += map(int, (task / "children").read_text().split())
-        return found
+        return children_of(self.pid)
 
 
 @dataclass
@@ -154,23 +150,14 @@ class ChaosInstallation:
         with writing_tracker(self.tracker) as connection:
             for code in ("H", "J"):
                 centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
-        shipped = load_shipped()
         with writing(self.qc) as connection:
-            for snapshot in (
-                shipped.impress,
-                shipped.status_codes,
-                shipped.projects,
-                shipped.colonies,
-                shipped.strains,
-            ):
-                assert snapshot is not None
+            for snapshot in load_shipped():
                 snapshots.save(connection, snapshot)
 
     def add_sources(self, addresses: Sequence[SourceAddress]) -> None:
         """Register file sources, their host keys pinned."""
-        with writing_tracker(self.tracker) as connection:
-            for address in addresses:
-                file_sources.add_source(connection, address, [HostKey.parse(line) for line in address.host_keys])
+        for address in addresses:
+            add_pinned(self.tracker, address)
 
     def begin(self, *, die: tuple[str, int] | None = None, hurried: Mapping[str, str] | None = None) -> Session:
         """Begin a session, forked; `die`: see `session_process.run`. `hurried` are settings for this one."""

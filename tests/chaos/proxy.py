@@ -16,10 +16,10 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Self
 
 from tests.chaos.servers import DIRECT
+from tests.support.faulty_servers import shut
 
 KINDS: Final = ("delay", "cut", "reset", "stall", "truncate", "corrupt")
 _BLOCK: Final = 16 * 1024
@@ -76,9 +76,7 @@ class FaultProxy:
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed = True
         self.work_well()
 
@@ -96,7 +94,7 @@ class FaultProxy:
             self._open.clear()
         self._released.set()
         for connection in there:
-            _shut(connection)
+            shut(connection)
 
     def _accept(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -114,7 +112,7 @@ class FaultProxy:
         try:
             server = socket.create_connection((DIRECT, port), timeout=10)
         except OSError:
-            _shut(client)
+            shut(client)
             return
         server.settimeout(None)
         for end in (client, server):
@@ -129,8 +127,8 @@ class FaultProxy:
         threading.Thread(target=self._upwards, args=(client, server, conversation), daemon=True).start()
         with contextlib.suppress(OSError):
             self._downwards(server, client, fault, conversation, control)
-        _shut(client)
-        _shut(server)
+        shut(client)
+        shut(server)
         with self._lock:
             self._open -= {client, server}
 
@@ -201,7 +199,7 @@ class FaultProxy:
                 if fault.kind == "reset":
                     with contextlib.suppress(OSError):
                         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
-                _shut(one)
+                shut(one)
         return None
 
 
@@ -210,9 +208,3 @@ def _is_detected(conversation: _Conversation | None, control: _Conversation | No
     if conversation is not None:
         return False
     return control is None or control.last_command.upper().startswith(b"RETR")
-
-
-def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-    connection.close()

@@ -8,7 +8,6 @@ under TLS could not be.
 from __future__ import annotations
 
 import getpass
-import os
 import shutil
 import socket
 import tempfile
@@ -21,7 +20,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from dcc.sources.base import SourceAddress, SourceProtocol
-from tests.support.servers import Authority, ServerProcess, SftpServer, server_program, unavailable
+from tests.support.servers import Authority, FtpServer, ServerProcess, SftpServer
 
 DIRECT: Final = "127.0.0.1"
 PROXIED: Final = "127.0.0.2"
@@ -61,40 +60,6 @@ class Served:
     def at_hand(self) -> SourceAddress:
         """The same folder without a server."""
         return SourceAddress(0, self.centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(self.folder))
-
-
-class _Vsftpd(ServerProcess):
-    """vsftpd for anonymous users, with data ports from a range; with a certificate, insisting on TLS throughout."""
-
-    def __init__(self, folder: Path, root: Path, ports: tuple[int, ...], certificate: Path | None) -> None:
-        if os.geteuid() != 0:
-            unavailable("vsftpd needs root.")
-        folder.mkdir()
-        (folder / "empty").mkdir()
-        options: dict[str, object] = {
-            "listen": "YES",
-            "listen_address": DIRECT,
-            "listen_port": ports[0],
-            "pasv_min_port": ports[1],
-            "pasv_max_port": ports[-1],
-            "background": "NO",
-            "anonymous_enable": "YES",
-            "anon_root": root,
-            "anon_world_readable_only": "NO",
-            "port_enable": "NO",
-            "secure_chroot_dir": folder / "empty",
-            "seccomp_sandbox": "NO",
-            "xferlog_enable": "NO",
-        }
-        if certificate is not None:
-            options |= dict.fromkeys(
-                ("ssl_enable", "allow_anon_ssl", "force_anon_logins_ssl", "force_anon_data_ssl", "require_ssl_reuse"),
-                "YES",
-            )
-            options |= {"ssl_ciphers": "HIGH", "rsa_cert_file": certificate}
-        configuration = folder / "vsftpd.conf"
-        configuration.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
-        super().__init__([server_program("vsftpd"), str(configuration)], ports[0], folder / "log")
 
 
 @dataclass(frozen=True)
@@ -165,8 +130,10 @@ def running_servers() -> Iterator[Servers]:
         authority = Authority(folder)
         listeners = {sftp.port: stack.enter_context(socket.create_server((PROXIED, sftp.port), backlog=50))}
         ftp_ports, ftps_ports = (_take_ports(stack, listeners) for _ in range(2))
-        running.append(_Vsftpd(folder / "ftp", root, ftp_ports, None))
-        running.append(_Vsftpd(folder / "ftps", root, ftps_ports, authority.issue(PROXIED)))
+        certificates = {"ftp": (None, ftp_ports), "ftps": (authority.issue(PROXIED), ftps_ports)}
+        for name, (certificate, ports) in certificates.items():
+            (folder / name).mkdir()
+            running.append(FtpServer(folder / name, root, certificate, ports))
         yield Servers(root, authority.ca_file, sftp, ftp_ports, ftps_ports, listeners)
     finally:
         for server in running:

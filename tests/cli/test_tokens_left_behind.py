@@ -7,9 +7,8 @@ output is looked through.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, quote, urlsplit
@@ -22,6 +21,7 @@ from tests.support.databases import only_sqlite
 from tests.support.left_behind import Left
 from tests.support.prepared_processes import run_dcc
 from tests.support.reference_server import api_pages
+from tests.support.web_server import ThreadedServer
 
 TOKEN = "r3gistry+t0ken/of=ours"
 SIGNATURE = "s1gned-for-the-st0re"
@@ -72,11 +72,8 @@ def registry() -> Iterator[str]:
     """The address of a server that wants the token."""
     _Registry.let_in.clear()
     _Registry.pages = {f"/{name}.csv": text.encode() for name, text in TABLES.items()} | api_pages(ANSWERS)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Registry)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with ThreadedServer(_Registry) as server:
+        yield server.url
 
 
 def sources(registry: str, token: str) -> dict[str, str]:

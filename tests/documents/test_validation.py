@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from dcc.errors import ForbiddenMarkupError, NotWellFormedError, SchemaViolation
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 from dcc.reports.causes import errors as _declared_errors  # noqa: F401 - declares what it says of errors
+from tests.support.web_server import WebServer
 
 SCHEMAS = SchemaSet.load(None)
 NAMESPACE = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/procedure"
@@ -331,13 +330,14 @@ def test_a_document_type_declaration_is_refused_and_no_file_read(
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text(SECRET)
-    with listening() as (url, requests):
+    with WebServer(tmp_path) as server:
+        url = f"{server.url}/x"
         declaration = doctype.format(file=secret, url=url)
         content = simple("<value>&x;</value>", ' sequenceID="&x;"').replace(DECLARATION, DECLARATION + declaration)
         (problem,) = validate(content)
     assert (problem.kind, problem.line, problem.column) == ("ForbiddenMarkupError", 2, 1)
     assert SECRET not in problem.message
-    assert requests == []
+    assert server.requests == []
 
 
 def test_a_billion_laughs_are_refused(validate: Validate) -> None:
@@ -351,35 +351,14 @@ def test_schema_locations_in_a_document_are_not_followed(validate: Validate, tmp
     lax = tmp_path / "lax.xsd"
     lax.write_text('<schema xmlns="http://www.w3.org/2001/XMLSchema"/>')
     xsi = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
-    with listening() as (url, requests):
+    with WebServer(tmp_path) as server:
+        url = f"{server.url}/x"
         for location in (url, f"file://{lax}", f"file://{tmp_path}/absent.xsd"):
             hints = f'{xsi} xsi:schemaLocation="{NAMESPACE} {location}" xsi:noNamespaceSchemaLocation="{location}"'
             good = MINIMAL.replace("<centreProcedureSet ", f"<centreProcedureSet {hints} ")
             assert validate(good) == []
             assert len(validate(good.replace("project=", "projekt="))) == 2
-    assert requests == []
-
-
-class listening:  # noqa: N801 - used like a function
-    """A server that notes every request made to it."""
-
-    def __enter__(self) -> tuple[str, list[str]]:
-        requests: list[str] = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                requests.append(self.path)
-                self.send_error(404)
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-        return f"http://127.0.0.1:{self.server.server_port}/x", requests
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+    assert server.requests == []
 
 
 def test_elements_nested_too_deep_are_refused(validate: Validate) -> None:

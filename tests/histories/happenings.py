@@ -45,9 +45,6 @@ class Copy:
     version: Version = Version.FIRST
     form: Form = Form.WHOLE
 
-    def __str__(self) -> str:
-        return f"{self.form} {self.version} of {self.archive}"
-
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:

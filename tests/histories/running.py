@@ -106,7 +106,7 @@ def live(prepared: Prepared, seed: int) -> Outcome:
         for happening in history(seed):
             if not _befall(happening, life, expected):
                 continue
-            outcome.done.append(_told(happening))
+            outcome.done.append(str(happening))
             if isinstance(happening, Crawled | Retried):
                 outcome.sessions += 1
                 here, there = life.holdings(), expected.holdings()
@@ -235,25 +235,3 @@ def _differences(here: Holdings | Standing, there: Holdings | Standing, names: C
         held, expected = getattr(here, name), getattr(there, name)
         if held != expected:
             yield f"{name}: held {held}, expected {expected}"
-
-
-def _told(happening: Happening) -> str:
-    match happening:
-        case Uploaded(place, copy):
-            return f"uploaded to {place}: {copy}"
-        case Uploading(place, copy):
-            return f"being uploaded to {place}: {copy}"
-        case Removed(place, archive):
-            return f"removed from {place}: {archive}"
-        case Published(place, archive, copy):
-            return f"checksum beside {archive} at {place}: {'none' if copy is None else copy}"
-        case Away(place):
-            return f"away in the next session: {place}"
-        case Delegated(in_force):
-            return "delegated" if in_force else "delegation revoked"
-        case LeftOut(step):
-            return f"left out from now on: {step or 'nothing'}"
-        case Crawled():
-            return "SESSION"
-        case Retried(archive):
-            return f"RETRY of {archive}"

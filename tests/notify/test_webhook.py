@@ -6,12 +6,11 @@ import hashlib
 import hmac
 import json
 import logging
-import ssl
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -21,58 +20,45 @@ from dcc.notify.messages import Kind, Message
 from dcc.settings import load_settings
 from tests.support.ports import free_port
 from tests.support.servers import Authority
+from tests.support.web_server import ThreadedServer
 
 SECRET = "signing key/4711"
 PATH = "/hooks/T0K3N-of-the-url?x=1"
 MESSAGE = Message("ab" * 16, Kind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
 
 
-@dataclass
-class Receiver:
+class Receiver(ThreadedServer):
     """A web server that notes what it is sent and answers as it is told: a status each, the last one for all others."""
 
-    port: int
-    statuses: list[int] = field(default_factory=lambda: [200])
-    got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
-    hang: threading.Event | None = None
+    def __init__(self, certificate: Path | None = None) -> None:
+        super().__init__(_Handler, certificate)
+        self.statuses = [200]
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        self.hangs = False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    web: ClassVar[Receiver]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.web.got.append((self.path, dict(self.headers), body))
+        if self.web.hangs:
+            self.web.released.wait(30)
+            return
+        statuses = self.web.statuses
+        self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
+        self.send_header("Location", f"{self.web.url}/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
 
 
 @pytest.fixture
 def receiver() -> Iterator[Callable[..., Receiver]]:
-    servers: list[tuple[ThreadingHTTPServer, Receiver]] = []
-
-    def start(certificate: Path | None = None) -> Receiver:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                made.got.append((self.path, dict(self.headers), body))
-                if made.hang is not None:
-                    made.hang.wait(30)
-                    return
-                status = made.statuses.pop(0) if len(made.statuses) > 1 else made.statuses[0]
-                self.send_response(status)
-                self.send_header("Location", f"http://127.0.0.1:{made.port}/elsewhere")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None: ...
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if certificate is not None:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(certificate)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        made = Receiver(server.server_address[1])
-        servers.append((server, made))
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        return made
-
-    yield start
-    for server, made in servers:
-        if made.hang is not None:
-            made.hang.set()
-        server.shutdown()
-        server.server_close()
+    with ExitStack() as stack:
+        yield lambda certificate=None: stack.enter_context(Receiver(certificate))
 
 
 def channel(port: int, scheme: str = "http", **settings: object) -> WebhookChannel:
@@ -131,7 +117,7 @@ def test_a_redirect_or_refusal_is_not_followed_or_tried_again(receiver: Callable
 
 def test_a_server_that_does_not_answer_is_given_up_and_may_have_taken_it(receiver: Callable[..., Receiver]) -> None:
     server = receiver()
-    server.hang = threading.Event()
+    server.hangs = True
     error = failure(channel(server.port), seconds=1.5)
     assert "did not answer in time" in str(error)
     assert error.may_have_arrived is True

@@ -23,7 +23,6 @@ from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import open_tracker, require_current, writing
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState
@@ -33,7 +32,7 @@ from dcc_dagster.instance import open_instance
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
 from tests.soak.world import Site, World
 from tests.support.databases import MariaDb
-from tests.support.servers import FtpServer, SftpServer
+from tests.support.servers import FtpServer, SftpServer, add_pinned
 
 DCC = str(Path(sys.executable).with_name("dcc"))
 CENTRES = ("H", "J", "Tcp", "Wtsi")
@@ -122,19 +121,18 @@ class Installation:
         folder = _made(self._served / name)
         for part in (folder, *(_made(folder / action) for action in Action)):
             part.chmod(0o755)
-        pins: list[HostKey] = []
+        host_keys: tuple[str, ...] = ()
         hostname, username, accesskey, base_path = "localhost", "", "", str(folder)
         if protocol == "sftp" and self._sftp is not None:
             hostname, username, accesskey = self._sftp.hostname, getpass.getuser(), f"key:{self._sftp.key}"
-            pins = [HostKey.parse(line) for line in self._sftp.host_keys]
+            host_keys = self._sftp.host_keys
         elif protocol == "ftp" and self._ftp is not None:
             hostname, base_path = self._ftp.hostname, f"/{folder.name}"
         address = SourceAddress(
-            0, centre, SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path
+            0, centre, SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path, host_keys
         )
-        with self.tracker() as tracker, writing(tracker) as connection:
-            source_id = file_sources.add_source(connection, address, pins)
-        return Site(folder, address, source_id)
+        with self.tracker() as tracker:
+            return Site(folder, address, add_pinned(tracker, address))
 
     def _remove(self, site: Site) -> None:
         with self.tracker() as tracker, writing(tracker) as connection:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import asyncssh
@@ -26,7 +25,8 @@ from tests.support.ports import free_port
 
 _USERNAME = "centre"
 _PASSWORD = "correct horse battery staple"
-_BLOCK = 64 * 1024
+_BLOCK = 16 * 1024
+_LOOPBACK = "127.0.0.1"
 
 
 class FaultyFtpServer:
@@ -154,9 +154,7 @@ class FaultyFtpServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping = True
         self._thread.join()
 
@@ -233,9 +231,7 @@ class PasswordSftpServer:
         self.hostname = _hostname(self._host, self._server.get_port())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._server.close)
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), self._loop).result(5)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -252,94 +248,127 @@ class PasswordSftpServer:
 
 
 class CuttingProxy:
-    """A TCP proxy before any server, with faults in what the server sends, chosen by keyword, for each connection.
+    """A TCP proxy before any server, with faults in what the server sends; all of it can be changed while it runs.
 
-    After `cut_after` bytes it closes the connection; after `stall_after` it sends no more and leaves it open; it flips
-    a bit of the byte at `flip_at`; it waits `delay` seconds before each block of up to 64 KiB.
+    `cut_after`: a connection ends when the server has sent so many bytes, `cuts` times (None: always). `stall_after`:
+    no more is passed on, and it stays open. `flip_at`: a bit of that byte is turned, `flips` times (None: always).
+    `delay`: seconds before each block. `down`: connections end at once. `target` is the server's `host:port`. `sent`
+    counts what was passed on from the server, `connections` those that were taken.
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        cut_after: int | None = None,
-        stall_after: int | None = None,
-        flip_at: int | None = None,
-        delay: float = 0.0,
-    ) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = (host.strip("[]"), int(port))
-        self._cut_after, self._stall_after, self._flip_at, self._delay = cut_after, stall_after, flip_at, delay
-        self.port = free_port()
-        self._listener = socket.create_server(("127.0.0.1", self.port))
+    def __init__(self, target: str, **faults: Any) -> None:
+        self.target = target
+        self.cut_after: int | None = None
+        self.cuts: int | None = None
+        self.stall_after: int | None = None
+        self.flip_at: int | None = None
+        self.flips: int | None = None
+        self.delay = 0.0
+        self.down = False
+        self.sent = self.connections = 0
+        vars(self).update(faults)
+        self._closed = threading.Event()
         self._sockets: list[socket.socket] = []
-        self.connections = 0
+        self.port = free_port()
+        self._listener = socket.create_server((_LOOPBACK, self.port))
 
     @property
     def hostname(self) -> str:
         """`host:port`."""
-        return f"127.0.0.1:{self.port}"
+        return f"{_LOOPBACK}:{self.port}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        start(self._accept)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
         self.go_away()
 
     def go_away(self) -> None:
         """Close all connections, and take none until `come_back`."""
         for connection in [self._listener, *self._sockets]:
-            _shut(connection)
+            shut(connection)
 
     def come_back(self) -> None:
         """Take connections again, at the same port."""
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = socket.create_server((_LOOPBACK, self.port))
+        start(self._accept)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self.down:
+                    shut(client)
+                    continue
                 self.connections += 1
-                server = socket.create_connection(self._target, timeout=10)
-                server.settimeout(None)
-                self._sockets += [client, server]
-                threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
-                threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
+                host, _, port = self.target.rpartition(":")
+                self._join(client, (host.strip("[]"), int(port)), self._answer)
 
-    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+    def _join(self, client: socket.socket, target: tuple[str, int], answer: Callable[..., object]) -> None:
+        self._sockets.append(client)
+        try:
+            server = socket.create_connection(target, timeout=10)
+        except OSError:
+            shut(client)
+            return
+        server.settimeout(None)
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sockets.append(server)
+        start(self._forward, client, server)
+        start(answer, server, client)
+
+    @staticmethod
+    def _forward(client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while block := client.recv(_BLOCK):
                 server.sendall(block)
-        _shut(server)
+        shut(server)
 
-    def _answer(self, server: socket.socket, client: socket.socket) -> None:
-        sent = 0
-        limit = self._cut_after if self._cut_after is not None else self._stall_after
+    def _answer(self, server: socket.socket, client: socket.socket) -> object:
+        return self._pass_on(server, client)
+
+    def _pass_on(self, server: socket.socket, client: socket.socket) -> bool:
+        """Pass on what the server sends; whether it was all of it."""
+        sent, whole = 0, True
         with contextlib.suppress(OSError):
-            while block := server.recv(_BLOCK):
-                time.sleep(self._delay)
-                if self._flip_at is not None and sent <= self._flip_at < sent + len(block):
-                    position = self._flip_at - sent
-                    block = block[:position] + bytes([block[position] ^ 1]) + block[position + 1 :]
-                if limit is not None and sent + len(block) >= limit:
-                    client.sendall(block[: limit - sent])
-                    if self._cut_after is None:
-                        return
-                    break
+            while whole and (block := server.recv(_BLOCK)):
+                time.sleep(self.delay)
+                if self.flip_at is not None and self.flips != 0 and sent <= self.flip_at < sent + len(block):
+                    self.flips = None if self.flips is None else self.flips - 1
+                    place = self.flip_at - sent
+                    block = block[:place] + bytes([block[place] ^ 1]) + block[place + 1 :]
+                if self.cut_after is not None and self.cuts != 0 and sent + len(block) > self.cut_after:
+                    self.cuts = None if self.cuts is None else self.cuts - 1
+                    block, whole = block[: self.cut_after - sent], False
+                stalls = self.stall_after is not None and sent + len(block) > self.stall_after
+                if stalls and self.stall_after is not None:
+                    block = block[: self.stall_after - sent]
                 client.sendall(block)
                 sent += len(block)
-        _shut(client)
+                self.sent += len(block)
+                if stalls:
+                    self._closed.wait()
+        with contextlib.suppress(OSError):
+            # No more than that: to close it would take back what the client has not read yet.
+            client.shutdown(socket.SHUT_WR)
+        shut(server)
+        return whole
+
+
+def start(work: Callable[..., object], *arguments: object) -> None:
+    """Do something in a thread that nobody waits for."""
+    threading.Thread(target=work, args=arguments, daemon=True).start()
 
 
 def _hostname(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _shut(connection: socket.socket) -> None:
+def shut(connection: socket.socket) -> None:
+    """End a connection, whatever it is at."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import Engine, text
 
 from dcc.operations.consistency.check import Inconsistency, check_consistency
-from dcc.qc.database import init_qc_database, open_qc_database, writing
-from dcc.qc.reference import snapshots
-from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
-from dcc.tracker.database import init_tracker, open_tracker
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.installations import Installation
+from tests.support.prepared_databases import PreparedFile
+from tests.support.prepared_installations import begun_installation, opened_installation
 from tests.support.sharing import made_once
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -90,48 +86,25 @@ def healthy(data: DataInstallation) -> Inspected:
 
 
 @pytest.fixture(scope="session")
-def healthy_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def healthy_home(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[str, PreparedFile]) -> Path:
     """The home of a healthy installation on SQLite, to be copied."""
-    return made_once(tmp_path_factory, "healthy", _make_healthy) / "home"
 
+    def make(root: Path) -> None:
+        data = begun_installation(root, prepared_files)
+        fill(data)
+        for engine in (data.tracker, data.qc):
+            with engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+            engine.dispose()
 
-def _make_healthy(root: Path) -> None:
-    settings = _settings(root / "home")
-    settings.home.mkdir()
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    init_tracker(tracker)
-    init_qc_database(qc)
-    base = Installation(tracker, settings, root)
-    base.add_centre("H", "J")
-    shipped = load_shipped()
-    with writing(qc) as connection:
-        for snapshot in (shipped.impress, shipped.status_codes, shipped.projects, shipped.colonies, shipped.strains):
-            assert snapshot is not None
-            snapshots.save(connection, snapshot)
-    fill(DataInstallation(base, qc, base.add_folder()))
-    for engine in (tracker, qc):
-        with engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-        engine.dispose()
+    return made_once(tmp_path_factory, "healthy", make) / "home"
 
 
 @pytest.fixture
 def healthy_copy(healthy_home: Path, tmp_path: Path) -> Iterator[Inspected]:
     """A copy of a healthy installation on SQLite."""
-    home = tmp_path / "home"
-    shutil.copytree(healthy_home, home)
-    settings = _settings(home)
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    yield Inspected(tracker, qc, settings)
-    tracker.dispose()
-    qc.dispose()
-
-
-def _settings(home: Path) -> Settings:
-    return Settings(
-        home=home,
-        tracker_url=SecretStr(f"sqlite:///{home / 'tracker.db'}"),
-        retry_delay=0.05,
-        min_free_bytes=0,
-        database_retry=10.0,
-    )
+    shutil.copytree(healthy_home, tmp_path / "home")
+    data = opened_installation(tmp_path)
+    yield Inspected(data.tracker, data.qc, data.settings)
+    data.tracker.dispose()
+    data.qc.dispose()

@@ -22,7 +22,6 @@ from dcc.documents.contents import (
     Procedure,
     SimpleParameter,
     Specimen,
-    SpecimenKind,
 )
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply import withdrawal
@@ -33,37 +32,16 @@ from dcc.qc.apply.planning import plan_document as plan_prepared
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.qc.rows.prepared_file import PreparedFile, PreparedWriter
+from tests.support.integrity_cases import mutant
 
 PROCEDURE = "IMPC_CBC_001"
 _numbers = count(1)
 
 
 def specimen(specimen_id: str, litter: str = "L1", position: int = 1, **changes: object) -> Specimen:
-    made = Specimen(
-        line=position + 3,
-        position=position,
-        kind=SpecimenKind.MOUSE,
-        specimen_id=specimen_id,
-        is_baseline="false",
-        gender="male",
-        zygosity="homozygous",
-        litter_id=litter,
-        pipeline="IMPC_001",
-        phenotyping_centre="H",
-        project="MRC",
-        dob="2013-05-01",
-        stage=None,
-        stage_unit=None,
-        colony_id="C1",
-        strain_id=None,
-        production_centre=None,
-        related_specimens=(),
-        genotypes=(),
-        chromosomal_alterations=(),
-        parental_strains=(),
-        status_code=None,
-    )
-    return made._replace(**changes)
+    place = {"line": position + 3, "position": position, "specimen_id": specimen_id, "litter_id": litter}
+    what = {"pipeline": "IMPC_001", "project": "MRC", "dob": "2013-05-01", "colony_id": "C1"}
+    return mutant(**place | what | changes)
 
 
 def procedure(value: str, procedure_id: str = PROCEDURE) -> Procedure:

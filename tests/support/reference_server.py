@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import ssl
 import threading
 from collections import Counter
 from collections.abc import Mapping
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
+
+from tests.support.web_server import ThreadedServer
 
 
-class ReferenceServer:
+class ReferenceServer(ThreadedServer):
     """Serves `pages` (bodies by path) with ETag and Last-Modified, and 304 for what has not changed.
 
     `failing` says how many times a path answers 503 (with -1 always); `stalled` paths never answer; `truncated` ones
@@ -24,6 +25,7 @@ class ReferenceServer:
     """
 
     def __init__(self, pages: Mapping[str, bytes], certificate: Path | None = None) -> None:
+        super().__init__(_Handler, certificate)
         self.pages = dict(pages)
         self.failing: dict[str, int] = {}
         self.stalled: set[str] = set()
@@ -34,27 +36,7 @@ class ReferenceServer:
         self.asked: Counter[tuple[str, int]] = Counter()
         self.agents: set[str | None] = set()
         self.at_once, self.most_at_once = 0, 0
-        self.lock, self.released = threading.Lock(), threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self.url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self.lock = threading.Lock()
 
     def statuses(self) -> Counter[int]:
         """How many answers there were by status."""

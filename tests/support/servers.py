@@ -19,7 +19,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,9 +30,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
+from sqlalchemy import Engine
 
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.host_keys import HostKey
+from dcc.tracker.database import writing
+from dcc.tracker.register import file_sources
 from tests.support.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
 from tests.support.ports import free_port
 
@@ -74,6 +78,13 @@ class Share:
         path.write_bytes(content)
         os.utime(path, (modified, modified))
         return path
+
+
+def add_pinned(tracker: Engine, address: SourceAddress) -> int:
+    """Register a file source, its host keys pinned; its id."""
+    keys = [HostKey.parse(line) for line in address.host_keys]
+    with writing(tracker) as connection:
+        return file_sources.add_source(connection, address, keys)
 
 
 def server_program(name: str) -> str:
@@ -187,14 +198,17 @@ class FtpServer(ServerProcess):
     """vsftpd, for anonymous users alone, below `root`: with others it would need the machine's own accounts.
 
     vsftpd must be started by root. With `certificate` (a file with key and certificate) it also speaks explicit TLS,
-    and insists that data connections take up the session of the control connection.
+    and insists that data connections take up the session of the control connection. `ports` are its own and those of
+    data connections; by default all is left to the machine.
     """
 
-    def __init__(self, folder: Path, root: Path, certificate: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, root: Path, certificate: Path | None = None, ports: Sequence[int] | None = None
+    ) -> None:
         if os.geteuid() != 0:
             unavailable("vsftpd needs root.")
         self.folder = folder
-        port = free_port()
+        port = free_port() if ports is None else ports[0]
         empty = folder / "empty"
         empty.mkdir()
         options = {
@@ -210,6 +224,8 @@ class FtpServer(ServerProcess):
             "seccomp_sandbox": "NO",
             "xferlog_enable": "NO",
         }
+        if ports is not None:
+            options |= {"pasv_min_port": ports[1], "pasv_max_port": ports[-1]}
         if certificate is not None:
             options |= {
                 "ssl_enable": "YES",

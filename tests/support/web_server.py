@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from email.utils import formatdate, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 from urllib.parse import quote, unquote_to_bytes
 
@@ -58,13 +57,40 @@ def nginx_index(path: str, entries: list[tuple[str, bool]]) -> str:
     )
 
 
-def _server_context(certificate: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    return context
+class ThreadedServer:
+    """A web server in threads of the test process, by TLS with a `certificate` file or a context.
+
+    Its handler finds it as `web`; what is to wait until the end waits for `released`.
+    """
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler], certificate: Path | ssl.SSLContext | None = None) -> None:
+        self.released = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"web": self}))
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        if isinstance(certificate, Path):
+            path, certificate = certificate, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate.load_cert_chain(path)
+        if certificate is not None:
+            self._server.socket = certificate.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.port = int(self._server.server_address[1])
+        self.hostname = f"127.0.0.1:{self.port}"
+        self.url = f"{'http' if certificate is None else 'https'}://{self.hostname}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
 
 
-class WebServer:
+class WebServer(ThreadedServer):
     """Serves `root` over HTTP/1.1, by TLS with a `certificate` file or a context, to one user if `password` is given.
 
     Without `ranges` it sends files whole; with `ignore_conditions` whatever their time. `etag` makes the ETag of what
@@ -77,6 +103,7 @@ class WebServer:
     def __init__(
         self, root: Path, *, password: str | None = None, certificate: Path | ssl.SSLContext | None = None
     ) -> None:
+        super().__init__(_Handler, certificate)
         self.root, self.username, self.password = root, "centre", password
         self.index: IndexStyle = python_index
         self.ranges, self.ignore_conditions, self.chunked, self.endless = True, False, False, False
@@ -90,30 +117,6 @@ class WebServer:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.connections: list[socket.socket] = []
         self.one_connection: threading.Lock | None = None
-        self.released = threading.Event()
-        handler = type("Handler", (_Handler,), {"web": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        if certificate is not None:
-            context = certificate if isinstance(certificate, ssl.SSLContext) else _server_context(certificate)
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self.port = int(self._server.server_address[1])
-        self.hostname = f"127.0.0.1:{self.port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
 
     def disconnect(self) -> None:
         """Close the connections that clients keep open, as servers do with idle ones."""
