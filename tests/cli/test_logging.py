@@ -62,7 +62,11 @@ def test_without_a_setting_nothing_is_logged(dcc: Dcc) -> None:
 
 
 def test_a_wrong_level_and_a_log_that_cannot_be_written_to_are_refused(dcc: Dcc, tmp_path: Path) -> None:
-    dcc.environment["DCC_LOG_LEVEL"] = "loud"
-    assert "DCC_LOG_LEVEL is 'loud'. Set it to one of debug, info, warning, error." in dcc.error("status", exit_code=2)
+    for name, wanted in (("DCC_LOG_FORMAT", "text or json"), ("DCC_LOG_LEVEL", "one of debug, info, warning, error")):
+        dcc.environment[name] = "loud"
+        assert f"{name} is 'loud'. Set it to {wanted}." in dcc.error("status", exit_code=2)
+        del dcc.environment[name]
     dcc.environment |= {"DCC_LOG_LEVEL": "info", "DCC_LOG_FILE": str(tmp_path / "missing" / "dcc.log")}
-    assert "cannot be written to (No such file or directory)" in dcc.error("status", exit_code=2)
+    said = dcc.error("status", exit_code=2)
+    assert "missing/dcc.log cannot be written to (No such file or directory)" in said
+    assert "DCC_LOG_FILE" in said

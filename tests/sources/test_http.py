@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.http.source import HttpConnection
 from tests.support import web_server
-from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation
+from tests.support.installations import MODIFIED, Folder
 from tests.support.ports import free_port
 from tests.support.servers import Authority
 from tests.support.trials import MANY
@@ -112,21 +110,15 @@ def test_archives_are_listed_with_size_time_and_checksum(
     folder.put("add/H.2013-10-31.2.impc.zip", b"short", MODIFIED + 1)
     folder.put("add/notes.txt", b"notes")
     (folder.path / "add" / "old.zip").mkdir()
-    listing = opened().list_action(Action.ADD)
+    (folder.path / "edit").mkdir()
+    connection = opened()
+    listing = connection.list_action(Action.ADD)
     assert [(f.name, f.size_bytes, f.modified, f.has_md5) for f in listing.zips] == [
         (NAME, len(CONTENT), MODIFIED, True),
         ("H.2013-10-31.2.impc.zip", 5, MODIFIED + 1, False),
     ]
     assert listing.ignored_examples == (("notes.txt", "not an archive"), ("old.zip", "a directory"))
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_an_empty_directory_is_not_a_missing_one(
-    folder: Folder, server: WebServer, opened: Opener, style: IndexStyle
-) -> None:
-    server.index = style
-    (folder.path / "edit").mkdir()
-    connection = opened()
+    # An empty directory is not a missing one.
     assert (connection.list_action(Action.EDIT).zips, connection.list_action(Action.EDIT).missing) == ((), False)
     assert connection.list_action(Action.DELETE).missing
 
@@ -439,18 +431,3 @@ def test_an_address_that_makes_no_sense_is_misconfigured(server: WebServer, tmp_
     for changes, reason in cases:
         with pytest.raises(SourceMisconfiguredError, match=reason):
             connect(address(server, **changes), limits(tmp_path))
-
-
-@only_sqlite
-def test_a_whole_session_runs_on_an_http_source(folder: Folder, server: WebServer, installation: Installation) -> None:
-    """What was listed is a condition of each download, so that a file that changed meanwhile is not taken silently."""
-    folder.put(f"add/{NAME}")
-    source_id = installation.add_source(address(server))
-    result = installation.run_session()
-    assert result.crawls[source_id].outcome == "ok"
-    assert installation.states() == {f"add/{NAME}": "xsd done"}
-    (headers,) = [asked for method, path, asked in server.requests if method == "GET" and path.endswith(NAME)]
-    assert (
-        parsedate_to_datetime(headers["If-Unmodified-Since"]).timestamp()
-        == (folder.path / "add" / NAME).stat().st_mtime
-    )

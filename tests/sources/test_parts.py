@@ -116,13 +116,6 @@ class TestAccessKeys:
         assert credential.private_key.get_secret_value() == path.read_text()
         assert credential.passphrase == SecretStr("open sesame")
 
-    def test_a_key_with_its_own_passphrase(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "key"
-        path.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
-        monkeypatch.setenv("TEST_PASSPHRASE", "its own")
-        credential = resolve_accesskey(SecretStr(f"key:{path}?passphrase=env:TEST_PASSPHRASE"), SecretStr("other"))
-        assert credential.passphrase == SecretStr("its own")
-
     def test_a_reference_to_nothing_of_use(self, tmp_path: Path) -> None:
         (tmp_path / "binary").write_bytes(b"hunter2\xff")
         (tmp_path / "password").write_text("hunter2")
@@ -304,7 +297,3 @@ class TestKnownHosts:
         lines = path.read_text().splitlines()
         assert all(line.startswith("|1|") for line in lines)
         assert known_host_keys(lines, Endpoint("host", 2222)).accepted == (HostKey.parse(KEY),)
-
-    def test_revoked_keys(self) -> None:
-        found = known_host_keys([f"@revoked host {KEY}"], Endpoint("host", 22))
-        assert (found.accepted, found.revoked) == ((), (HostKey.parse(KEY),))

@@ -328,36 +328,20 @@ class TestBasePaths:
             assert names(connection.list_action(Action.ADD)) == [NAME]
 
 
-class TestTwoAccountsOnOneHost:
-    """Two centres on one host see their own files."""
-
-    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
-    def test_by_password(
-        self, server: str, request: pytest.FixtureRequest, source_settings: Settings, tmp_path: Path
-    ) -> None:
-        folders = {name: tmp_path / name for name in ("harwell", "jax")}
-        for name, folder in folders.items():
-            (folder / "add").mkdir(parents=True)
-            (folder / "add" / f"{name}.zip").write_bytes(name.encode())
-        share: Share = request.getfixturevalue(server)(users=folders)
-        addresses = [share.address(username=name, accesskey=SecretStr(name)) for name in folders]
-        self._check(addresses, source_settings)
-
-    def test_by_key(self, openssh: SftpServer, sftp_server: Share, source_settings: Settings, tmp_path: Path) -> None:
-        addresses: list[SourceAddress] = []
-        for name in ("harwell", "jax"):
-            (tmp_path / name / "add").mkdir(parents=True)
-            (tmp_path / name / "add" / f"{name}.zip").write_bytes(name.encode())
-            key = openssh.new_key(start=tmp_path / name)
-            addresses.append(sftp_server.address(base_path="", accesskey=SecretStr(f"key:{key}")))
-        self._check(addresses, source_settings)
-
-    def _check(self, addresses: list[SourceAddress], settings: Settings) -> None:
-        with connect(addresses[0], settings) as harwell, connect(addresses[1], settings) as jax:
-            assert names(harwell.list_action(Action.ADD)) == ["harwell.zip"]
-            assert names(jax.list_action(Action.ADD)) == ["jax.zip"]
-            assert fetch(harwell, "harwell.zip", 7) == b"harwell"
-            assert fetch(jax, "jax.zip", 3) == b"jax"
+def test_two_centres_on_one_host_see_their_own_files_by_their_keys(
+    openssh: SftpServer, sftp_server: Share, source_settings: Settings, tmp_path: Path
+) -> None:
+    addresses: list[SourceAddress] = []
+    for name in ("harwell", "jax"):
+        (tmp_path / name / "add").mkdir(parents=True)
+        (tmp_path / name / "add" / f"{name}.zip").write_bytes(name.encode())
+        key = openssh.new_key(start=tmp_path / name)
+        addresses.append(sftp_server.address(base_path="", accesskey=SecretStr(f"key:{key}")))
+    with connect(addresses[0], source_settings) as harwell, connect(addresses[1], source_settings) as jax:
+        assert names(harwell.list_action(Action.ADD)) == ["harwell.zip"]
+        assert names(jax.list_action(Action.ADD)) == ["jax.zip"]
+        assert fetch(harwell, "harwell.zip", 7) == b"harwell"
+        assert fetch(jax, "jax.zip", 3) == b"jax"
 
 
 @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])

@@ -291,23 +291,6 @@ def test_every_usual_spelling_of_the_url_works(settings: Settings, tracker_url: 
         engine.dispose()
 
 
-@pytest.mark.parametrize(
-    ("url", "what"),
-    [
-        ("postgresql://u:s3cret@h/d", "postgresql"),
-        ("nonsense s3cret", "not a database URL"),
-        ("mysql://u:s3cret@h:port/d", "not a database URL"),
-        ("mysql://u:s3cret@localhost:3306", "no database"),
-        ("sqlite://", "in memory"),
-        ("sqlite:///:memory:", "in memory"),
-    ],
-)
-def test_a_url_that_names_no_tracker_is_refused_without_its_password(url: str, what: str) -> None:
-    with pytest.raises(ConfigurationError, match=what) as caught:
-        open_tracker(load_settings(tracker_url=url))
-    assert "s3cret" not in _all_text(caught.value)
-
-
 @only_mariadb
 def test_the_password_is_in_no_message_or_repr(settings: Settings, tracker: Engine, mariadb: MariaDb) -> None:
     """Secrets never show."""

@@ -32,7 +32,6 @@ from tests.support.databases import (
     seed_centre,
     seed_documents,
     seed_download,
-    seed_hosting,
     seed_source,
     seed_zip,
 )
@@ -128,47 +127,6 @@ def test_what_a_wrangler_sees_from_crawl_to_validation(tracker: Engine, archive:
     early = [WAITING] * 3 + [State(phase, s) for phase in (Phase.ZIP_MD5, Phase.UNZIP) for s in (2, 3)]  # type: ignore[arg-type]
     assert seen == [*early, pending, pending, pending, CHECKING, VALID]
     assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: VALID}
-
-
-def test_one_invalid_document_fails_its_download_and_zip_action(tracker: Engine, archive: SeededZip) -> None:
-    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    documents = seed_documents(tracker, download, 3)
-    found = propose(
-        tracker,
-        on_document(documents[0], VALID),
-        on_document(documents[1], INVALID),
-    )
-    assert found == {
-        (Subject.XML_FILE, documents[0]): VALID,
-        (Subject.XML_FILE, documents[1]): INVALID,
-        (Subject.ZIP_DOWNLOAD, download): INVALID,
-        (Subject.ZIP_ACTION, archive.za_id): INVALID,
-    }
-    propose(tracker, on_document(documents[2], VALID), on_document(documents[0], State(Phase.QC, Status.DONE)))
-    assert action_state(tracker, archive) == INVALID
-
-
-def test_a_failed_attempt_that_another_one_follows_is_not_promoted(tracker: Engine, archive: SeededZip) -> None:
-    """The next source delivers within the session."""
-    first = seed_download(tracker, archive.hosting_id)
-    propose(tracker, on_download(first, NOT_DOWNLOADED, promote=False))
-    assert states(tracker, Subject.ZIP_DOWNLOAD) == {first: NOT_DOWNLOADED}
-    assert action_state(tracker, archive) == WAITING
-    second = seed_download(tracker, archive.hosting_id)
-    propose(tracker, on_download(second, EXTRACTED))
-    assert action_state(tracker, archive) == EXTRACTED
-    assert states(tracker, Subject.ZIP_DOWNLOAD)[first] == NOT_DOWNLOADED
-
-
-def test_only_the_latest_download_shows_on_the_zip_action(tracker: Engine, archive: SeededZip) -> None:
-    other_source = seed_source(tracker, seed_centre(tracker, "J"))
-    other_hosting = seed_hosting(tracker, archive.za_id, other_source)
-    earlier = seed_download(tracker, other_hosting)
-    latest = seed_download(tracker, archive.hosting_id)
-    propose(tracker, on_download(earlier, VALID))
-    assert action_state(tracker, archive) == WAITING
-    propose(tracker, on_download(earlier, NOT_DOWNLOADED), on_download(latest, EXTRACTED))
-    assert action_state(tracker, archive) == EXTRACTED
 
 
 # Re-opening and cancelling

@@ -204,17 +204,6 @@ def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatc
     assert schema_of(tracker) == before
 
 
-def test_a_newer_database_is_refused_by_init_too(tracker: Engine) -> None:
-    with tracker.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    before = schema_of(tracker)
-    with pytest.raises(TrackerOutdatedError, match=r"9999, which is newer"):
-        require_current(tracker)
-    with pytest.raises(TrackerOutdatedError, match=r"9999, which is newer"):
-        init_tracker(tracker)
-    assert schema_of(tracker) == before
-
-
 def test_a_database_with_such_tables_of_another_system_is_refused_and_left_alone(
     settings: Settings, tracker_url: str, request: pytest.FixtureRequest
 ) -> None:
