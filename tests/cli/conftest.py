@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from pydantic import SecretStr
+from sqlalchemy import Engine
 
 from dcc import errors
 from dcc.cli.main import dcc as command
-from dcc.settings import Settings
+from dcc.cli.shell.context import open_qc
+from dcc.settings import Settings, load_settings
 from dcc.tracker.database import open_tracker, writing
 from dcc.tracker.register import centres
 from tests.support.databases import PASSWORD
@@ -186,3 +188,12 @@ def dcc(bare_dcc: Dcc, databases_made: None) -> Dcc:
     finally:
         tracker.dispose()
     return bare_dcc
+
+
+@pytest.fixture
+def dcc_qc(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The QC database of `dcc`."""
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    with open_qc(load_settings()) as qc:
+        yield qc

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,23 +38,24 @@ except KeyboardInterrupt:
 
 
 @pytest.fixture(autouse=True)
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hear of a start or an end at once."""
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules of the test's own, and settings in the environment; a start or an end is heard of at once."""
     monkeypatch.setattr(dagster_processes, "_POLL_SECONDS", 0.02)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DCC_HOME", str(tmp_path))
 
 
-def stop(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> str:
-    """Start a process, and stop it as soon as it is up; what it noted last."""
+@contextmanager
+def running(folder: Path, end: str, *names: str) -> Iterator[tuple[list[subprocess.Popen[bytes]], list[Path]]]:
+    """Processes that are up, and the files in which they note what they are at."""
     (folder / "with_a_child.py").write_text(MODULE.format(end=end))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    monkeypatch.setenv("DCC_HOME", str(folder))
-    noted = folder / "noted"
-    settings = settings_from_environment()
-    with dagster_processes.running(settings, Program("with_a_child", [str(noted)])) as processes:
-        dagster_processes.wait_until(processes, lambda: noted.exists() and noted.read_text() == "up")
-        group = processes[0].pid
-    wait_for_the_end_of_groups([group])
-    return noted.read_text()
+    noted = [folder / name for name in names]
+    programs = [Program("with_a_child", [str(path)]) for path in noted]
+    with dagster_processes.running(settings_from_environment(), *programs) as processes:
+        dagster_processes.wait_until(
+            processes, lambda: all(path.exists() and path.read_text() == "up" for path in noted)
+        )
+        yield processes, noted
 
 
 def wait_for_the_end_of_groups(groups: Sequence[int]) -> None:
@@ -69,49 +71,32 @@ def test_one_that_does_not_end_when_it_is_asked_is_ended_with_its_own_ones(
 ) -> None:
     monkeypatch.setattr(dagster_processes, "_ALONE_SECONDS", 0.2)
     monkeypatch.setattr(dagster_processes, "_STOP_SECONDS", 0.5)
-    assert stop(tmp_path, monkeypatch, STAYS) == "up"
+    with running(tmp_path, STAYS, "noted") as (processes, (noted,)):
+        group = processes[0].pid
+    wait_for_the_end_of_groups([group])
+    assert noted.read_text() == "up"
 
 
-def test_programs_that_run_together_are_stopped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "slow_to_end.py").write_text(MODULE.format(end=ASKED_AND_ENDED))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("DCC_HOME", str(tmp_path))
-    noted = [tmp_path / name for name in ("first", "second")]
-    programs = [Program("slow_to_end", [str(path)]) for path in noted]
-    with dagster_processes.running(settings_from_environment(), *programs) as processes:
-        dagster_processes.wait_until(processes, lambda: all(path.exists() for path in noted))
+def test_programs_that_run_together_are_stopped_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, ASKED_AND_ENDED, "first", "second") as (processes, noted):
+        pass
     asked, ended = zip(*([float(moment) for moment in path.read_text().split()] for path in noted), strict=True)
     assert max(asked) < min(ended)
     assert [process.returncode for process in processes] == [0, 0]
 
 
-def test_one_that_ends_by_itself_is_told_and_all_of_the_others_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "with_a_child.py").write_text(MODULE.format(end="child.kill()"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("DCC_HOME", str(tmp_path))
-    noted = [tmp_path / name for name in ("first", "second")]
-    programs = [Program("with_a_child", [str(path)]) for path in noted]
-    with dagster_processes.running(settings_from_environment(), *programs) as processes:
-        dagster_processes.wait_until(processes, lambda: all(path.exists() for path in noted))
+def test_one_that_ends_by_itself_is_told_and_all_of_the_others_is_stopped(tmp_path: Path) -> None:
+    with running(tmp_path, "child.kill()", "first", "second") as (processes, _):
         processes[0].kill()
         with pytest.raises(InternalFaultError, match="Dagster ended by itself, with exit code -9"):
             dagster_processes.wait_for_end(processes)
     wait_for_the_end_of_groups([process.pid for process in processes])
 
 
-def start_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a module that only stays, and settings in the environment."""
-    (folder / "stays.py").write_text(STAYS.replace("time", "__import__('time')", 1))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    monkeypatch.setenv("DCC_HOME", str(folder))
-
-
 def test_a_stop_while_a_process_is_being_stopped_does_not_cut_that_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_module(tmp_path, monkeypatch)
+    (tmp_path / "stays.py").write_text(STAYS.replace("time", "__import__('time')", 1))
     stop_processes = dagster_processes._stop
 
     def asked_again(processes: Sequence[subprocess.Popen[bytes]]) -> None:

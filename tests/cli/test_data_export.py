@@ -7,21 +7,17 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from sqlalchemy import Engine
 
 from dcc.analysis.columns import COLUMNS
-from dcc.cli.shell.context import open_qc
-from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
 from tests.support.databases import only_sqlite
 
 
 @pytest.fixture
-def filled(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
-    with open_qc(load_settings()) as qc:
-        fill(qc)
+def filled(dcc: Dcc, dcc_qc: Engine) -> Dcc:
+    fill(dcc_qc)
     return dcc
 
 

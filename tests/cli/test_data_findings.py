@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Engine, update
 
 from dcc.cli.shell.context import open_qc
 from dcc.databases.columns import utc_now
@@ -25,15 +25,12 @@ from tests.support.terminals import too_wide
 
 
 @pytest.fixture
-def zip_files(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def zip_files(dcc_qc: Engine) -> list[str]:
     """Archives of which the second has two specimens that were there and the third an experiment that was not."""
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
     names = [f"H.2013-10-31.{number}.impc.zip" for number in (1, 2, 3)]
-    with open_qc(load_settings()) as qc:
-        apply(qc, Action.ADD, specimen("S1"), specimen("S2"), zip_file=names[0])
-        apply(qc, Action.ADD, specimen("S1"), specimen("S2"), specimen("S3"), zip_file=names[1])
-        apply(qc, Action.EDIT, experiment("E1"), zip_file=names[2])
+    apply(dcc_qc, Action.ADD, specimen("S1"), specimen("S2"), zip_file=names[0])
+    apply(dcc_qc, Action.ADD, specimen("S1"), specimen("S2"), specimen("S3"), zip_file=names[1])
+    apply(dcc_qc, Action.EDIT, experiment("E1"), zip_file=names[2])
     return names
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import Engine
 
 from dcc.cli.shell.context import open_qc
 from dcc.naming import Action
@@ -15,17 +16,14 @@ from tests.support.qc_documents import experiment, line, specimen
 
 
 @pytest.fixture
-def submitted(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+def submitted(dcc_qc: Engine) -> None:
     """A mutant and a baseline animal with an experiment each, and a line of the mutant's colony at another centre."""
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
-    with open_qc(load_settings()) as qc:
-        wild = specimen("W", is_baseline="true", colony_id=None, strain_id="MGI:7")
-        submit(qc, Action.ADD, specimen("S1", strain_id="MGI:7"), wild)
-        submit(qc, Action.ADD, experiment("E1"), experiment("E2", ["W"]), zip_file="H.2013-10-31.2.impc.zip")
-        submit(qc, Action.ADD, line("C1"), centre="J")
-        build_contexts(qc)
-        build_overviews(qc)
+    wild = specimen("W", is_baseline="true", colony_id=None, strain_id="MGI:7")
+    submit(dcc_qc, Action.ADD, specimen("S1", strain_id="MGI:7"), wild)
+    submit(dcc_qc, Action.ADD, experiment("E1"), experiment("E2", ["W"]), zip_file="H.2013-10-31.2.impc.zip")
+    submit(dcc_qc, Action.ADD, line("C1"), centre="J")
+    build_contexts(dcc_qc)
+    build_overviews(dcc_qc)
 
 
 @pytest.mark.usefixtures("submitted")

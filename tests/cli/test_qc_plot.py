@@ -6,21 +6,17 @@ import csv
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
-from dcc.cli.shell.context import open_qc
-from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.support.plot_data import GLUCOSE, NEW, WEIGHT, series, submit_history, submit_new, weighed
 
 
 @pytest.fixture
-def filled(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
+def filled(dcc: Dcc, dcc_qc: Engine) -> Dcc:
     """`dcc` with a centre's history, and a submission with an outlier."""
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
-    with open_qc(load_settings()) as qc:
-        submit_history(qc)
-        submit_new(qc, weighed("new", "1000"), series("new", (6, 16, 7)), named=["new"])
+    submit_history(dcc_qc)
+    submit_new(dcc_qc, weighed("new", "1000"), series("new", (6, 16, 7)), named=["new"])
     return dcc
 
 

@@ -32,7 +32,7 @@ from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.settings import Settings
 from dcc.sources import listing
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.sources.http.index import MAX_TAGS, TooManyLinksError, read_page
@@ -59,23 +59,30 @@ def little_memory(megabytes: int = 30) -> Iterator[None]:
     tracemalloc.start()
     try:
         yield
-        peak = tracemalloc.get_traced_memory()[1]
     finally:
+        peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert peak < megabytes * 1_000_000
+        assert peak < megabytes * 1_000_000
+
+
+def list_of(
+    talk: Callable[[socket.socket], None], protocol: SourceProtocol, settings: Settings, **changes: Any
+) -> ActionListing:
+    """What a server that talks so lists, in little memory."""
+    with (
+        serving(talk) as (hostname, _),
+        little_memory(),
+        connect(address(protocol, hostname, **changes), settings) as connection,
+    ):
+        return connection.list_action(Action.ADD)
 
 
 class TestFtp:
     @pytest.mark.parametrize("command", ["greeting", "PASS", "FEAT", "CWD"])
     def test_a_reply_without_end_ends_the_listing(self, command: str, source_settings: Settings) -> None:
         talk = ftp(endless=[command]) if command != "greeting" else flooding(b"220-well\r\n", b"220-x\r\n" * 10_000)
-        with (
-            serving(talk) as (hostname, _),
-            little_memory(),
-            pytest.raises(SourceError, match="reply is longer than 65,536"),
-            connect(address(SourceProtocol.FTP, hostname), source_settings) as connection,
-        ):
-            connection.list_action(Action.ADD)
+        with pytest.raises(SourceError, match="reply is longer than 65,536"):
+            list_of(talk, SourceProtocol.FTP, source_settings)
 
     @pytest.mark.parametrize("command", ["RETR", "TYPE"])
     def test_a_reply_without_end_ends_a_transfer(self, command: str, source_settings: Settings) -> None:
@@ -96,13 +103,9 @@ class TestFtp:
         line = b"type=file;size=1; " + b"n" * 10_000 + b".zip\r\n"
         there, gone = (b"250 so", b"550 no")
         replies = {"CWD /data/add": gone if missing else there, "CWD": there}
-        with (
-            serving(ftp(listing=flooding(b"", line * 10), replies=replies)) as (hostname, _),
-            little_memory(),
-            connect(address(SourceProtocol.FTP, hostname), source_settings) as connection,
-            pytest.raises(ListingFailedError, match="more than 3,000 entries"),
-        ):
-            connection.list_action(Action.ADD)
+        talk = ftp(listing=flooding(b"", line * 10), replies=replies)
+        with pytest.raises(ListingFailedError, match="more than 3,000 entries"):
+            list_of(talk, SourceProtocol.FTP, source_settings)
 
     def test_a_data_connection_goes_to_no_other_host(self, source_settings: Settings) -> None:
         """A server that names another host in its answer to PASV would have us reach into a network of ours."""
@@ -121,22 +124,15 @@ class TestFtp:
 class TestSsh:
     @pytest.mark.parametrize("piece", [b"x" * 60_000, FLOOD * 60], ids=["one line", "many lines"])
     def test_a_greeting_without_end_ends_the_connection(self, piece: bytes, source_settings: Settings) -> None:
-        with (
-            serving(flooding(b"", piece)) as (hostname, _),
-            little_memory(),
-            pytest.raises(SourceUnreachableError, match="no SSH session"),
-        ):
-            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), source_settings)
+        with pytest.raises(SourceUnreachableError, match="no SSH session"):
+            list_of(flooding(b"", piece), SourceProtocol.SFTP, source_settings, host_keys=(PINNED,))
 
     @pytest.mark.parametrize("length", [300_000, 0x7FFFFFF4, 0xFFFFFFF4])
     def test_a_packet_of_any_length_is_not_waited_for(self, length: int, source_settings: Settings) -> None:
         began = time.monotonic()
-        with (
-            serving(flooding(b"SSH-2.0-x\r\n" + struct.pack(">IB", length, 4))) as (hostname, _),
-            little_memory(),
-            pytest.raises(SourceUnreachableError, match="no SSH session"),
-        ):
-            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), source_settings)
+        talk = flooding(b"SSH-2.0-x\r\n" + struct.pack(">IB", length, 4))
+        with pytest.raises(SourceUnreachableError, match="no SSH session"):
+            list_of(talk, SourceProtocol.SFTP, source_settings, host_keys=(PINNED,))
         assert time.monotonic() - began < source_settings.login_timeout + 5
 
     @pytest.mark.parametrize(
@@ -151,24 +147,14 @@ class TestSsh:
     )
     def test_a_listing_holds_no_more_than_arrived(self, names: bytes, source_settings: Settings) -> None:
         """paramiko fills up what is missing with zeros: a name of a megabyte for each 40 bytes that arrive."""
-        with (
-            serving(sftp(SERVER_KEY, names)) as (hostname, _),
-            little_memory(),
-            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), source_settings) as connection,
-            pytest.raises(ListingFailedError, match="ends before what it announces"),
-        ):
-            connection.list_action(Action.ADD)
+        with pytest.raises(ListingFailedError, match="ends before what it announces"):
+            list_of(sftp(SERVER_KEY, names), SourceProtocol.SFTP, source_settings, host_keys=(PINNED,))
 
     def test_what_is_said_beside_a_session_is_not_kept(self, source_settings: Settings) -> None:
         one = struct.pack(">II", 1, 1) + b"x" + struct.pack(">II", 0, 0)
         impatient = source_settings.model_copy(update={"list_timeout": 2.0})
-        with (
-            serving(sftp(SERVER_KEY, one, noise=20_000)) as (hostname, _),
-            little_memory(),
-            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), impatient) as connection,
-            pytest.raises(SourceError),
-        ):
-            connection.list_action(Action.ADD)
+        with pytest.raises(SourceError):
+            list_of(sftp(SERVER_KEY, one, noise=20_000), SourceProtocol.SFTP, impatient, host_keys=(PINNED,))
 
     @pytest.mark.parametrize("kind", [MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA])
     def test_a_server_that_heeds_no_window_is_cut_off(self, kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,13 +221,8 @@ class TestHttp:
         ids=["a long header", "many headers", "a long status", "a long length"],
     )
     def test_headers_without_end_are_refused(self, answer: bytes, source_settings: Settings) -> None:
-        with (
-            serving(flooding(answer)) as (hostname, _),
-            little_memory(),
-            pytest.raises(SourceError),
-            connect(address(SourceProtocol.HTTP, hostname), source_settings) as connection,
-        ):
-            connection.list_action(Action.ADD)
+        with pytest.raises(SourceError):
+            list_of(flooding(answer), SourceProtocol.HTTP, source_settings)
 
     @pytest.mark.parametrize("length", [b"", b"Transfer-Encoding: chunked\r\n"], ids=["no length", "chunks"])
     def test_a_page_without_end_is_refused(
@@ -256,13 +237,8 @@ class TestHttp:
             assert request
             flooding(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + length + b"\r\n", piece)(connection)
 
-        with (
-            serving(talk) as (hostname, _),
-            little_memory(),
-            connect(address(SourceProtocol.HTTP, hostname), source_settings) as connection,
-            pytest.raises(ListingFailedError, match="larger than 1,000,000 bytes"),
-        ):
-            connection.list_action(Action.ADD)
+        with pytest.raises(ListingFailedError, match="larger than 1,000,000 bytes"):
+            list_of(talk, SourceProtocol.HTTP, source_settings)
 
 
 class TestListings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import select, update
 
+from dcc.databases.columns import utc_now
 from dcc.errors import NotificationNotSentError
 from dcc.naming import Action
 from dcc.notify import rounds
@@ -46,25 +48,25 @@ def broken(stem: str = "2013-10-31.3") -> dict[str, bytes]:
     return {name: document.replace(b"gender=", b"sex=")}
 
 
-def notified(installation: Installation, server: MailServerForTests, **changes: object) -> Installation:
-    """The installation with a centre that has an address, and e-mails sent to a server."""
-    with writing(installation.tracker) as connection:
-        centres.change_centre(connection, "H", email=CENTRE)
-    settings: dict[str, object] = {
-        "notify_centres": True,
-        "notify_to": WRANGLER,
-        "smtp_url": SecretStr(f"smtp://127.0.0.1:{server.port}"),
-        "report_from": "dcc@dcc.example",
-        "until": "xsd",
-        "connect_timeout": 5.0,
-    }
-    return installation.with_settings(**{**settings, **changes})
+@pytest.fixture
+def server(mail_server: Starter) -> MailServerForTests:
+    """The mail server that e-mails are sent to."""
+    return mail_server()
 
 
 @pytest.fixture
-def server(mail_server: Starter) -> MailServerForTests:
-    """A mail server that takes everything."""
-    return mail_server()
+def mailing(installation: Installation, server: MailServerForTests) -> Installation:
+    """The installation with a centre that has an address, and e-mails sent to the server."""
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "H", email=CENTRE)
+    return installation.with_settings(
+        notify_centres=True,
+        notify_to=WRANGLER,
+        smtp_url=SecretStr(f"smtp://127.0.0.1:{server.port}"),
+        report_from="dcc@dcc.example",
+        until="xsd",
+        connect_timeout=5.0,
+    )
 
 
 def letters(server: MailServerForTests, to: str) -> list[EmailMessage]:
@@ -96,11 +98,11 @@ def html_of(message: EmailMessage) -> str:
 
 
 def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     folder.put(GOOD)
     folder.put(BAD, broken())
-    result = notified(installation, server).run_session()
+    result = mailing.run_session()
     assert "Notifications were sent: 2 by mail." in result.closing_notices
     (letter,) = letters(server, CENTRE)
     said = text_of(letter)
@@ -122,7 +124,7 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
 
 
 def test_open_proposals_of_withdrawals_are_mentioned(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     folder.put(GOOD)
     folder.put("add/H.2013-11-01.1.impc.zip", specimens(stem="2013-11-01.1"))
@@ -132,7 +134,7 @@ def test_open_proposals_of_withdrawals_are_mentioned(
         file_sources.change_source(connection, folder.source_id, delta=DeltaStrategy.FULL)
     (folder.path / GOOD).unlink()
     folder.put(BAD, broken())
-    result = notified(installation, server).run_session()
+    result = mailing.run_session()
     (letter,) = letters(server, CENTRE)
     assert "1 archive is not on your server any more." in text_of(letter)
     (summary,) = letters(server, WRANGLER)
@@ -144,190 +146,176 @@ def test_open_proposals_of_withdrawals_are_mentioned(
 
 
 def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    installation = notified(installation, server, notify_attachment_bytes=0)
+    mailing = mailing.with_settings(notify_attachment_bytes=0)
     folder.put(BAD, broken())
-    first = installation.run_session()
+    first = mailing.run_session()
     (letter,) = letters(server, CENTRE)
     assert len(letters(server, WRANGLER)) == 1
     # The session itself asked about again, and the same archive with the same fault once more.
-    assert notify_session(installation.tracker, installation.settings, first.id).sent == {}
-    installation.process_again(BAD)
+    assert notify_session(mailing.tracker, mailing.settings, first.id).sent == {}
+    mailing.process_again(BAD)
     assert server.received == []
     folder.put(BAD, specimens(stem="2013-10-31.3"), MODIFIED + 60)
-    installation.run_session()
+    mailing.run_session()
     (told,) = letters(server, CENTRE)
     assert "1 archive accepted" in told["Subject"]
     assert told["References"] == letter["References"]
     assert told["Message-ID"] != letter["Message-ID"]
     folder.put(BAD, broken(), MODIFIED + 120)
-    installation.run_session()
+    mailing.run_session()
     assert "1 archive needs a correction" in subjects(server, CENTRE)[0]
     assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
 
 
 def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    installation = notified(installation, server, notify_outage_crawls=2)
+    mailing = mailing.with_settings(notify_outage_crawls=2)
     away, label = folder.path.with_name("away"), f"file source {folder.source_id} (H, file://localhost)"
     for _ in range(2):
         assert subjects(server, WRANGLER) == []
         shutil.move(folder.path, away)
-        installation.run_session()
+        mailing.run_session()
         assert subjects(server, WRANGLER) == []
-        installation.run_session()
+        mailing.run_session()
         (told,) = letters(server, WRANGLER)
         assert told["Subject"] == f"DCC: Outage: {label}"
         assert "cannot be reached" in text_of(told)
-        installation.run_session()
+        mailing.run_session()
         assert subjects(server, WRANGLER) == []
         shutil.move(away, folder.path)
         # By itself, a session leaves a source alone that failed three times.
-        installation.run_session([folder.source_id])
+        mailing.run_session([folder.source_id])
         assert subjects(server, WRANGLER) == [f"DCC: Back to normal: {label}"]
-        installation.run_session()
+        mailing.run_session()
     assert subjects(server, CENTRE) == []
 
 
 def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    installation = notified(installation, server)
     keep_secret("Zug-um-Zug-1")
     for _ in range(2):
-        with pytest.raises(RuntimeError), open_session(installation.tracker, installation.settings) as session:
+        with pytest.raises(RuntimeError), open_session(mailing.tracker, mailing.settings) as session:
             raise RuntimeError("the disk is on fire, and the password Zug-um-Zug-1")
     (told,) = letters(server, WRANGLER)
     assert "Zug-um-Zug-1" not in text_of(told) + html_of(told)
     assert told["Subject"] == f"DCC: Outage: session {session.id - 1}"
     assert "the disk is on fire" in text_of(told)
-    installation.run_session()
+    mailing.run_session()
     assert subjects(server, WRANGLER) == ["DCC: Back to normal: sessions"]
 
 
 @pytest.mark.parametrize("told_by_sensor", [True, False])
 def test_a_session_whose_process_died_is_told_once(
-    installation: Installation, folder: Folder, server: MailServerForTests, told_by_sensor: bool
+    mailing: Installation, folder: Folder, server: MailServerForTests, told_by_sensor: bool
 ) -> None:
-    installation = notified(installation, server)
-    with open_session(installation.tracker, installation.settings) as session:
+    with open_session(mailing.tracker, mailing.settings) as session:
         session.hand_over()
-    with writing(installation.tracker) as connection:
-        connection.execute(update(SessionLock).values(holder="x", host="elsewhere", pid=1, heartbeat=session_time()))
+    long_ago = utc_now() - timedelta(hours=1)
+    with writing(mailing.tracker) as connection:
+        connection.execute(update(SessionLock).values(holder="x", host="elsewhere", pid=1, heartbeat=long_ago))
     if told_by_sensor:
         for _ in range(2):
-            notify_due(installation.tracker, installation.settings)
+            notify_due(mailing.tracker, mailing.settings)
         assert subjects(server, WRANGLER) == [f"DCC: Outage: session {session.id}"]
-    installation.run_session()
+    mailing.run_session()
     (told,) = letters(server, WRANGLER)
     if told_by_sensor:
         assert told["Subject"] == "DCC: Back to normal: sessions"
     else:
         assert told["Subject"] == f"DCC: Outage: session {session.id}"
         assert "It is over" in text_of(told)
-    installation.run_session()
+    mailing.run_session()
     assert server.received == []
 
 
-def session_time() -> object:
-    """A time at which a session that gave no sign of life since then is dead."""
-    from datetime import timedelta
-
-    from dcc.databases.columns import utc_now
-
-    return utc_now() - timedelta(hours=1)
-
-
 def test_a_centre_without_an_address_is_told_to_wranglers_once(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    installation = notified(installation, server)
-    with writing(installation.tracker) as connection:
+    with writing(mailing.tracker) as connection:
         centres.change_centre(connection, "H", email="")
     folder.put(GOOD)
-    installation.run_session()
+    mailing.run_session()
     (told,) = letters(server, WRANGLER)
     assert told["Subject"] == "DCC: A centre has no e-mail address"
     assert "dcc centre change H --email" in text_of(told)
     folder.put("add/H.2013-10-31.2.impc.zip", specimens(stem="2013-10-31.2"))
-    installation.run_session()
+    mailing.run_session()
     assert server.received == []
 
 
 def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what_is_due(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    installation = notified(installation, server)
-    down = installation.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
+    down = mailing.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
     folder.put(BAD, broken())
     result = down.run_session()
     assert any("The notification was not sent: the mail server" in notice for notice in result.closing_notices)
-    installation.run_session()
+    mailing.run_session()
     assert f"(session {result.id})" in subjects(server, CENTRE)[0]
     assert f"DCC session {result.id}" in subjects(server, WRANGLER)[0]
-    assert Ledger(installation.tracker).sessions_due() == []
+    assert Ledger(mailing.tracker).sessions_due() == []
 
 
 def test_nobody_is_told_anything_by_default_nor_of_the_past(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     folder.put(BAD, broken())
     assert installation.settings.notifies is False
     silent = installation.with_settings(until="xsd")
     silent.run_session()
     until_the_next_second()
-    notified(installation, server).run_session()
+    mailing.run_session()
     assert server.received == []
 
 
 def test_a_dry_run_says_what_would_be_sent_and_remembers_nothing(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     folder.put(BAD, broken())
     session = installation.with_settings(until="xsd").run_session().id
-    installation = notified(installation, server)
     for _ in range(2):
-        planned, sentences = plan(installation.tracker, installation.settings, session)
+        planned, sentences = plan(mailing.tracker, mailing.settings, session)
         assert [(one.channel, one.recipient) for one in planned] == [("mail", CENTRE), ("mail", WRANGLER)]
         assert sentences == []
-    assert plan(installation.tracker, installation.settings, session, centre="J") == ([], [])
-    assert (server.received, Ledger(installation.tracker).entries()) == ([], [])
-    assert notify_session(installation.tracker, installation.settings, session, centre="H").sent == {"mail": 1}
+    assert plan(mailing.tracker, mailing.settings, session, centre="J") == ([], [])
+    assert (server.received, Ledger(mailing.tracker).entries()) == ([], [])
+    assert notify_session(mailing.tracker, mailing.settings, session, centre="H").sent == {"mail": 1}
 
 
 def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_installation(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    installation = notified(installation, server)
-    with writing(installation.tracker) as connection:
+    with writing(mailing.tracker) as connection:
         centres.change_centre(connection, "H", language="de")
     folder.put(BAD, broken())
-    installation.run_session()
+    mailing.run_session()
     (letter,) = letters(server, CENTRE)
     assert "braucht eine Korrektur" in letter["Subject"]
     assert (letter["Content-Language"], 'lang="de"' in html_of(letter)) == ("de", True)
     assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
-    with writing(installation.tracker) as connection:
+    with writing(mailing.tracker) as connection:
         centres.change_centre(connection, "H", language="xx")
     folder.put(GOOD)
-    result = installation.run_session()
+    result = mailing.run_session()
     assert "1 archive accepted" in subjects(server, CENTRE)[0]
     assert any("xx" in notice for notice in result.closing_notices)
 
 
 def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_line(
-    installation: Installation, folder: Folder, server: MailServerForTests, tmp_path: Path
+    mailing: Installation, folder: Folder, server: MailServerForTests, tmp_path: Path
 ) -> None:
     own = tmp_path / "templates" / "notifications"
     own.mkdir(parents=True)
     (own / "digest.txt").write_text("Ours for {{ centre }}\n\n{% for line in bad %}* {{ line.key }}{% endfor %}\n")
     (own / "digest.html").write_text("<p>\n{{ nothing_of_the_kind }}</p>")
     (own / "summary.txt").write_text("ok\n{% for %}")
-    installation = notified(installation, server, templates_directory=own.parent)
+    mailing = mailing.with_settings(templates_directory=own.parent)
     folder.put(BAD, broken())
-    result = installation.run_session()
+    result = mailing.run_session()
     (letter,) = letters(server, CENTRE)
     assert (letter["Subject"], text_of(letter)) == ("Ours for H", f"* {BAD}")
     assert "What needs a correction" in html_of(letter)
@@ -339,10 +327,10 @@ def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_l
 
 
 def test_what_a_centre_wrote_stands_in_a_message_as_it_is_and_does_nothing(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     folder.put("add/<img src=x onerror=alert(1)>{{ 7 }}.zip", b"PK")
-    notified(installation, server).run_session()
+    mailing.run_session()
     (letter,) = letters(server, CENTRE)
     assert "&lt;img src=x onerror=alert(1)&gt;{{ 7 }}.zip" in html_of(letter)
     assert "<img" not in html_of(letter)
@@ -444,9 +432,9 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
 
 
 def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(
-    installation: Installation, server: MailServerForTests
+    mailing: Installation, server: MailServerForTests
 ) -> None:
-    settings = notified(installation, server).settings
+    settings = mailing.settings
     message = Message("0" * 32, Kind.TEST, "s", "t")
     server.refuse = CENTRE
     with pytest.raises(NotificationNotSentError) as refused:
@@ -459,10 +447,9 @@ def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not
 
 
 def test_doctor_finds_what_notifications_lack(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
-    installation = notified(installation, server)
-    down = installation.with_settings(
+    down = mailing.with_settings(
         smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"), notify_webhook=SecretStr("https://hooks.example/x")
     )
 
@@ -470,7 +457,7 @@ def test_doctor_finds_what_notifications_lack(
         with of.tracker.connect() as connection:
             return {one.subject: (one.verdict, one.message) for one in examine_notifications(connection, of.settings)}
 
-    assert found(installation) == {
+    assert found(mailing) == {
         "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{server.port} can be used."),
         "notifications of centres": ("warning", "No e-mail address is known of J."),
         "notifications sent": ("ok", "None failed in the last week."),
@@ -484,10 +471,10 @@ def test_doctor_finds_what_notifications_lack(
 
 
 def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
-    installation: Installation, folder: Folder, server: MailServerForTests
+    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     """The owner of data is notified."""
-    told = notified(installation, server)
+    told = mailing
     with writing(installation.tracker) as connection:
         centres.change_centre(connection, "J", email="data@j.example", language="de")
     folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
@@ -533,10 +520,16 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
     ],
 )
 def test_a_message_tells_an_owner_what_holds_and_what_was_done(
-    installation: Installation, folder: Folder, server: MailServerForTests, action: Action, wants: str, did: str
+    installation: Installation,
+    mailing: Installation,
+    folder: Folder,
+    server: MailServerForTests,
+    action: Action,
+    wants: str,
+    did: str,
 ) -> None:
     """It does not ask for what the owner has confirmed, and calls deleted data deleted."""
-    told = notified(installation, server)
+    told = mailing
     folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))
     told.with_settings(notify_centres=False).run_session()
 

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from dcc.errors import BackupActiveError, BackupError, DatabaseUnreachableError
 from dcc.operations.backups import backup
-from dcc.operations.backups.backup import BackupRequest, make_backup
+from dcc.operations.backups.backup import BackupReport, BackupRequest, make_backup
 from dcc.operations.backups.manifest import find_set, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.settings import Settings
@@ -29,16 +29,15 @@ MakeStore = Callable[[str], Store]
 SECRET = "hunter2-and-more"
 
 
+def backed_up(of: Store | Inspected, folder: Path, **wanted: Any) -> BackupReport:
+    """A set of an installation, in a folder."""
+    return make_backup(of.tracker, of.qc, of.settings, folder, BackupRequest(**wanted))
+
+
 def test_a_set_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_can_open(
     healthy_copy: Inspected, tmp_path: Path
 ) -> None:
-    made = make_backup(
-        healthy_copy.tracker,
-        healthy_copy.qc,
-        healthy_copy.settings,
-        tmp_path / "sets",
-        BackupRequest(with_staging=True),
-    )
+    made = backed_up(healthy_copy, tmp_path / "sets", with_staging=True)
     for path in [tmp_path / "sets", *(tmp_path / "sets").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     assert {path.name for path in made.directory.iterdir()} == {
@@ -87,7 +86,7 @@ def test_what_only_looks_like_a_reference_is_left_out_as_a_secret(new_store: Mak
     secrets = [f"Key:{SECRET}", f"ENV:{SECRET}", f"File:{SECRET}", f"key:/a?passphrase={SECRET}", f" env:{SECRET}"]
     for accesskey in [*references, *secrets]:
         seed_source(store.tracker, centre, protocol="sftp", accesskey=accesskey)
-    made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets", BackupRequest(with_secrets=False))
+    made = backed_up(store, tmp_path / "sets", with_secrets=False)
     with closing(sqlite3.connect(made.directory / "tracker.db")) as file:
         kept = [key for (key,) in file.execute("SELECT accesskey FROM file_source ORDER BY id")]
     assert kept == [*references, *["env:LEFT_OUT_OF_BACKUP"] * len(secrets)]
@@ -109,15 +108,15 @@ def test_only_so_many_sets_are_kept_and_nothing_else_is_touched(new_store: MakeS
     folder = tmp_path / "sets"
     (folder / "dcc-20200101T000000Z").mkdir(parents=True)
     (folder / "notes").mkdir()
-    made = [make_backup(store.tracker, store.qc, store.settings, folder).directory for _ in range(3)]
+    made = [backed_up(store, folder).directory for _ in range(3)]
     assert sets_in(folder) == made
     assert find_set(folder) == made[-1]
-    last = make_backup(store.tracker, store.qc, store.settings, folder, BackupRequest(keep=2))
+    last = backed_up(store, folder, keep=2)
     assert last.removed == tuple(made[:2])
     assert sets_in(folder) == [made[2], last.directory]
     assert (folder / "dcc-20200101T000000Z").is_dir()
     assert (folder / "notes").is_dir()
-    assert make_backup(store.tracker, store.qc, store.settings, folder, BackupRequest(keep=1)).removed == (
+    assert backed_up(store, folder, keep=1).removed == (
         made[2],
         last.directory,
     )
@@ -132,12 +131,12 @@ def test_two_backups_at_once_do_not_write_to_one_directory(
 
     def second(*arguments: Any) -> Any:
         with pytest.raises(BackupActiveError) as caught:
-            make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
+            backed_up(store, tmp_path / "sets")
         refused.append(str(caught.value))
         return write(*arguments)
 
     monkeypatch.setattr(backup, "_write_set", second)
-    made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
+    made = backed_up(store, tmp_path / "sets")
     assert len(refused) == 1
     assert sets_in(tmp_path / "sets") == [made.directory]
 
@@ -158,11 +157,11 @@ def files_of_at_most() -> Callable[[int], None]:
 def test_a_disk_that_fills_up_leaves_no_set_and_no_restored_database(
     healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path, files_of_at_most: Callable[[int], None]
 ) -> None:
-    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    made = backed_up(healthy_copy, tmp_path / "sets")
     store = new_store("sqlite")
     files_of_at_most(400_000)
     with pytest.raises(BackupError, match=r"could not be written to .*No set was made"):
-        make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "others")
+        backed_up(healthy_copy, tmp_path / "others")
     with pytest.raises((BackupError, DatabaseUnreachableError), match=r"[Cc]heck the disk|[Ff]ree some space"):
         restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert [path.name for path in (tmp_path / "others").iterdir()] == [".dcc-backup.lock"]
@@ -200,12 +199,12 @@ def test_what_a_killed_backup_left_is_removed_by_the_next(new_store: MakeStore, 
     left.mkdir(parents=True)
     (left / "tracker.db").write_bytes(b"half")
     assert sets_in(tmp_path / "sets") == []
-    make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
+    backed_up(store, tmp_path / "sets")
     assert not left.exists()
 
 
 def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, tmp_path: Path) -> None:
-    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    made = backed_up(healthy_copy, tmp_path / "sets")
     with sqlite3.connect(made.directory / "qc.db") as file:
         file.execute("UPDATE measurement SET value = '99' WHERE id = 1")
     with pytest.raises(BackupError, match=r"qc\.db is damaged: it is not the file"):
@@ -224,20 +223,14 @@ def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, t
 
 def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Inspected, tmp_path: Path) -> None:
     add = healthy_copy.staging / "add"
-    before = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    before = backed_up(healthy_copy, tmp_path / "sets")
     (tmp_path / "secret").write_text(SECRET)
     (add / "link.zip").symlink_to(tmp_path / "secret")
     (add / "folder.zip.contents").symlink_to(tmp_path)
     (add / "some.zip.part").write_text("half")
     (add / ".some.zip.unpacking-1").mkdir()
     os.mkfifo(add / "pipe.zip")
-    after = make_backup(
-        healthy_copy.tracker,
-        healthy_copy.qc,
-        healthy_copy.settings,
-        tmp_path / "sets",
-        BackupRequest(with_staging=True),
-    )
+    after = backed_up(healthy_copy, tmp_path / "sets", with_staging=True)
     assert after.manifest.staging.files == before.manifest.staging.files
     for path in after.directory.rglob("*"):
         assert not path.is_symlink()

@@ -22,7 +22,7 @@ from dcc_assets.jobs import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG
 from dcc_sensors.sessions import crawl_schedules, new_zips, retry_failed_downloads
-from tests.sensors.test_sessions import asked
+from tests.sensors.test_sessions import asked, requested
 from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -71,8 +71,7 @@ def test_a_crawl_with_the_tag_is_a_session_of_the_group_and_sensors_go_on_with_i
     run_crawl(instance, EUROPE)
     assert sessions_of(grouped) == [(EUROPE, "open")]
     with open_session(grouped.tracker, grouped.settings, group=AMERICA):
-        request = asked(new_zips, instance)
-    assert isinstance(request, RunRequest)
+        request = requested(new_zips, instance)
     assert request.tags == {SESSION_TAG: "1", GROUP_TAG: EUROPE}
 
 
@@ -82,12 +81,10 @@ def test_sessions_of_two_groups_are_gone_on_with_each_and_handed_over_for_what_i
 ) -> None:
     run_crawl(instance, EUROPE)
     run_crawl(instance, AMERICA)
-    first = asked(new_zips, instance)
-    assert isinstance(first, RunRequest)
+    first = requested(new_zips, instance)
     assert first.tags == {SESSION_TAG: "1", GROUP_TAG: EUROPE}
     instance.create_run_for_job(process_job, status=DagsterRunStatus.NOT_STARTED, tags=dict(first.tags))
-    second = asked(new_zips, instance)
-    assert isinstance(second, RunRequest)
+    second = requested(new_zips, instance)
     assert second.tags == {SESSION_TAG: "2", GROUP_TAG: AMERICA}
     run_request(instance, second)
     # Nothing of america's centre waits any more, though an archive of europe's does.
@@ -103,15 +100,13 @@ def test_beside_a_session_of_a_group_one_of_another_is_begun_for_what_waits(
     with open_session(grouped.tracker, grouped.settings, group=AMERICA):
         pass  # It ends the one that waits to be resumed.
     with open_session(grouped.tracker, grouped.settings, group=EUROPE):
-        request = asked(new_zips, instance)
-        assert isinstance(request, RunRequest)
+        request = requested(new_zips, instance)
         assert request.tags == {GROUP_TAG: AMERICA}
     with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
         assert asked(new_zips, instance) == "No submission is waiting."
         with writing(grouped.tracker) as connection:
             connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
-        anew = asked(new_zips, instance)
-        assert isinstance(anew, RunRequest)
+        anew = requested(new_zips, instance)
         assert (anew.tags, session.id) == ({}, 4)
 
 
@@ -128,8 +123,7 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
         deque(crawl_file_sources(session), maxlen=0)
         session.hand_over()
     whole_session(grouped, AMERICA)
-    request = asked(retry_failed_downloads, instance)
-    assert isinstance(request, RunRequest)
+    request = requested(retry_failed_downloads, instance)
     assert request.tags == {SESSION_TAG: str(session.id), GROUP_TAG: EUROPE}
 
 

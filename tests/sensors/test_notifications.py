@@ -13,6 +13,7 @@ from dagster import (
     SkipReason,
 )
 from dagster._core.test_utils import create_run_for_test
+from pydantic import SecretStr
 
 from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.database import writing
@@ -23,24 +24,19 @@ from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
-from tests.support.dagster_instances import looked, set_environment
+from tests.sensors.conftest import CENTRE, WRANGLER
+from tests.support.dagster_instances import looked
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens
-from tests.support.mail_server import MailServerForTests, Starter
+from tests.support.mail_server import MailServerForTests
 from tests.support.ports import free_port
 
-WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 pytestmark = only_sqlite
 
 
-@pytest.fixture
-def server(installation: Installation, mail_server: Starter, monkeypatch: pytest.MonkeyPatch) -> MailServerForTests:
-    server = mail_server()
-    set_environment(installation, monkeypatch)
-    monkeypatch.setenv("DCC_NOTIFY_TO", WRANGLER)
+@pytest.fixture(autouse=True)
+def centres_are_told(server: MailServerForTests, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DCC_NOTIFY_CENTRES", "true")
-    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
-    return server
 
 
 def tick(instance: DagsterInstance) -> str:
@@ -146,8 +142,6 @@ def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
     asked = {"notify_centres": True, "notify_to": WRANGLER, "report_from": "dcc@dcc.example", "until": "xsd"}
     monkeypatch.setenv("DCC_UNTIL", "xsd")
     monkeypatch.setenv("DCC_REPORT_FROM", "dcc@dcc.example")
-    from pydantic import SecretStr
-
     down = installation.with_settings(**asked, smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
     session = down.run_session().id
     tick(instance)

@@ -17,25 +17,16 @@ from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue as shown
 from dcc_sensors import notifications as watched
 from dcc_sensors.notifications import overdue
-from tests.support.dagster_instances import Dagster, looked, set_environment
+from tests.sensors.conftest import CENTRE, WRANGLER
+from tests.support.dagster_instances import Dagster, looked
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
-from tests.support.mail_server import MailServerForTests, Starter
+from tests.support.mail_server import MailServerForTests
 
-WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 GOOD = "add/H.2013-10-31.1.impc.zip"
 
 After = Callable[[float], str]
 """Has the sensor look when so many hours have passed; what it says."""
-
-
-@pytest.fixture
-def server(installation: Installation, mail_server: Starter, monkeypatch: pytest.MonkeyPatch) -> MailServerForTests:
-    server = mail_server()
-    set_environment(installation, monkeypatch)
-    monkeypatch.setenv("DCC_NOTIFY_TO", WRANGLER)
-    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
-    return server
 
 
 @pytest.fixture

@@ -74,15 +74,20 @@ def asked(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest | s
     return answer if isinstance(answer, RunRequest) else str(answer.skip_message)
 
 
+def requested(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest:
+    """The run that a sensor asks for."""
+    request = asked(sensor, instance)
+    assert isinstance(request, RunRequest), request
+    return request
+
+
 def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
     assert asked(new_zips, instance) == "No submission is waiting."
     folder.put(ZIP)
     session = crawled(installation, hand_over=True)
-    first, second = asked(new_zips, instance), asked(new_zips, instance)
-    assert isinstance(first, RunRequest)
-    assert isinstance(second, RunRequest)
+    first, second = requested(new_zips, instance), requested(new_zips, instance)
     assert first.tags == {SESSION_TAG: str(session)}
     assert first.partition_key is None
     assert first.run_key is not None
@@ -90,9 +95,7 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
 
     folder.put("add/H.2013-10-31.2.impc.zip")
     crawled(installation, hand_over=True)
-    third = asked(new_zips, instance)
-    assert isinstance(third, RunRequest)
-    assert third.run_key != first.run_key
+    assert requested(new_zips, instance).run_key != first.run_key
 
 
 @only_sqlite
@@ -152,9 +155,7 @@ def test_sources_with_an_age_of_their_own_are_crawled_when_they_are_due(
     assert "No file source" in str(asked(due_sources, instance))
     with writing(installation.tracker) as connection:
         change_source(connection, folder.source_id, every="6h")
-    request = asked(due_sources, instance)
-    assert isinstance(request, RunRequest)
-    assert request.tags == {SCHEDULED_TAG: "yes"}
+    assert requested(due_sources, instance).tags == {SCHEDULED_TAG: "yes"}
     with open_session(installation.tracker, installation.settings) as session:
         assert asked(due_sources, instance) == f"Session {session.id} is active."
         (found,) = crawl(session, only_scheduled=True)
@@ -179,10 +180,9 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
     folder.put(ZIP, saved)
     session = crawled(installation, hand_over=True)
     assert asked(new_zips, instance) == "No submission is waiting."
-    request = asked(retry_failed_downloads, instance)
-    assert isinstance(request, RunRequest)
+    request = requested(retry_failed_downloads, instance)
     assert request.tags == {SESSION_TAG: str(session)}
-    assert request.run_key == asked(retry_failed_downloads, instance).run_key  # type: ignore[union-attr]
+    assert request.run_key == requested(retry_failed_downloads, instance).run_key
 
 
 def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
@@ -212,10 +212,7 @@ def valid(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstal
 
 
 def test_valid_documents_are_asked_for_once(valid: DataInstallation, instance: DagsterInstance) -> None:
-    first, second = asked(valid_documents, instance), asked(valid_documents, instance)
-    assert isinstance(first, RunRequest)
-    assert isinstance(second, RunRequest)
-    assert first.run_key == second.run_key
+    assert requested(valid_documents, instance).run_key == requested(valid_documents, instance).run_key
     valid.take_up()
     assert asked(valid_documents, instance) == "No document is waiting."
 
@@ -226,9 +223,7 @@ def test_the_session_that_validated_documents_is_gone_on_with(
 ) -> None:
     with open_session(valid.tracker, valid.settings) as session:
         session.hand_over()
-    request = asked(valid_documents, instance)
-    assert isinstance(request, RunRequest)
-    assert request.tags == {SESSION_TAG: str(session.id)}
+    assert requested(valid_documents, instance).tags == {SESSION_TAG: str(session.id)}
 
 
 @only_sqlite

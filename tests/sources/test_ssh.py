@@ -46,6 +46,14 @@ def fingerprint(line: str) -> str:
     return subprocess.run(command, input=line, capture_output=True, text=True, check=True).stdout.split()[1]
 
 
+@pytest.fixture
+def stranger(tmp_path: Path) -> Path:
+    """A private key that no server knows."""
+    key = tmp_path / "stranger"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    return key
+
+
 class TestHostKeys:
     """Only a server whose key was accepted is logged into."""
 
@@ -152,12 +160,10 @@ class TestKeys:
             assert "PRIVATE KEY" not in str(caught.value)
 
     def test_a_key_that_the_server_does_not_know(
-        self, sftp_server: Share, source_settings: Settings, tmp_path: Path
+        self, sftp_server: Share, source_settings: Settings, stranger: Path
     ) -> None:
-        key = tmp_path / "stranger"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         with pytest.raises(LoginRefusedError, match=r"refused .* with the private key .*stranger"):
-            connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), source_settings)
+            connect(sftp_server.address(accesskey=SecretStr(f"key:{stranger}")), source_settings)
 
     def test_a_password_where_the_server_wants_a_key(self, sftp_server: Share, source_settings: Settings) -> None:
         with pytest.raises(LoginRefusedError, match=r"accepts no login of .* by password, only by publickey") as caught:
@@ -211,20 +217,16 @@ class TestAgents:
         openssh: SftpServer,
         sftp_server: Share,
         source_settings: Settings,
-        tmp_path: Path,
+        stranger: Path,
     ) -> None:
         sftp_server.put("add/a.zip")
-        stranger = tmp_path / "stranger"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(stranger)], check=True)
         agent(stranger)
         agent(openssh.key)
         assert listed(sftp_server.address(accesskey=SecretStr("")), source_settings) == ["a.zip"]
 
     def test_no_key_that_the_server_knows(
-        self, agent: Callable[[Path], None], sftp_server: Share, source_settings: Settings, tmp_path: Path
+        self, agent: Callable[[Path], None], sftp_server: Share, source_settings: Settings, stranger: Path
     ) -> None:
-        stranger = tmp_path / "stranger"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(stranger)], check=True)
         agent(stranger)
         with pytest.raises(LoginRefusedError, match="an agent's key"):
             connect(sftp_server.address(accesskey=SecretStr("")), source_settings)

@@ -100,6 +100,12 @@ def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> in
     return download
 
 
+def _reopened(tracker: Engine, sources: set[int] | None) -> int:
+    """How many failed downloads a session of these sources tries again."""
+    with writing(tracker) as connection:
+        return reopen_failed_downloads(connection, sources)
+
+
 class TestPreference:
     """One source only was ever tried, and the last in preference."""
 
@@ -239,8 +245,7 @@ class TestRetryPolicy:
         zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
         download = _fail(tracker, zip_, state)
         assert _state(tracker, ZipAction, zip_.za_id) == state
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, None) == 1
+        assert _reopened(tracker, None) == 1
         assert _state(tracker, ZipAction, zip_.za_id) == WAITING
         assert _state(tracker, ZipDownload, download) == state, "the attempt stays on record"
         (reopening,) = _rows(tracker, Reopening)
@@ -249,8 +254,7 @@ class TestRetryPolicy:
             "retry policy",
             state.phase,
         )
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, None) == 0
+        assert _reopened(tracker, None) == 0
 
     @only_sqlite
     def test_what_no_source_of_the_session_hosts_stays_failed(self, tracker: Engine) -> None:
@@ -258,19 +262,15 @@ class TestRetryPolicy:
         one, two = seed_source(tracker, centre), seed_source(tracker, centre)
         zip_ = seed_zip(tracker, one)
         _fail(tracker, zip_)
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, {two}) == 0
-            assert reopen_failed_downloads(connection, set()) == 0
+        assert _reopened(tracker, {two}) == 0
+        assert _reopened(tracker, set()) == 0
         _update(tracker, FileSource, one, state_id=2)
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, None) == 0
+        assert _reopened(tracker, None) == 0
         _update(tracker, FileSource, one, state_id=1)
         _update(tracker, Centre, centre, is_active=False)
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, None) == 0
+        assert _reopened(tracker, None) == 0
         _update(tracker, Centre, centre, is_active=True)
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, {one}) == 1
+        assert _reopened(tracker, {one}) == 1
 
 
 class TestNamedRetries:
@@ -295,8 +295,7 @@ class TestInterrupted:
         source = seed_source(tracker, centre)
         zip_ = seed_zip(tracker, source, NAME, centre_id=centre)
         _fail(tracker, zip_)
-        with writing(tracker) as connection:
-            reopen_failed_downloads(connection, None)
+        _reopened(tracker, None)
         download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
         one, two = seed_documents(tracker, download, 2)
         with writing(tracker) as connection:
