@@ -75,8 +75,8 @@ REVIEWED = {
     "dcc/qc/rows/bulk.py": (
         "quoted names of the platform's own tables and columns, and the quoted path of a file that was made just now",
         {
-            "' SET ' if made else ''",
-            "', '.join(made)",
+            "' SET ' if assignments else ''",
+            "', '.join(assignments)",
             "', '.join(values)",
             "_name(connection, table)",
             "_quoted(path)",
