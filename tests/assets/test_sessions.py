@@ -18,7 +18,7 @@ from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
 from dcc_assets.sessions import run_session
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_resources import work
+from dcc_resources import session
 from tests.support.dagster_instances import Dagster, Heard
 from tests.support.installations import Installation, experiments, specimens
 
@@ -156,7 +156,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     def fail(*_arguments: object, **_options: object) -> None:
         raise error("the reason")
 
-    monkeypatch.setattr(work.Session, "check", fail)
+    monkeypatch.setattr(session.Session, "check", fail)
     installation.add_folder().put(GOOD)
     with pytest.raises(error, match=r"^the reason$"):
         run(installation, dagster, heard)
