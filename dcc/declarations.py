@@ -104,8 +104,8 @@ def acts_on(code: str, severity: Severity = Severity.ERROR) -> Actor:
 def acting(kind: str) -> dict[Actor, list[str]]:
     """Who acts on the findings of a rule or error, first who usually does, each with the causes."""
     causes: dict[Actor, list[str]] = {}
-    for one in declared(kind).values():
-        causes.setdefault(one.acts, []).append(one.cause)
+    for declaration in declared(kind).values():
+        causes.setdefault(declaration.acts, []).append(declaration.cause)
     return causes
 
 

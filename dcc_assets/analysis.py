@@ -51,7 +51,7 @@ def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource
     directory = measurements_directory(qc_database.settings_with(), centre)
     report = export_measurements(qc_database.ready(), directory, wanted=MeasurementFilter(centre=centre))
     written = [(partition.procedure_id,) for partition in report.written[:_PROCEDURES_SHOWN]]
-    columns = [TableColumn(one.name, str(one.type), description=one.meaning) for one in COLUMNS]
+    columns = [TableColumn(column.name, str(column.type), description=column.meaning) for column in COLUMNS]
     return MaterializeResult(
         metadata={
             "dagster/row_count": report.rows,

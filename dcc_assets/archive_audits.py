@@ -78,13 +78,13 @@ def _figures(found: StoreOverview) -> Metadata:
     """What `dcc archive status` shows."""
     rows = [
         (
-            one.replica,
-            "yes" if one.required else "no",
-            *(one.copies[state].archives for state in CopyState),
-            one.copies[CopyState.GOOD].size_bytes,
-            "" if one.oldest_check is None else f"{one.oldest_check:%Y-%m-%d %H:%M} UTC",
+            replica.replica,
+            "yes" if replica.required else "no",
+            *(replica.copies[state].archives for state in CopyState),
+            replica.copies[CopyState.GOOD].size_bytes,
+            "" if replica.oldest_check is None else f"{replica.oldest_check:%Y-%m-%d %H:%M} UTC",
         )
-        for one in found.replicas
+        for replica in found.replicas
     ]
     figures: Metadata = {
         "archives": found.archives.archives,
@@ -101,7 +101,10 @@ def _figures(found: StoreOverview) -> Metadata:
 
 
 def _audits(done: Audited) -> Metadata:
-    rows = [(one.replica, one.copies, one.bad, one.missing, one.repaired, one.message or "") for one in done.audits]
+    rows = [
+        (audit.replica, audit.copies, audit.bad, audit.missing, audit.repaired, audit.message or "")
+        for audit in done.audits
+    ]
     return {"this audit": table(("replica", "read", "bad", "missing", "repaired", "ended early"), rows)}
 
 

@@ -167,7 +167,7 @@ def check_depths(surroundings: Environment) -> Iterator[Finding]:
         looked = "tracker, staging, QC database and Dagster"
     with tracker.connect() as connection:
         active = active_sessions(connection, settings)
-    yield from (_inconsistency(one) for one in found)
+    yield from (_inconsistency(inconsistency) for inconsistency in found)
     if active:
         text = f"{active[0].label} is active: not all could be looked at."
         yield not_checked("consistency", text, "Try again later.")

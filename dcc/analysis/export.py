@@ -121,8 +121,8 @@ def export_measurements(
             changed = [
                 one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
             ]
-            removed = _make_way(directory, manifest, paths.values(), [paths[one] for one in changed])
-            due = {one: (paths[one], summaries[one]) for one in changed}
+            removed = _make_way(directory, manifest, paths.values(), [paths[partition] for partition in changed])
+            due = {partition: (paths[partition], summaries[partition]) for partition in changed}
             _write_files(connection, directory, manifest, wanted, due, on_progress)
         except OSError as error:
             raise unwritable_error(directory, error) from error
@@ -132,7 +132,7 @@ def export_measurements(
         rows=sum(summary.rows for summary in summaries.values()),
         files=len(summaries),
         written=tuple(changed),
-        rows_written=sum(summaries[one].rows for one in changed),
+        rows_written=sum(summaries[partition].rows for partition in changed),
         unchanged=len(summaries) - len(changed),
         removed=removed,
         seconds=time.monotonic() - began,

@@ -37,7 +37,10 @@ def list_parameters(connection: Connection, text: str = "") -> list[ParameterEnt
     ]
     found += [ParameterEntry(key, None, procedure, None, None, None, n) for (key, procedure), n in counts.items()]
     words = text.casefold().split()
-    return sorted((one for one in found if _has(one, words)), key=lambda one: (one.parameter_id, one.procedure_id))
+    return sorted(
+        (parameter for parameter in found if _has(parameter, words)),
+        key=lambda one: (one.parameter_id, one.procedure_id),
+    )
 
 
 def parameter_names(connection: Connection) -> dict[str, str]:
@@ -61,7 +64,7 @@ def _impress() -> Select[Any]:
         .join(PROCEDURE, same)
         .where(
             PARAMETER.c.snapshot_id == active_snapshot(Impress.NAME),
-            PARAMETER.c.type.in_([one.value for one in MeasurementType]),
+            PARAMETER.c.type.in_([measurement_type.value for measurement_type in MeasurementType]),
         )
         .group_by(*keys)
     )

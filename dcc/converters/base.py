@@ -71,7 +71,9 @@ def element(kind: DocumentKind, path: str, row: int, values: Mapping[str, str | 
     fields of the class. Missing values are absent.
     """
     form = form_of(kind, path)
-    given: dict[str, Any] = {one.field: values.get(one.name) if one.name else None for one in form.attributes}
+    given: dict[str, Any] = {
+        attribute.field: values.get(attribute.name) if attribute.name else None for attribute in form.attributes
+    }
     if form.text is not None:
         given[form.text] = values.get("") or ""
     given |= {child.field: () if child.many else None for child in form.parts}

@@ -55,7 +55,7 @@ def _made(make: Callable[[], Converter]) -> Converter:
 
 def converter_for(name: str) -> Converter | None:
     """The converter for a file of that name; None without one."""
-    return next((one for one in all_converters() if kinds_of(one, name)), None)
+    return next((converter for converter in all_converters() if kinds_of(converter, name)), None)
 
 
 def kinds_of(converter: Converter, name: str) -> tuple[DocumentKind, ...]:

@@ -153,9 +153,11 @@ class _Table:
 
 
 _ANIMALS: Final = {name: form_of(DocumentKind.SPECIMEN, name) for name in ("mouse", "embryo")}
-_OF_ANIMALS: Final = {name: [one.name for one in form.attributes if one.name] for name, form in _ANIMALS.items()}
+_OF_ANIMALS: Final = {
+    name: [attribute.name for attribute in form.attributes if attribute.name] for name, form in _ANIMALS.items()
+}
 _LISTS: Final = {
-    child.name: (child.field, [one.name for one in child.form.attributes])
+    child.name: (child.field, [attribute.name for attribute in child.form.attributes])
     for child in _ANIMALS["mouse"].parts
     if child.many and child.form.attributes
 }
@@ -167,7 +169,9 @@ class _Specimens(_Table):
     beginning = "specimens"
     fixed = ("centreID", "kind", *dict.fromkeys(name for names in _OF_ANIMALS.values() for name in names), *_STATUS)
     required = tuple(
-        one.name for one in _ANIMALS["mouse"].attributes if one.required and one in _ANIMALS["embryo"].attributes
+        attribute.name
+        for attribute in _ANIMALS["mouse"].attributes
+        if attribute.required and attribute in _ANIMALS["embryo"].attributes
     )
 
     def knows(self, name: str) -> bool:

@@ -30,7 +30,10 @@ def describe_tables(metadata: MetaData) -> None:
         table = mapper.local_table
         if isinstance(table, Table) and table.metadata is metadata and table.comment is None:
             sentences = [
-                part for model in mapper.class_.__mro__ for one in _sentences(model) for part in one.split("; ")
+                part
+                for model in mapper.class_.__mro__
+                for sentence in _sentences(model)
+                for part in sentence.split("; ")
             ]
             table.comment = " ".join(_sentences(mapper.class_))[:_TABLE_LENGTH]
             for column in table.columns:

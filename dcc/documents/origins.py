@@ -106,7 +106,7 @@ def _names() -> dict[type, dict[str, str]]:
 
     def note(form: Form) -> None:
         names = found.setdefault(form.made, {})
-        names.update({one.field: one.name for one in form.attributes if one.name})
+        names.update({attribute.field: attribute.name for attribute in form.attributes if attribute.name})
         for child in form.children:
             if child.form.made is str:
                 names[child.field] = child.name

@@ -281,7 +281,7 @@ def _notify_outages(
             away += dead_sessions(connection, round_.settings)
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
-        own = [one for one in away if not one.reported or (channel.name, recipient) in reported]
+        own = [trouble for trouble in away if not trouble.reported or (channel.name, recipient) in reported]
         _notify_outages_to(round_, channel, recipient, own, fine, watched)
 
 
@@ -297,7 +297,7 @@ def _notify_outages_to(
     open_outages = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
         back = ended_outages(connection, open_outages, away)
-    still = {one.subject for one in away if not one.over}
+    still = {trouble.subject for trouble in away if not trouble.over}
     back |= {subject: label for subject, label in fine.items() if subject in open_outages and subject not in still}
     if watched is not None:
         known = still | fine.keys()
@@ -307,7 +307,7 @@ def _notify_outages_to(
             ledger.end_outage(open_outages[subject])
         del back[subject]
     # An outage that continues is one outage, whichever session or run met it.
-    by_item = {one.item: one for one in away if one.subject not in open_outages}
+    by_item = {trouble.item: trouble for trouble in away if trouble.subject not in open_outages}
     recoveries = {Item(Kind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
 
     def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:

@@ -197,7 +197,7 @@ def session_of_dead_process(dead: DeadSession, *, taken_up: bool) -> Trouble:
 def dead_sessions(connection: Connection, settings: Settings) -> list[Trouble]:
     """Sessions whose processes died and that no other session has followed yet."""
     dead = [lease.died for lease in read_leases(connection, settings) if lease.is_dead]
-    return [session_of_dead_process(one, taken_up=False) for one in dead]
+    return [session_of_dead_process(session, taken_up=False) for session in dead]
 
 
 def lost_from_store(connection: Connection, settings: Settings) -> list[Trouble]:
@@ -206,7 +206,7 @@ def lost_from_store(connection: Connection, settings: Settings) -> list[Trouble]
     lost = lost_archives(connection, urls)
     if not lost:
         return []
-    keys = [key for one in lost[:_MOST_LOST] for key in delivered_as(connection, one.sha256)]
+    keys = [key for copy in lost[:_MOST_LOST] for key in delivered_as(connection, copy.sha256)]
     reason = (
         f"{len(lost):,} of its archives have no good copy any more, such as {', '.join(map(str, keys))}. See "
         "`dcc archive status`; restore a copy, or ask the centre for it, then `dcc archive repair`."

@@ -83,16 +83,16 @@ def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> A
     with ArchiveCopies(tracker, settings) as copies:
         caught_up = copies.catch_up()
         audits = []
-        for one in copies.store.replicas:
-            if faulty := copies.read(partial(faulty_copies, replica=one.url)):
-                audits.append(_audited(copies, one, faulty, requested_by))
+        for replica in copies.store.replicas:
+            if faulty := copies.read(partial(faulty_copies, replica=replica.url)):
+                audits.append(_audited(copies, replica, faulty, requested_by))
         return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
 
 
 def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:
-    found = [one for one in store.replicas if url in (None, one.url)]
+    found = [replica for replica in store.replicas if url in (None, replica.url)]
     if not found:
-        known = ", ".join(one.url for one in store.replicas)
+        known = ", ".join(replica.url for replica in store.replicas)
         raise NotFoundError(f"{url} is no replica of the archive store. Name one of: {known}")
     return found
 
@@ -100,14 +100,14 @@ def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:
 def _remove_expired(copies: ArchiveCopies, days: int) -> int:
     """Remove archives that arrived so long ago; one of which a copy cannot be removed stays known."""
     removed = 0
-    for one in copies.read(partial(expired_archives, days=days)):
+    for copy in copies.read(partial(expired_archives, days=days)):
         try:
             for replica in copies.store.replicas:
-                replica.remove(one.sha256)
+                replica.remove(copy.sha256)
         except DccError as error:
-            log.warning("The archive %s is not removed yet: %s", one.sha256, error)
+            log.warning("The archive %s is not removed yet: %s", copy.sha256, error)
             continue
-        copies.write(partial(forget_archive, archive_id=one.archive_id))
+        copies.write(partial(forget_archive, archive_id=copy.archive_id))
         removed += 1
     return removed
 

@@ -75,7 +75,7 @@ class StoreOverview:
         return self._copies(CopyState.MISSING)
 
     def _copies(self, state: CopyState) -> int:
-        return sum(one.copies[state].archives for one in self.replicas)
+        return sum(replica.copies[state].archives for replica in self.replicas)
 
 
 def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
@@ -100,6 +100,6 @@ def find_lost(connection: Connection, settings: Settings) -> tuple[Lost, ...]:
     """The archives without a good copy in any replica."""
     urls = [url for url, _ in named_replicas(settings)]
     return tuple(
-        Lost(one.sha256, one.size_bytes, tuple(delivered_as(connection, one.sha256)))
-        for one in lost_archives(connection, urls)
+        Lost(copy.sha256, copy.size_bytes, tuple(delivered_as(connection, copy.sha256)))
+        for copy in lost_archives(connection, urls)
     )

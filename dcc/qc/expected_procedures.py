@@ -153,9 +153,9 @@ def lacking_procedures(connection: Connection, wanted: Expected, counted: Delive
     due = due_procedures(connection, wanted)
     for level, subjects in (("experiment", _animals), ("line", _colonies)):
         by_pipeline: defaultdict[str, list[tuple[DueProcedure, date]]] = defaultdict(list)
-        for one in due:
-            if one.level == level:
-                by_pipeline[one.pipeline].append((one, wanted.day - timedelta(weeks=one.weeks or 0)))
+        for procedure in due:
+            if procedure.level == level:
+                by_pipeline[procedure.pipeline].append((procedure, wanted.day - timedelta(weeks=procedure.weeks or 0)))
         for subject, done in subjects(connection, wanted):
             asked = [pair for pair in by_pipeline.get(subject.pipeline, ()) if pair[0].can_concern(subject)]
             if level == "experiment" and not asked:

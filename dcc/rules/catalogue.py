@@ -18,8 +18,8 @@ UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
 
 
 _REGISTERED: Final = [
-    RuleEntry(one.id, one.severity, one.demand, one.known_as, one.reference_names, one.id in UPLOAD_RULES)
-    for one in all_rules().values()
+    RuleEntry(rule.id, rule.severity, rule.demand, rule.known_as, rule.reference_names, rule.id in UPLOAD_RULES)
+    for rule in all_rules().values()
 ]
 
 

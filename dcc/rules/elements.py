@@ -151,7 +151,7 @@ def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
 def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[str]:
     """The ids of the specimens that rules need to check an entity; `without` are rules to leave out."""
     if isinstance(entity, Specimen):
-        related = [one.specimen_id for one in entity.related_specimens]
+        related = [specimen.specimen_id for specimen in entity.related_specimens]
         return related if "S13" in without else [entity.specimen_id, *related]
     return entity.specimen_ids if isinstance(entity, Experiment) else ()
 

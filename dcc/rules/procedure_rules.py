@@ -148,7 +148,9 @@ def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
 )
 def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """A parameterID with its sequenceID occurs once in a procedure; each of several is reported."""
-    named = [(one.parameter_id, getattr(one, "sequence_id", None)) for one in parameters_of(procedure)]
+    named = [
+        (parameter.parameter_id, getattr(parameter, "sequence_id", None)) for parameter in parameters_of(procedure)
+    ]
     if len({(key_of(name), None if sequence is None else sequence_of(sequence)) for name, sequence in named}) == len(
         named
     ):

@@ -80,15 +80,17 @@ def rules_page() -> str:
     parts = [_BEGINNING.format(others=", ".join(sorted(NEEDING_OTHERS)), upload=", ".join(sorted(LEFT_TO_SESSIONS)))]
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""
-        entries = [one for one in CATALOGUE.values() if (one.id.startswith(letter) if letter else one.id in UNWAIVABLE)]
-        listed = "".join(f"- `{one.id}` {one.demand}{_unusual(one)}\n" for one in entries)
+        entries = [
+            rule for rule in CATALOGUE.values() if (rule.id.startswith(letter) if letter else rule.id in UNWAIVABLE)
+        ]
+        listed = "".join(f"- `{rule.id}` {rule.demand}{_unusual(rule)}\n" for rule in entries)
         parts.append(f"## {title}\n\n{note}{listed}")
     return "\n".join(parts)
 
 
 def _unusual(entry: RuleEntry) -> str:
     """In brackets, what is not as of most rules."""
-    actors = ", ".join(ACTOR_NAMES[one] for one in acting(entry.id))
+    actors = ", ".join(ACTOR_NAMES[actor] for actor in acting(entry.id))
     parts = [] if entry.severity is Severity.ERROR else [entry.severity.value]
     parts += [] if actors == ACTOR_NAMES[Actor.CENTRE] else [actors]
     parts += [f"needs {', '.join(entry.needs)}"] if entry.needs else []

@@ -108,7 +108,7 @@ class Neighbours:
             repeats.append(self._check(number, document, document.stored, today, JUDGED_AT_UPLOAD))
         for (number, document), repeated in zip(numbered, repeats, strict=True):
             found = [*repeated, *self._check(number, document, document.contents, today, ABOUT_SPECIMENS)]
-            yield document, [self._named(one) for one in document.standing(found)]
+            yield document, [self._named(finding) for finding in document.standing(found)]
 
     def _check(
         self, number: int, document: Asking, contents: Sequence[Content], today: date, rules: Collection[str]
@@ -117,7 +117,7 @@ class Neighbours:
             return []
         context = DocumentContext(number, document.action, "", today, _NOTHING, self, origin=document.origin)
         found = check_contents(contents, context, all_rules().keys() - rules)
-        return [one for one in found if one.rule in rules]
+        return [finding for finding in found if finding.rule in rules]
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         """See `Lookups`."""

@@ -199,8 +199,8 @@ class _Check:
     def judge_together(self) -> Iterator[tuple[str, _Later]]:
         """The findings of the rules about other documents, by the paths of their documents."""
         for asking, findings in Neighbours(self.judged.values()).judge(_today()):
-            problems = [_problem_of(one) for one in findings if one.rule not in MISSING]
-            missing = [_problem_of(one) for one in findings if one.rule in MISSING]
+            problems = [_problem_of(finding) for finding in findings if finding.rule not in MISSING]
+            missing = [_problem_of(finding) for finding in findings if finding.rule in MISSING]
             if problems or missing or asking.takes_no_effect:
                 yield asking.name, _Later(asking.takes_no_effect, problems, missing)
 
@@ -215,8 +215,8 @@ class _Check:
 
     def _add_later(self, draft: _Draft, later: _Later) -> None:
         if later.takes_no_effect:
-            draft.errors = [one for one in draft.errors if one.kind not in all_rules()]
-            draft.warnings = [one for one in draft.warnings if one.kind not in all_rules()]
+            draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
+            draft.warnings = [warning for warning in draft.warnings if warning.kind not in all_rules()]
         self._add(draft, later.problems)
         draft.missing += later.missing
 

@@ -291,7 +291,7 @@ class ArchiveStore:
         """
         sha256, size_bytes = sha256_of(path), path.stat().st_size
         copies = {replica.url: _copied(replica, sha256, path) for replica in self.replicas}
-        stored = all(copies[one.url].state is CopyState.GOOD for one in self.replicas if one.required)
+        stored = all(copies[replica.url].state is CopyState.GOOD for replica in self.replicas if replica.required)
         return Kept(sha256, size_bytes, copies, stored)
 
     def keep(self, path: Path) -> str:
@@ -301,7 +301,7 @@ class ArchiveStore:
         """
         kept = self.put(path)
         if not kept.is_stored:
-            reasons = "; ".join(one.reason for one in kept.copies.values() if one.reason)
+            reasons = "; ".join(copy.reason for copy in kept.copies.values() if copy.reason)
             raise StoreUnreachableError(f"The archive {path.name} is not stored as required: {reasons}")
         return kept.sha256
 

@@ -293,7 +293,7 @@ def _advice(advice: _Advice) -> Metadata:
 
 
 def _judged(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
-    errors = (one.finding for one in _worst(documents, wanted) if one.finding.severity in _FAILING)
+    errors = (placed.finding for placed in _worst(documents, wanted) if placed.finding.severity in _FAILING)
     actors = dict.fromkeys(ACTOR_NAMES[acts_on(error.code, error.severity)] for error in errors)
     return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
@@ -359,7 +359,7 @@ def _findings(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
     """The table of findings, the worst first; nothing without findings."""
     shown = _worst(documents, wanted)[:ERRORS_SHOWN]
     left = _count(documents, wanted).total() - len(shown)
-    rows = [_finding_row(one.document, one.finding) for one in shown]
+    rows = [_finding_row(placed.document, placed.finding) for placed in shown]
     metadata: Metadata = {"findings": table(_FINDING_COLUMNS, rows)} if rows else {}
     if left > 0:
         metadata["findings not shown"] = left

@@ -142,7 +142,7 @@ def expected_page(reader: Reader, centre: str) -> Answer:
 
 def _centres(on: Databases) -> list[CentreEntry]:
     """The centres that have pages."""
-    return [one for one in list_centres(on.tracker) if one.is_active or one.sources]
+    return [centre for centre in list_centres(on.tracker) if centre.is_active or centre.sources]
 
 
 def _page(reader: Reader, template: str, place: Place | None, **values: Any) -> Answer:

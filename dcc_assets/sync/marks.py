@@ -81,13 +81,13 @@ class Marks(Generic[M]):
         groups = list(settings.centre_groups.values()) if group is None else [group]
         kept = self._kept(instance, {self._key(one) for one in groups})
         parts = []
-        for one in groups:
-            stored = kept.get(self._key(one))
-            known = None if stored is None else CentreGroup.of_texts(one.name, stored["centres"])
-            if stored is not None and known is not None and one.centres <= known.centres:
-                parts.append(Part(of_all.or_later(self.kind(**stored["mark"])), one.centres))
+        for centre_group in groups:
+            stored = kept.get(self._key(centre_group))
+            known = None if stored is None else CentreGroup.of_texts(centre_group.name, stored["centres"])
+            if stored is not None and known is not None and centre_group.centres <= known.centres:
+                parts.append(Part(of_all.or_later(self.kind(**stored["mark"])), centre_group.centres))
             elif group is not None:
-                parts.append(Part(of_all, one.centres))
+                parts.append(Part(of_all, centre_group.centres))
         if group is None:
             marked = frozenset[str]().union(*(part.centres or () for part in parts))
             parts.append(Part(of_all, marked, but=True) if marked else Part(of_all))

@@ -233,13 +233,13 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     if late.failed:
         parts.append(f"{late.failed:,} older than {within} failed and are neither corrected nor removed")
     reason = f"Archives of {centre}: {'; '.join(parts)} (DCC_OVERDUE_DAYS)."
-    rows = [_late_row(one, now) for one in late.zips]
+    rows = [_late_row(submission, now) for submission in late.zips]
     facts: Metadata = {
         "reason": reason,
         "since": _minute(late.zips[0].since),
         "waiting": late.waiting,
         "failed": late.failed,
-        "Who acts": ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(one)] for one in late.zips)),
+        "Who acts": ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(submission)] for submission in late.zips)),
         "What to do": (
             "Waiting archives: see `dcc doctor`, then `dcc crawl`; held documents wait for `dcc data confirm`. Failed "
             "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "

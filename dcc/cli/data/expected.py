@@ -104,11 +104,11 @@ def expected(
     columns = ("centre", *_OF_PROCEDURE, *_NUMBERS)
     rows = [
         (
-            one.centre,
-            *(getattr(one.due, name) for name in _OF_PROCEDURE),
-            *(getattr(one, name) for name in _NUMBERS),
+            procedure.centre,
+            *(getattr(procedure.due, name) for name in _OF_PROCEDURE),
+            *(getattr(procedure, name) for name in _NUMBERS),
         )
-        for one in counted
+        for procedure in counted
     ]
     note_facts(unwritten=csv_file is None and bool(counted))
     if as_json:
@@ -117,7 +117,7 @@ def expected(
         echo_json({"day": wanted.day, "procedures": procedures, "not_covered": not_covered})
         return
     echo_table(columns, rows, flexible=["name", "pipeline", "level", "explained", "invalid", "delivered"])
-    missing = sum(one.missing for one in counted)
+    missing = sum(procedure.missing for procedure in counted)
     click.echo(f"{count_of(sum(one.expected for one in counted), 'procedure')} due, {missing:,} missing.", err=True)
     for of_centre, of_pipeline, number in uncovered:
         warn(

@@ -60,7 +60,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     with reading_tracker() as connection:
         found = list_proposals(connection, states=states, source=source_id, centre=centre)
     echo_list(
-        [_as_json(one) for one in found],
+        [_as_json(proposal) for proposal in found],
         ("submission", "source", "missing since", "documents", "state", "by", "reason"),
         [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
         as_json=as_json,
@@ -115,8 +115,8 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     )
     made = [{"zip": str(one.proposal.key), **picked(one, "withdrawn", "problem")} for one in decided]
     echo_result(made, text, as_json=as_json)
-    for one in left:
-        click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
+    for proposal in left:
+        click.echo(f"{proposal.proposal.key}: {printable(proposal.problem)}", err=True)
     if left:
         raise click.exceptions.Exit(BuiltOnError.exit_code)
 
@@ -145,7 +145,7 @@ def turn_down(
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
         settle_proposals(tracker, settings, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
     text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
-    echo_result([str(one.key) for one in chosen], text, as_json=as_json)
+    echo_result([str(proposal.key) for proposal in chosen], text, as_json=as_json)
 
 
 def _chosen(
@@ -160,11 +160,11 @@ def _chosen(
     if not zip_actions:
         return found
     wanted = dict.fromkeys(map(parse_zip_key, zip_actions))
-    known = {one.key for one in found}
+    known = {proposal.key for proposal in found}
     missing = [key for key in wanted if key not in known]
     if missing:
         raise NotFoundError(
             f"No withdrawal of {missing[0]} is proposed. See the open proposals: dcc data proposals. To withdraw it "
             f"anyway: dcc data undo {missing[0]} --reason ..."
         )
-    return [one for one in found if one.key in wanted]
+    return [proposal for proposal in found if proposal.key in wanted]

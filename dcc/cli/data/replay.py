@@ -139,7 +139,7 @@ def _reference(text: str) -> tuple[str, str]:
 
 
 def _print(found: Replay, most: int | None) -> None:
-    verdicts = [one for one in found.changes if one.is_verdict]
+    verdicts = [change for change in found.changes if change.is_verdict]
     click.echo(
         f"{count_of(found.archives, 'archive')}, {count_of(sum(found.documents.values()), 'document')}: "
         f"{count_of(len(verdicts), 'verdict')} would change, and the findings in "
@@ -171,7 +171,7 @@ def _as_json(found: Replay) -> dict[str, object]:
         **picked(found, "proposal", "archives", "unjudged", "centres", "causes"),
         "documents": sum(found.documents.values()),
         "missing": [str(key) for key in found.missing],
-        "changes": [_change(one) for one in found.changes],
+        "changes": [_change(change) for change in found.changes],
     }
 
 

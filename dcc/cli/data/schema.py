@@ -130,13 +130,16 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
         every = [] if found or as_json else list_parameters(connection)
     if as_json:
         names = ("key", "name", "procedure", "procedure_name", "unit", "type", "measurements")
-        echo_json([dict(zip(names, one, strict=True)) for one in found])
+        echo_json([dict(zip(names, parameter, strict=True)) for parameter in found])
         return
     if not found:
         click.echo(f"No parameter has all of these words.{_nearest_words(words, every)}", err=True)
         return
     headers = ("key", "name", "procedure", "unit", "type", "measurements")
-    rows = [(one.parameter_id, one.name, one.procedure or one.procedure_id, *one[4:]) for one in found]
+    rows = [
+        (parameter.parameter_id, parameter.name, parameter.procedure or parameter.procedure_id, *parameter[4:])
+        for parameter in found
+    ]
     echo_table(headers, rows, flexible=["name", "procedure"])
     click.echo(f"{count_of(len(found), 'parameter')}.", err=True)
     note_facts(parameter=max(found, key=lambda one: one.measurements).parameter_id)
@@ -144,7 +147,7 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
 
 def _nearest_words(words: Sequence[str], every: Sequence[ParameterEntry]) -> str:
     """A sentence with the words of keys and names that are most similar to words that none has."""
-    texts = [" ".join(part for part in one[:4] if part).casefold() for one in every]
+    texts = [" ".join(part for part in parameter[:4] if part).casefold() for parameter in every]
     known = sorted({word for text in texts for word in text.split()})
     strange = [word for part in words for word in part.split() if not any(word.casefold() in text for text in texts)]
     return "".join(nearest_sentence(word, known) for word in strange)

@@ -140,14 +140,23 @@ def _experiment_row(experiment: Experiment) -> dict[str, str | None]:
     if (procedure := experiment.procedure) is not None:
         row["procedureID"] = procedure.procedure_id
         for before, parameters in (("", procedure.simple), ("metadata.", procedure.metadata)):
-            for one in parameters:
-                name = f"{before}{one.parameter_id}{'' if one.sequence_id is None else f'.{one.sequence_id}'}"
-                row |= {name: one.value, f"{name}.status": one.status, f"{name}.unit": getattr(one, "unit", None)}
+            for parameter in parameters:
+                sequence = "" if parameter.sequence_id is None else f".{parameter.sequence_id}"
+                name = f"{before}{parameter.parameter_id}{sequence}"
+                row |= {
+                    name: parameter.value,
+                    f"{name}.status": parameter.status,
+                    f"{name}.unit": getattr(parameter, "unit", None),
+                }
     return row | _status(next(iter(experiment.status_codes), None))
 
 
 def _attributes(kind: DocumentKind, path: str, value: Any) -> dict[str, str | None]:
-    return {one.name: getattr(value, one.field) for one in form_of(kind, path).attributes if one.name}
+    return {
+        attribute.name: getattr(value, attribute.field)
+        for attribute in form_of(kind, path).attributes
+        if attribute.name
+    }
 
 
 def _status(status: Any) -> dict[str, str | None]:

@@ -104,14 +104,14 @@ def status(history: bool, limit: int, as_json: bool) -> None:
             ("replica", "required", *states, "size", "oldest check", "last audit"),
             [
                 (
-                    one.replica,
-                    "yes" if one.required else "no",
-                    *(one.copies[state].archives for state in states),
-                    byte_size(one.copies["good"].size_bytes),
-                    one.oldest_check,
-                    one.last_audit and one.last_audit.started,
+                    replica.replica,
+                    "yes" if replica.required else "no",
+                    *(replica.copies[state].archives for state in states),
+                    byte_size(replica.copies["good"].size_bytes),
+                    replica.oldest_check,
+                    replica.last_audit and replica.last_audit.started,
                 )
-                for one in found.replicas
+                for replica in found.replicas
             ],
         )
         _warn_of_lost(found.lost)

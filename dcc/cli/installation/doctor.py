@@ -59,10 +59,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
 
     settings = settings_from_environment()
     found: list[Examined] = []
-    for one in _findings(settings, sources=sources, deep=deep, seconds=seconds):
-        found.append(one)
-        if not as_json and not (quiet and one.finding.verdict is Verdict.OK):
-            _echo(one)
+    for finding in _findings(settings, sources=sources, deep=deep, seconds=seconds):
+        found.append(finding)
+        if not as_json and not (quiet and finding.finding.verdict is Verdict.OK):
+            _echo(finding)
     note_facts(
         unmade=any("dcc init" in one.finding.advice for one in found),
         without_sources=any(one.finding.advice == "dcc source add" for one in found),

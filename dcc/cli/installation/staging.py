@@ -78,8 +78,8 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
     settings = settings_from_environment(**policy)
     with open_tracker(settings) as tracker:
         decisions = review_staging(tracker, settings, Policy.from_settings(settings))
-    unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
-    going = [one for one in decisions if one.verdict is Verdict.REMOVE]
+    unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
+    going = [decision for decision in decisions if decision.verdict is Verdict.REMOVE]
     if as_json:
         report = {
             "staging": settings.staging_directory,
@@ -145,8 +145,8 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
             cleaned = remove(tracker, settings, rules, decisions, unknown=unknown)
         else:
             wanted = (Verdict.REMOVE, Verdict.UNKNOWN) if unknown else (Verdict.REMOVE,)
-            cleaned = Cleaned([one for one in decisions if one.verdict in wanted])
-    left = [] if unknown else [one for one in decisions if one.verdict is Verdict.UNKNOWN]
+            cleaned = Cleaned([decision for decision in decisions if decision.verdict in wanted])
+    left = [] if unknown else [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
     if as_json:
         report = {
             "dry_run": not yes,
@@ -197,29 +197,29 @@ def _groups(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
 def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
     return [
         {
-            "place": one.staged.place,
-            "kinds": sorted({entry.kind for entry in one.staged.entries}),
-            "bytes": one.staged.bytes,
-            **picked(one, "age_days", "verdict", "reason"),
-            "centre": one.known and one.known.centre,
-            "phase": one.known and one.known.state.phase,
-            "status": one.known and one.known.state.status,
+            "place": decision.staged.place,
+            "kinds": sorted({entry.kind for entry in decision.staged.entries}),
+            "bytes": decision.staged.bytes,
+            **picked(decision, "age_days", "verdict", "reason"),
+            "centre": decision.known and decision.known.centre,
+            "phase": decision.known and decision.known.state.phase,
+            "status": decision.known and decision.known.state.status,
         }
-        for one in decisions
+        for decision in decisions
     ]
 
 
 def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
     rows = [
         {
-            "place": one.staged.place,
-            "kind": ", ".join(sorted({entry.kind for entry in one.staged.entries})),
-            "size": byte_size(one.staged.bytes),
-            "days": one.age_days,
-            **({"verdict": one.verdict} if verdict else {}),
-            "reason": one.reason,
+            "place": decision.staged.place,
+            "kind": ", ".join(sorted({entry.kind for entry in decision.staged.entries})),
+            "size": byte_size(decision.staged.bytes),
+            "days": decision.age_days,
+            **({"verdict": decision.verdict} if verdict else {}),
+            "reason": decision.reason,
         }
-        for one in decisions
+        for decision in decisions
     ]
     echo_rows(rows, ["reason"])
 
@@ -227,7 +227,7 @@ def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
 def _warn_of_unknown(unknown: Sequence[Decision]) -> None:
     if not unknown:
         return
-    shown = ", ".join(one.staged.place for one in unknown[:3]) + (" ..." if len(unknown) > 3 else "")
+    shown = ", ".join(decision.staged.place for decision in unknown[:3]) + (" ..." if len(unknown) > 3 else "")
     size = byte_size(_bytes(unknown))
     warn(
         f"Not known to the platform: {count_of(len(unknown), 'thing')} in staging ({size}): {shown}. Left there; "

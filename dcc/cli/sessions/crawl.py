@@ -243,18 +243,20 @@ def _keys_to_retry(
     selection = Selection.of([str(key) for key in by_name], listed, **given)
     with tracker.connect() as connection:
         chosen = selection.zips(connection)
-        refused = why_not_retriable(connection, [one.key for one in chosen])
+        refused = why_not_retriable(connection, [submission.key for submission in chosen])
     if selection.names is None:
-        refused = {one.key: "neither failed nor set aside" for one in chosen if not one.is_stopped} | refused
-    taken = [one for one in chosen if one.key not in refused]
-    left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]
+        refused = {
+            submission.key: "neither failed nor set aside" for submission in chosen if not submission.is_stopped
+        } | refused
+    taken = [submission for submission in chosen if submission.key not in refused]
+    left_out = [(submission, refused[submission.key]) for submission in chosen if submission.key in refused]
     if dry_run or not taken:
         print_chosen("processed again", taken, left_out, dry_run=dry_run, as_json=as_json)
         return []
     ask_before_many(taken, "processed again", yes=yes)
     for line in left_out_lines(left_out):
         warn(line)
-    return [one.key for one in taken]
+    return [submission.key for submission in taken]
 
 
 def _show_session(

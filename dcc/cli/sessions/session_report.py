@@ -71,7 +71,9 @@ class SessionReport:
         """Add the result of one submission."""
         key = str(outcome.key)
         self.zips[key] = _state(outcome.phase, outcome.status)
-        self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
+        self._documents_of(key).update(
+            (document.file_name, _state(document.phase, document.status)) for document in outcome.documents
+        )
         self.problems.extend(_problem(reason, zip_action=key) for reason in outcome.reasons if reason.kind == HELD)
         if outcome.downloaded and outcome.fetched is AttemptOutcome.FINISHED:
             self.received += outcome.size_bytes or 0

@@ -119,7 +119,11 @@ def request_urgent(
         is_known = set(wanted) <= {key for found in listed.values() for key in found}
         available = load_addresses(connection, ids=sorted(listed) if is_known else None)
         centres = {settings.naming.centre_of_zip(key.file_name) for key in wanted}
-        return wanted, [one.id for one in available if is_known or one.centre in centres], done
+        return (
+            wanted,
+            [source_address.id for source_address in available if is_known or source_address.centre in centres],
+            done,
+        )
 
     return run_writing(tracker, request, patience_seconds=settings.database_retry)
 

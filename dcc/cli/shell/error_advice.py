@@ -204,7 +204,7 @@ def explanations() -> list[Explanation]:
 
 
 def _who_acts(error: str, section: Section) -> str:
-    return ", ".join(ACTOR_NAMES[one] for one in acting(error) or (section.acts,))
+    return ", ".join(ACTOR_NAMES[actor] for actor in acting(error) or (section.acts,))
 
 
 if __name__ == "__main__":

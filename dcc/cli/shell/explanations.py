@@ -51,9 +51,9 @@ def all_explanations() -> Mapping[str, Sequence[Explanation]]:
 
 def known_names() -> list[str]:
     """Every name that is explained."""
-    explained = [one for some in all_explanations().values() for one in some]
-    names = (one.name for one in explained if one.name)
-    return list(dict.fromkeys([*(one.id for one in explained), *names, *ERROR_KINDS]))
+    explained = [explanation for some in all_explanations().values() for explanation in some]
+    names = (explanation.name for explanation in explained if explanation.name)
+    return list(dict.fromkeys([*(explanation.id for explanation in explained), *names, *ERROR_KINDS]))
 
 
 def error_explained(name: str) -> Explanation | None:
@@ -160,7 +160,12 @@ def _who(found: Mapping[Actor, Sequence[str]]) -> str:
 def _remedies(declarations: Iterable[Declaration]) -> list[str]:
     """The distinct remedies; at a centre, what centres read."""
     platform = has_platform()
-    return list(dict.fromkeys(_named(one.remedy if platform else one.for_centre or one.remedy) for one in declarations))
+    return list(
+        dict.fromkeys(
+            _named(declaration.remedy if platform else declaration.for_centre or declaration.remedy)
+            for declaration in declarations
+        )
+    )
 
 
 def _named(text: str) -> str:

@@ -135,18 +135,18 @@ def missing(source_id: int | None, as_json: bool) -> None:
         found = missing_archives(connection, source_id)
     names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
     echo_list(
-        [{"zip": str(one.key), **picked(one, *names)} for one in found],
+        [{"zip": str(archive.key), **picked(archive, *names)} for archive in found],
         ("source", "submission", "missing since", "loaded", "elsewhere", "withdrawal"),
         [
             (
-                one.source,
-                str(one.key),
-                one.since if one.believed else f"{one.since}, not believed yet",
-                "yes" if one.loaded else "no",
-                "yes" if one.elsewhere else "no",
-                one.proposal,
+                archive.source,
+                str(archive.key),
+                archive.since if archive.believed else f"{archive.since}, not believed yet",
+                "yes" if archive.loaded else "no",
+                "yes" if archive.elsewhere else "no",
+                archive.proposal,
             )
-            for one in found
+            for archive in found
         ],
         as_json=as_json,
         none="Every archive that was listed before is listed now.",

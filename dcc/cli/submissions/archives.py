@@ -167,9 +167,9 @@ def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[lis
 
     with reading_tracker(settings) as connection:
         attempts = archive_attempts(connection, archive)
-    chosen = [one for one in attempts if wanted in (None, one.id)]
+    chosen = [attempt for attempt in attempts if wanted in (None, attempt.id)]
     if not chosen:
-        known = ", ".join(str(one.id) for one in attempts)
+        known = ", ".join(str(attempt.id) for attempt in attempts)
         raise NotFoundError(f"The archive {archive} has no attempt {wanted}. Its attempts: {known}.")
     return attempts, chosen[-1]
 

@@ -173,7 +173,11 @@ def _do(
     with open_tracker(settings_from_environment()) as tracker:
         if not dry_run and asks_in_production(yes=yes):
             with tracker.connect() as connection:
-                ask_before_many([one for one in selection.zips(connection) if not refusal(one)], done[0], yes=yes)
+                ask_before_many(
+                    [submission for submission in selection.zips(connection) if not refusal(submission)],
+                    done[0],
+                    yes=yes,
+                )
         with writing(tracker) as connection:
             taken, left_out = _change(connection, selection, refusal, work if not dry_run else None, text)
     note_facts(done=str(taken[0].key) if taken and not dry_run else None)
@@ -188,10 +192,10 @@ def _change(
     reason: str,
 ) -> tuple[list[SelectedZip], list[tuple[SelectedZip, str]]]:
     """Do `work`, if any, for what is selected now; returns what it was done for, and what was left out, and why."""
-    chosen = [(one, refusal(one)) for one in selection.zips(connection)]
+    chosen = [(submission, refusal(submission)) for submission in selection.zips(connection)]
     taken = [one for one, why in chosen if not why]
     if taken and work is not None:
-        work(connection, [one.id for one in taken], reason)
+        work(connection, [submission.id for submission in taken], reason)
     return taken, [(one, why) for one, why in chosen if why]
 
 
@@ -206,10 +210,13 @@ def print_chosen(
     """Print of which submissions something was `done`, or would be, and how many were left out, and why."""
     if as_json:
         others = [{"zip": str(one.key), "why": why} for one, why in left_out]
-        echo_json({"zips": [str(one.key) for one in taken], "left_out": others, "dry_run": dry_run})
+        echo_json({"zips": [str(submission.key) for submission in taken], "left_out": others, "dry_run": dry_run})
         return
     if dry_run:
-        echo_table(("submission", "phase", "status"), [(one.key, one.phase, one.status) for one in taken])
+        echo_table(
+            ("submission", "phase", "status"),
+            [(submission.key, submission.phase, submission.status) for submission in taken],
+        )
     text = f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}."
     click.echo(settings_from_environment().labelled(text))
     for line in left_out_lines(left_out):

@@ -68,7 +68,7 @@ def _explained(names: Sequence[str]) -> Explanation:
     state = explanations.state_explained(*names)
     if state is not None:
         words, known = state.id.split(), (explanations.PHASES, explanations.STATUSES)
-        phase, status = (next((one for one in words if one in each), None) for each in known)
+        phase, status = (next((word for word in words if word in each), None) for each in known)
         note_facts(explained_phase=phase, explained_status=status)
         return state
     if further:
@@ -105,7 +105,12 @@ def _print_list(sections: Mapping[str, Sequence[Explanation]]) -> None:
         if place:
             click.echo()
         click.secho(title, bold=True)
-        echo_table(("id", "meaning"), [(one.id, one.meaning) for one in entries], indent="  ", flexible=["meaning"])
+        echo_table(
+            ("id", "meaning"),
+            [(explanation.id, explanation.meaning) for explanation in entries],
+            indent="  ",
+            flexible=["meaning"],
+        )
 
 
 def _print_explanation(entry: Explanation) -> None:

@@ -94,7 +94,9 @@ def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str
     checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         found = checker.extract(archive, Path(folder) / "contents")
-        files = {one.place: one.path for one in found.documents} | {one.place: one.path for one in found.files}
+        files = {document.place: document.path for document in found.documents} | {
+            file.place: file.path for file in found.files
+        }
         return _rows({f"{place}{inside}": path for inside, path in files.items()}, schemas)
 
 

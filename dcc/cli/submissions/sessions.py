@@ -122,7 +122,7 @@ def show(session_id: int, as_json: bool) -> None:
     seconds = seconds_by_phase(entry)
     note_facts(
         in_error=any(crawl.error is not None or crawl.refused for crawl in entry.crawls)
-        or any(one.findings or one.failed for one in statistics)
+        or any(source.findings or source.failed for source in statistics)
     )
     if as_json:
         echo_json({**session_json(entry, problems), "seconds": seconds, "statistics": statistics})
@@ -156,7 +156,9 @@ def show(session_id: int, as_json: bool) -> None:
 
 def _failures(entry: SessionEntry) -> list[str]:
     """What failed in a session; of a crawl why, which its task does not say."""
-    crawls = [f"file source {one.source}: {one.error.fact.problem}" for one in entry.crawls if one.error is not None]
+    crawls = [
+        f"file source {crawl.source}: {crawl.error.fact.problem}" for crawl in entry.crawls if crawl.error is not None
+    ]
     tasks = [task for task in entry.tasks if task.outcome == "failed" and not (crawls and task.phase is Phase.ZIP_NAME)]
     return [*crawls, *(task.comment or task.phase.short_name for task in tasks)]
 

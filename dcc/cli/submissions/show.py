@@ -86,11 +86,13 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
     note_facts(
         in_error=zip_action if failed and story.phase is Phase.DATA else None,
         failed=zip_action if failed else None,
-        held=zip_action if any(error.kind == HELD for one in story.documents for error in one.errors) else None,
+        held=zip_action
+        if any(error.kind == HELD for document in story.documents for error in document.errors)
+        else None,
         centre=story.centre,
     )
     if as_json:
-        echo_json({**json_object(story), "failed_documents": [one.as_json() for one in failed_documents]})
+        echo_json({**json_object(story), "failed_documents": [document.as_json() for document in failed_documents]})
     else:
         _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
 

@@ -110,10 +110,10 @@ def status(as_json: bool) -> None:
         dues = load_dues(connection, settings.source_failure_limit)
         latest_crawls = crawls.latest_crawls(connection)
         expected_of = expected_work(connection)
-        silent = [one for one in activity_of_centres(connection, settings, utc_now()) if one.silent]
+        silent = [centre for centre in activity_of_centres(connection, settings, utc_now()) if centre.silent]
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
-        held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
+        held_archives = [archive for archive in foreign_archives.held_archives(connection) if archive.declined is None]
         decided = count_decided(connection)
         proposals = sum(missing_archives.count_open(connection).values())
         stored = store_overview(connection, settings)
@@ -147,7 +147,8 @@ def status(as_json: bool) -> None:
                 },
                 "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
                 "held_archives": [
-                    {"zip": str(one.key), **picked(one, "owner", "hosts", "message")} for one in held_archives
+                    {"zip": str(archive.key), **picked(archive, "owner", "hosts", "message")}
+                    for archive in held_archives
                 ],
                 "archive_store": {
                     **picked(stored.archives, "archives", bytes="size_bytes"),
@@ -161,7 +162,7 @@ def status(as_json: bool) -> None:
                 "proposals": proposals,
                 "findings": findings,
                 "expected": expected,
-                "silent": [picked(one, "centre", "since", "within_days") for one in silent],
+                "silent": [picked(centre, "centre", "since", "within_days") for centre in silent],
             }
         )
         return
@@ -174,7 +175,7 @@ def status(as_json: bool) -> None:
         click.echo()
     _print_sources(entries, latest_crawls, dues)
     _print_list("Waiting to be confirmed", _held_lines(held))
-    _print_list("Held archives", [one.message for one in held_archives])
+    _print_list("Held archives", [archive.message for archive in held_archives])
     for kind, option, what in _DECIDED:
         if decided[DecisionKind(kind)]:
             click.echo()
@@ -183,7 +184,7 @@ def status(as_json: bool) -> None:
         click.echo()
         echo_wrapped(f"{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
     _print_archive_store(stored)
-    _print_list("Silent centres", [f"{one.centre} since {one.since:%Y-%m-%d}" for one in silent])
+    _print_list("Silent centres", [f"{centre.centre} since {centre.since:%Y-%m-%d}" for centre in silent])
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (*active, last):
         if entry is not None:

@@ -97,7 +97,7 @@ def read_manifest(directory: Path) -> Manifest:
             # Sets of earlier versions name one session at most.
             sessions = read["sessions"] if "sessions" in read else [read["session"]]
             created = datetime.strptime(read["created"], "%Y-%m-%dT%H:%M:%SZ")
-            known = {"created": created, "sessions": [one for one in sessions if one is not None]}
+            known = {"created": created, "sessions": [session for session in sessions if session is not None]}
             return TypeAdapter(Manifest).validate_python(read | known)
     except FileNotFoundError as error:
         raise BackupError(

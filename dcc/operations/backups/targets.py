@@ -158,7 +158,7 @@ class Target:
         drop_tables(self.engine, self.database)
         init_database(self.engine, self.database, unfinished=True)
         expected = load_rows(source, self.engine, self.settings.database_retry, on_progress)
-        sums = self.sums("rows of the {} read back", on_progress, sum(one.rows for one in expected.values()))
+        sums = self.sums("rows of the {} read back", on_progress, sum(table.rows for table in expected.values()))
         if sums != expected:
             raise CopyFailedError(
                 f"What was written to the {self.label} is not what was read: {', '.join(differences(expected, sums))}. "

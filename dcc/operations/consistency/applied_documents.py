@@ -47,15 +47,15 @@ def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsisten
     """C12. Only when no session is active: a session writes to the QC database first."""
     for page in document_entries(tracker, Phase.XSD):
         stored = _stored(qc, page)
-        for one in page:
-            wrong = _disagreement(one.state, stored.get(one.id))
+        for document in page:
+            wrong = _disagreement(document.state, stored.get(document.id))
             if wrong is not None:
-                yield Inconsistency("C12", _name(one), f"{wrong} {_TAKEN_UP}")
+                yield Inconsistency("C12", _name(document), f"{wrong} {_TAKEN_UP}")
 
 
 def _stored(qc: Connection, page: Sequence[DocumentEntry]) -> dict[int, _Stored]:
     """The documents of the QC database that belong to those of the tracker, with the same files, by `xml_file.id`."""
-    of_tracker = {one.id: one for one in page}
+    of_tracker = {document.id: document for document in page}
     found: dict[int, _Stored] = {}
     for row in qc.execute(_STORED, {"ids": list(of_tracker)}):
         one = of_tracker[row.tracker_id]
@@ -94,7 +94,11 @@ def finding_logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inc
     """C18. A document's log has `most` of its findings, and one entry for the others."""
     for page in document_entries(tracker, Phase.DATA):
         # A document that failed in this phase has passed it too.
-        judged = [one for one in page if one.state.phase >= Phase.DATA and one.state.status is not Status.CANCELLED]
+        judged = [
+            document
+            for document in page
+            if document.state.phase >= Phase.DATA and document.state.status is not Status.CANCELLED
+        ]
         yield from _wrong_logs(tracker, qc, judged, most)
 
 
@@ -114,20 +118,22 @@ def _wrong_logs(
     logged: dict[int, Counter[str]] = defaultdict(Counter)
     for row in tracker.execute(_LOGGED, {"ids": [one.id for one in judged]}):
         logged[row.xml_id][row.short_name] += row.entries
-    for one in judged:
-        document_id = stored.get(one.id)
+    for document in judged:
+        document_id = stored.get(document.id)
         if document_id is None:
             continue
-        if one.state.failed != (document_id in failing):
+        if document.state.failed != (document_id in failing):
             has = "has" if document_id in failing else "has no"
-            wrong = f"It is {one.state}, and {has} findings that fail it in the QC database, as document {document_id}."
-            yield Inconsistency("C18", _name(one), f"{wrong} {_JUDGE.format(key=one.key)}")
-        elif _differ(rules[document_id], logged[one.id], most):
+            wrong = f"It is {document.state}, and {has} findings that fail it in the QC database"
+            yield Inconsistency(
+                "C18", _name(document), f"{wrong}, as document {document_id}. {_JUDGE.format(key=document.key)}"
+            )
+        elif _differ(rules[document_id], logged[document.id], most):
             yield Inconsistency(
                 "C18",
-                _name(one),
-                f"Its log has {_in_words(logged[one.id])}, the QC database {_in_words(rules[document_id])} (document "
-                f"{document_id}). {_JUDGE.format(key=one.key)}",
+                _name(document),
+                f"Its log has {_in_words(logged[document.id])}, the QC database {_in_words(rules[document_id])} "
+                f"(document {document_id}). {_JUDGE.format(key=document.key)}",
             )
 
 

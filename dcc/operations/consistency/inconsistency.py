@@ -53,10 +53,10 @@ class Inconsistency:
 def bounded(found: Iterable[Inconsistency]) -> Iterator[Inconsistency]:
     """The first `MOST_TOLD` of each rule as they come, then one for each rule with more."""
     counts: Counter[str] = Counter()
-    for one in found:
-        counts[one.rule] += 1
-        if counts[one.rule] <= MOST_TOLD:
-            yield one
+    for inconsistency in found:
+        counts[inconsistency.rule] += 1
+        if counts[inconsistency.rule] <= MOST_TOLD:
+            yield inconsistency
     for rule, number in counts.items():
         if number > MOST_TOLD:
             more = number - MOST_TOLD

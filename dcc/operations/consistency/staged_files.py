@@ -31,10 +31,10 @@ _UNPACKING: Final = ".unpacking-"
 def staged_archives(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
     """C9."""
     for page in zip_entries(connection):
-        for one in page:
-            wrong = _wrong_archive(staging, one)
+        for submission in page:
+            wrong = _wrong_archive(staging, submission)
             if wrong is not None:
-                yield Inconsistency("C9", str(one.key), f"{wrong} {_RETRY.format(key=one.key)}")
+                yield Inconsistency("C9", str(submission.key), f"{wrong} {_RETRY.format(key=submission.key)}")
 
 
 def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
@@ -60,9 +60,9 @@ def staged_documents(connection: Connection, staging: Staging) -> Iterator[Incon
     )
     for page in zip_entries(connection):
         folders = {
-            one.download.id: one.key
-            for one in page
-            if one.download is not None and _arrived(one.state) and _has_contents(staging, one.key)
+            submission.download.id: submission.key
+            for submission in page
+            if submission.download is not None and _arrived(submission.state) and _has_contents(staging, submission.key)
         }
         if not folders:
             continue

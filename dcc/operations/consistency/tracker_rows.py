@@ -130,7 +130,9 @@ def document_entries(connection: Connection, phase: Phase) -> Iterator[list[Docu
         .where(reached)
     )
     for page in pages(connection, query, XmlFile.id):
-        counting = {one.id for one in current_downloads(connection, sorted({row.za_id for row in page})).values()}
+        counting = {
+            download.id for download in current_downloads(connection, sorted({row.za_id for row in page})).values()
+        }
         yield [
             DocumentEntry(row.id, key_of(row), row.fname, row.size_bytes or 0, row.content_md5, state_of(row))
             for row in page

@@ -84,14 +84,16 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
     """C3."""
     purged = sources_were_purged(connection)
     for page in zip_entries(connection):
-        for one in page:
-            state = None if one.download is None else one.download.state
+        for submission in page:
+            state = None if submission.download is None else submission.download.state
             if state is None and purged:
                 continue
-            if one.state not in _legal(state):
+            if submission.state not in _legal(state):
                 whence = "it has no download" if state is None else f"its latest download is {state}"
                 yield Inconsistency(
-                    "C3", str(one.key), f"It is {one.state}, though {whence}. {_RETRY.format(key=one.key)}"
+                    "C3",
+                    str(submission.key),
+                    f"It is {submission.state}, though {whence}. {_RETRY.format(key=submission.key)}",
                 )
 
 

@@ -161,7 +161,9 @@ def check_answers(surroundings: Environment) -> Iterator[Finding]:
 
 def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> Iterator[Finding]:
     settings = surroundings.hurried_settings
-    answers: dict[int, queue.SimpleQueue[list[Finding]]] = {one.id: queue.SimpleQueue() for one in addresses}
+    answers: dict[int, queue.SimpleQueue[list[Finding]]] = {
+        source_address.id: queue.SimpleQueue() for source_address in addresses
+    }
 
     def ask(address: SourceAddress) -> None:
         subject, answer = f"{address.label} at present", answers[address.id].put

@@ -183,11 +183,15 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
         active = active_sessions(connection, settings)
     policy = Policy.from_settings(settings)
     decisions = review_staging(surroundings.tracker(), surroundings.hurried_settings, policy, within=False)
-    unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
-    parts = [one for one in decisions if one.staged.of(Kind.PART, Kind.ORIGIN) and one.verdict is Verdict.REMOVE]
-    left = [one for one in decisions if one.staged.of(Kind.LEFT_OVER)]
+    unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
+    parts = [
+        decision
+        for decision in decisions
+        if decision.staged.of(Kind.PART, Kind.ORIGIN) and decision.verdict is Verdict.REMOVE
+    ]
+    left = [decision for decision in decisions if decision.staged.of(Kind.LEFT_OVER)]
     if unknown:
-        places = ", ".join(one.staged.place for one in unknown[:3])
+        places = ", ".join(decision.staged.place for decision in unknown[:3])
         yield warning(
             "staging contents",
             f"{len(unknown):,} entries are not known to the platform: {places}{' ...' if len(unknown) > 3 else ''}.",
@@ -200,7 +204,7 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
             "dcc staging clean, then with --yes",
         )
     if not unknown and not ((parts or left) and not active):
-        going = sum(one.verdict is Verdict.REMOVE for one in decisions)
+        going = sum(decision.verdict is Verdict.REMOVE for decision in decisions)
         yield ok("staging contents", f"Staging holds {archive_count(len(decisions))}; {going:,} can be removed.")
 
 
@@ -219,7 +223,9 @@ def examine_notifications(connection: Connection, settings: Settings) -> Iterato
     if settings.notify_centres or settings.notify_addresses:
         yield _mail_server(settings)
     if settings.notify_centres:
-        lacking = [one.short_name for one in list_centres(connection) if one.is_active and not addresses_of(one)]
+        lacking = [
+            centre.short_name for centre in list_centres(connection) if centre.is_active and not addresses_of(centre)
+        ]
         if lacking:
             yield warning(
                 "notifications of centres",

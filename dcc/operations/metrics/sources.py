@@ -75,13 +75,13 @@ def centre_families(connection: Connection, settings: Settings) -> Iterator[Metr
         "centre_silent",
         "Whether the centre has submitted no new archive for unusually long.",
         ("centre",),
-        {(one.centre,): float(one.silent) for one in centres},
+        {(centre.centre,): float(centre.silent) for centre in centres},
     )
     yield gauge(
         "centre_last_submission_timestamp_seconds",
         "When the centre last submitted a new archive, or when its first source was registered.",
         ("centre",),
-        {(one.centre,): timestamp(one.since) for one in centres},
+        {(centre.centre,): timestamp(centre.since) for centre in centres},
     )
 
 

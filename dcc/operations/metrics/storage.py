@@ -58,13 +58,21 @@ def archive_families(connection: Connection, settings: Settings) -> Iterator[Met
         "archive_store_copies",
         "Copies of archives by replica and state; one that a replica lacks is pending.",
         ("replica", "state"),
-        {(one.replica, state): held.archives for one in found.replicas for state, held in one.copies.items()},
+        {
+            (replica.replica, state): held.archives
+            for replica in found.replicas
+            for state, held in replica.copies.items()
+        },
     )
     yield gauge(
         "archive_store_oldest_check_timestamp_seconds",
         "When the copy of a replica was last read that was read longest ago.",
         ("replica",),
-        {(one.replica,): timestamp(one.oldest_check) for one in found.replicas if one.oldest_check is not None},
+        {
+            (replica.replica,): timestamp(replica.oldest_check)
+            for replica in found.replicas
+            if replica.oldest_check is not None
+        },
     )
 
 

@@ -97,7 +97,7 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
             f"last_session_{measure}",
             f"{what}, by file source; none while the session goes on.",
             ("centre", "source"),
-            {(one.centre, str(one.source)): getattr(one, measure) for one in by_source},
+            {(source.centre, str(source.source)): getattr(source, measure) for source in by_source},
         )
     yield gauge(
         "last_session_step_seconds",

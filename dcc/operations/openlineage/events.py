@@ -97,7 +97,7 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
     crawled = {crawl.source for crawl in session.crawls}
     return SessionDatasets(
         session,
-        [one for one in addresses.values() if one.id in crawled],
+        [source_address for source_address in addresses.values() if source_address.id in crawled],
         [
             object_of(
                 SessionArchive,
@@ -114,7 +114,9 @@ def _of_tracker(
     connection: Connection, session_id: int
 ) -> tuple[SessionEntry, dict[int, SourceAddress], Sequence[Row[Any]], dict[int, Sequence[Any]]]:
     (session,) = list_sessions(connection, ids=[session_id])
-    addresses = {one.id: one for one in load_addresses(connection, only_crawlable=False)}
+    addresses = {
+        source_address.id: source_address for source_address in load_addresses(connection, only_crawlable=False)
+    }
     latest = newest_downloads()
     query = (
         select(
@@ -178,7 +180,10 @@ class SessionEvents:
         known = session.outcome in set(EndReason)
         state = _END_STATES.get(EndReason(session.outcome), ol.RunState.FAIL) if known else ol.RunState.RUNNING
         reason = failure or (session.outcome if state is ol.RunState.FAIL else None)
-        inputs, outputs = [self._source(one) for one in worked_on.sources], self._opened_tables(worked_on)
+        inputs, outputs = (
+            [self._source(source_address) for source_address in worked_on.sources],
+            self._opened_tables(worked_on),
+        )
         ended = session.finished or datetime.now(UTC)
         yield self._event("session", state, ended, inputs, outputs, failure=reason)
 
@@ -200,15 +205,17 @@ class SessionEvents:
         self, phase: Phase, worked_on: SessionDatasets
     ) -> tuple[Sequence[ol.InputDataset], Sequence[ol.OutputDataset]]:
         """What a step read and wrote."""
-        archives = [one for one in worked_on.archives if one.source is not None]
-        documents = [(archive, one) for archive in archives for one in archive.documents]
+        archives = [archive for archive in worked_on.archives if archive.source is not None]
+        documents = [(archive, document) for archive in archives for document in archive.documents]
         if phase is Phase.ZIP_NAME:
-            return [self._source(one) for one in worked_on.sources], []
+            return [self._source(source_address) for source_address in worked_on.sources], []
         if phase is Phase.DOWNLOAD:
-            hosted = [ol.InputDataset(*_hosted(one, one.source)) for one in archives if one.source is not None]
-            return hosted, [ol.OutputDataset(*self._staged(one), _size(one.size_bytes)) for one in archives]
+            hosted = [
+                ol.InputDataset(*_hosted(archive, archive.source)) for archive in archives if archive.source is not None
+            ]
+            return hosted, [ol.OutputDataset(*self._staged(archive), _size(archive.size_bytes)) for archive in archives]
         if phase <= Phase.XSD:
-            judged = [ol.InputDataset(*self._staged(one), _verdicts(one, Phase.XSD)) for one in archives]
+            judged = [ol.InputDataset(*self._staged(archive), _verdicts(archive, Phase.XSD)) for archive in archives]
             return judged, [ol.OutputDataset(*self._document(*one), _size(one[1].size_bytes)) for one in documents]
         if phase <= Phase.DATA:
             taken = [one for one in documents if one[1].phase >= Phase.UPLOAD]

@@ -133,7 +133,7 @@ def review_staging(tracker: Engine, settings: Settings, policy: Policy, *, withi
     Raises ConfigurationError for a staging area that cannot be read, and TrackerUnreachableError.
     """
     staged = read_staging(settings.staging_directory, within=within)
-    keys = {one.key for one in staged if one.key is not None}
+    keys = {archive.key for archive in staged if archive.key is not None}
     known = run_reading(
         tracker, lambda connection: known_archives(connection, keys), patience_seconds=settings.database_retry
     )
@@ -164,7 +164,7 @@ def clean(
             patience_seconds=settings.database_retry,
         )
     cleaned = Cleaned()
-    going = [one for one in decisions if _goes(one, unknown)]
+    going = [decision for decision in decisions if _goes(decision, unknown)]
     for start in range(0, len(going), _AT_ONCE):
         batch = going[start : start + _AT_ONCE]
         try:
@@ -188,7 +188,9 @@ def clean(
             ) from error
         cleaned.removed += removed
         cleaned.changed += changed
-        remove_reports(settings, [one.staged.key for one in removed if _was_whole(one) and one.staged.key])
+        remove_reports(
+            settings, [decision.staged.key for decision in removed if _was_whole(decision) and decision.staged.key]
+        )
     remove_old_reports(settings, max(policy.keep_days, policy.keep_failed_days))
     return cleaned
 
@@ -224,8 +226,8 @@ def _decide(
 ) -> list[Decision]:
     return [
         decision
-        for one in staged
-        for decision in decide(one, None if one.key is None else known.get(one.key), policy, now)
+        for archive in staged
+        for decision in decide(archive, None if archive.key is None else known.get(archive.key), policy, now)
     ]
 
 

@@ -146,11 +146,11 @@ def apply_on(
 
     `foreign_additions` decides on an addition with data of a centre that its archive may not change: REFUSE holds it.
     """
-    centres = {centre for one in documents for centre in (one.document.centre, *one.prepared.centres)}
+    centres = {centre for document in documents for centre in (document.document.centre, *document.prepared.centres)}
     lock_centres(connection, centres)
     reserved = reserve_ids(connection, centres, _rows_of(documents))
     application = _Application(connection, documents, reserved, hold_above, foreign_additions)
-    known = known_documents(connection, [one.document for one in documents])
+    known = known_documents(connection, [document.document for document in documents])
     applied: list[Applied] = []
     together: list[ToApply] = []
     for place, one in enumerate(documents):
@@ -167,9 +167,9 @@ def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
     """The most rows that documents add to each table with reserved ids."""
     rows = dict.fromkeys((DOCUMENT, *NUMBERED_TABLES), 0)
     rows[DOCUMENT] = len(documents)
-    for one in documents:
+    for document in documents:
         for table in NUMBERED_TABLES[:-1]:
-            before, last = one.prepared.rows[table.name]
+            before, last = document.prepared.rows[table.name]
             rows[table] += last - before
     rows[LIFETIME] = sum(rows[table] for table in ENTITY_TABLES.values())
     return rows
@@ -192,7 +192,7 @@ class _Application:
         self._connection, self._documents = connection, documents
         self._hold_above, self._foreign_additions = hold_above, foreign_additions
         self._next, self._at = reserved
-        self._newest = NewestDates(connection, [one.document for one in documents])
+        self._newest = NewestDates(connection, [document.document for document in documents])
         self._applied: dict[int, ToApply] = {}
 
     def apply_alone(self, one: ToApply) -> Applied:
@@ -219,7 +219,7 @@ class _Application:
             return []
         first = dict(self._next)
         self._current = _CurrentVersions(self._connection)
-        entries: Sequence[Iterable[Entries]] = [one.prepared.entries() for one in documents]
+        entries: Sequence[Iterable[Entries]] = [document.prepared.entries() for document in documents]
         if len(entries) > 1:
             # They are small, and nearly always new: one query is for all.
             entries = [list(some) for some in entries]
@@ -228,13 +228,13 @@ class _Application:
         if former is not None:
             give_way(self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed)
         else:
-            insert_documents(self._connection, [self._row_of(one) for one in decided])
-        taken = [one for one in decided if one.keeps_rows]
+            insert_documents(self._connection, [self._row_of(decision) for decision in decided])
+        taken = [decision for decision in decided if decision.keeps_rows]
         loader = loader_on(self._connection)
         # Consecutive documents of a file have the same offsets.
         for _, some in groupby(taken, key=lambda one: (one.prepared.file, one.given)):
             together = list(some)
-            copy_rows(self._connection, [one.prepared for one in together], together[0].given, loader)
+            copy_rows(self._connection, [decision.prepared for decision in together], together[0].given, loader)
         loader.flush()
         for one in taken:
             for kind, ids in one.not_current.items():
@@ -248,7 +248,7 @@ class _Application:
                 self._next[LIFETIME.name] += following - begins
         for one in decided:
             self._note(one)
-        return [one.applied for one in decided]
+        return [decision.applied for decision in decided]
 
     def _row_of(self, one: _Decision) -> dict[str, Any]:
         applied, prepared = one.applied, one.prepared

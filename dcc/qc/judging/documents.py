@@ -170,7 +170,7 @@ def settle(connection: Connection, document: StoredDocument, findings: Iterable[
     `findings` are not used for a document that deletes.
     """
     stored = open_findings(connection, document.id)
-    tally = _Tally(basis, frozenset(one.row.key for one in stored))
+    tally = _Tally(basis, frozenset(finding.row.key for finding in stored))
     restate(connection, _judge_upload(connection, document, tally))
     if not document.deletes:
         _judge_contents(connection, document, findings, tally)

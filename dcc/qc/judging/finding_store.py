@@ -168,8 +168,8 @@ def replace_findings(
     others by none.
     """
     there: dict[Key, list[StoredFinding]] = defaultdict(list)
-    for one in stored:
-        there[one.row.key].append(one)
+    for finding in stored:
+        there[finding.row.key].append(finding)
     added: list[FindingRow] = []
     changed: dict[Verdict, list[int]] = defaultdict(list)
     for row in found:
@@ -208,9 +208,9 @@ def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapp
         return
     arrived = _arrivals(connection, [one.id for one in gone if one.row.rule in _OF_ARRIVALS])
     by_document: dict[int | None, list[int]] = defaultdict(list)
-    for one in gone:
-        document_id = ended_by.get(one.row.key) or arrived.get(one.id)
-        by_document[document_id].append(one.id)
+    for finding in gone:
+        document_id = ended_by.get(finding.row.key) or arrived.get(finding.id)
+        by_document[document_id].append(finding.id)
     now = utc_now()
     for document_id, ids in by_document.items():
         change_rows(connection, FINDING.c.id, ids, is_active=False, closed=now, closed_by=document_id)

@@ -63,9 +63,10 @@ def judge_together(connection: Connection, found: Sequence[Found], basis: Basis)
 def _without_history(connection: Connection, documents: Collection[StoredDocument]) -> list[StoredDocument]:
     """The applied documents with neither open findings nor invalid versions."""
     loud = {
-        row.document_id for row in rows_with(connection, _TOLD_OF, FINDING.c.document_id, [one.id for one in documents])
+        row.document_id
+        for row in rows_with(connection, _TOLD_OF, FINDING.c.document_id, [document.id for document in documents])
     }
-    for kind, ids in _by_entity_kind(one for one in documents if one.was_judged).items():
+    for kind, ids in _by_entity_kind(document for document in documents if document.was_judged).items():
         loud |= _with_validity(connection, kind, ids, Validity.INVALID)
     return [document for document in documents if document.id not in loud and document.stands]
 

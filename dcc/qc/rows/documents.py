@@ -120,13 +120,13 @@ def known_documents(connection: Connection, documents: Sequence[DocumentToApply]
     for start in range(0, len(documents), _AT_ONCE):
         portion = documents[start : start + _AT_ONCE]
         names = {
-            "zip_files": sorted({one.zip_file for one in portion}),
-            "file_names": sorted({one.file_name for one in portion}),
+            "zip_files": sorted({document.zip_file for document in portion}),
+            "file_names": sorted({document.file_name for document in portion}),
         }
         files: set[tuple[Any, ...]] = set()
         for zip_file, action, file_name, md5, state in connection.execute(_NAMED, names):
             files.add((zip_file, action, file_name, None if state == DocumentState.HELD.value else md5))
-        given = [one.tracker_id for one in portion if one.tracker_id is not None]
+        given = [document.tracker_id for document in portion if document.tracker_id is not None]
         trackers = set(connection.scalars(_WITH_TRACKER_IDS, {"trackers": given})) if given else set()
         for place, one in enumerate(portion, start=start):
             name = (one.zip_file, one.action.value, one.file_name)
@@ -238,10 +238,10 @@ class NewestDates:
 
     def __init__(self, connection: Connection, documents: Iterable[DocumentToApply]) -> None:
         oldest: dict[tuple[str, DocumentKind], DocumentToApply] = {}
-        for one in documents:
-            first = oldest.setdefault((one.centre, one.kind), one)
-            if one.created < first.created:
-                oldest[one.centre, one.kind] = one
+        for document in documents:
+            first = oldest.setdefault((document.centre, document.kind), document)
+            if document.created < first.created:
+                oldest[document.centre, document.kind] = document
         self._newest: dict[tuple[str, DocumentKind], date | None] = {}
         for place, one in oldest.items():
             before = _NO_DOCUMENT if one.together_from is None else one.together_from

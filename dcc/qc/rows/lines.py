@@ -61,7 +61,7 @@ def _meant(match: re.Match[str]) -> str:
 
 def _fields_of(values: Iterable[Value]) -> str:
     """A part of a line: values with tabs between them."""
-    return "\t".join([_field(one) for one in values])
+    return "\t".join([_field(value) for value in values])
 
 
 def _field(value: Value) -> str:

@@ -269,7 +269,7 @@ def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
         "severity": cause.severity.value,
         "title": cause.title(catalogue),
         "remedy": cause.remedy(catalogue),
-        "failed_documents": [one.as_json() for one in cause.failed_documents],
+        "failed_documents": [document.as_json() for document in cause.failed_documents],
         "clears": {"findings": cause.findings, "documents": cause.clears_documents, "zips": cause.clears_zips},
         "example": {**_fields(example, "zip", "document", "line", "column", "value", "nearest"), **texts},
     }

@@ -64,7 +64,7 @@ def note_failed_documents(
             awaited, zips = _awaited(qc, scope, cause.centre)
             found = failed_documents_with(tracker, reader, cause.centre, awaited, zips)
             cause.failed_documents = tuple(found)
-            cause.others_awaited = len(awaited.difference(*(one.specimens for one in found)))
+            cause.others_awaited = len(awaited.difference(*(document.specimens for document in found)))
 
 
 def failed_documents_with(

@@ -112,7 +112,9 @@ def skipped_entries(
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
-    counted = _counted(connection, source_id, crawl, uploading - ids, {*(one.za_id for one in held), *uploading, *ids})
+    counted = _counted(
+        connection, source_id, crawl, uploading - ids, {*(archive.za_id for archive in held), *uploading, *ids}
+    )
     return [*_of_source(source, crawl, due), *named.values(), *counted]
 
 

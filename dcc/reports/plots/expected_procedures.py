@@ -43,7 +43,7 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
     if not counted:
         raise NotFoundError("No procedure is due, so there is nothing to draw. See `dcc qc expected`.")
     worst = sorted(counted, key=lambda one: -one.missing)[:_MOST_BARS]
-    drawn = [one for one in counted if one in worst]
+    drawn = [procedure for procedure in counted if procedure in worst]
     words = {
         Delivery.DELIVERED: catalogue.say("delivered"),
         Delivery.INVALID: catalogue.say("with errors"),
@@ -54,17 +54,19 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
     caption = catalogue.say(
         "Animals, or colonies for procedures on lines, that have the age at which IMPReSS asks for it."
     )
-    totals = {state: sum(getattr(one, state.name.lower()) for one in counted) for state in Delivery}
+    totals = {state: sum(getattr(procedure, state.name.lower()) for procedure in counted) for state in Delivery}
     alt = ", ".join(f"{words[state]}: {catalogue.number(number)}" for state, number in totals.items())
 
     def draw(figure: Figure) -> None:
         (axes,) = lay_out(figure, title, alt, left=2.6, bottom=0.4)
         places, left = range(len(drawn)), [0] * len(drawn)
         for state, colour in _COLOURS.items():
-            numbers = [getattr(one, state.name.lower()) for one in drawn]
+            numbers = [getattr(procedure, state.name.lower()) for procedure in drawn]
             axes.barh(places, numbers, 0.8, left, color=colour, linewidth=0)
             left = [before + number for before, number in zip(left, numbers, strict=True)]
-        labels = [shown_text(f"{one.centre} {one.due.pipeline} {one.due.procedure}") for one in drawn]
+        labels = [
+            shown_text(f"{procedure.centre} {procedure.due.pipeline} {procedure.due.procedure}") for procedure in drawn
+        ]
         axes.set_yticks(list(places), labels)
         axes.invert_yaxis()
         axes.locator_params(axis="x", integer=True, nbins=6)
@@ -73,7 +75,7 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
         square: dict[str, Any] = {"marker": "s", "markersize": 7, "linestyle": "none"}
         add_legend(figure, [({**square, "color": colour}, words[state]) for state, colour in _COLOURS.items()])
 
-    centres = {one.centre for one in drawn}
+    centres = {procedure.centre for procedure in drawn}
     return Picture(
         name=file_name_of(PictureKind.EXPECTED, *(centres if len(centres) == 1 else ())),
         kind=PictureKind.EXPECTED,

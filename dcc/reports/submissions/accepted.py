@@ -173,9 +173,9 @@ def _procedures(qc: Connection, mine: Any) -> list[ProcedureCount]:
 def _first(qc: Connection, counted: list[ProcedureCount], most: int) -> tuple[tuple[ProcedureCount, ...], int]:
     """The largest `most` procedures, by id and with their names; and how many there are in all."""
     largest = sorted(counted, key=lambda one: (-one.measurements, one.procedure))[:most]
-    names = _names(qc, [one.procedure for one in largest])
+    names = _names(qc, [procedure.procedure for procedure in largest])
     in_order = sorted(largest, key=lambda one: one.procedure)
-    return tuple(replace(one, name=names.get(one.procedure)) for one in in_order), len(counted)
+    return tuple(replace(procedure, name=names.get(procedure.procedure)) for procedure in in_order), len(counted)
 
 
 def _names(qc: Connection, procedures: list[str]) -> Mapping[str, str]:

@@ -82,7 +82,7 @@ def _choice(query: Mapping[str, str], name: str, kind: type[Choice]) -> Choice |
     value = query.get(name)
     if not value:
         return None
-    found = {one.name.lower(): one for one in kind}
+    found = {choice.name.lower(): choice for choice in kind}
     if value not in found:
         raise ConfigurationError(f"There is no {name} {value[:40]!r}. Choose one of: {', '.join(found)}.")
     return found[value]
@@ -98,7 +98,7 @@ def _day(query: Mapping[str, str], name: str) -> date | None:
 
 def collect_board(connection: Connection, wanted: ZipFilter, page: int) -> Board:
     """The board as it is now. Raises NotFoundError for an unknown centre."""
-    centres = [one.short_name for one in list_centres(connection) if one.is_active or one.sources]
+    centres = [centre.short_name for centre in list_centres(connection) if centre.is_active or centre.sources]
     return Board(
         wanted,
         page,
@@ -114,13 +114,13 @@ def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
     """The board as JSON; archives whose centre is not known have the centre null."""
     archives = [
         {
-            "archive": one.key.partition,
-            **_state(one),
-            "since": f"{one.since.isoformat()}Z",
-            "decisions": [str(decision) for decision in one.decisions],
-            "report": link_of_zip(one.key),
+            "archive": archive.key.partition,
+            **_state(archive),
+            "since": f"{archive.since.isoformat()}Z",
+            "decisions": [str(decision) for decision in archive.decisions],
+            "report": link_of_zip(archive.key),
         }
-        for one in board.archives
+        for archive in board.archives
     ]
     content = {
         "made": f"{board.made.isoformat()}Z",

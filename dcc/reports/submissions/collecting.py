@@ -160,7 +160,7 @@ def collect_session(
     """The facts of a crawling session's summary. Raises NotFoundError."""
     session = require_session(tracker, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
-    done = {one.source: one for one in statistics_of(tracker, session_id)}
+    done = {source.source: source for source in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
     zips, causes = zips_of_session(tracker, session, qc), causes_of_session(tracker, qc, session_id, settings)
     return SessionReport(
@@ -176,7 +176,7 @@ def collect_session(
 
 def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool = False) -> dict[str, Any]:
     """The fields of a summary on archives and causes."""
-    counts = Counter(one.outcome for one in zips)
+    counts = Counter(zip_line.outcome for zip_line in zips)
     return {
         "made": utc_now(),
         "tone": _tone(counts, troubled=troubled),
@@ -221,7 +221,7 @@ def _tone(outcomes: Mapping[Outcome, int], *, troubled: bool) -> Tone:
 
 
 def _states(zips: Iterable[ZipLine]) -> tuple[StateCount, ...]:
-    counts = Counter((one.phase, one.status) for one in zips)
+    counts = Counter((zip_line.phase, zip_line.status) for zip_line in zips)
     return tuple(StateCount(phase, status, count) for (phase, status), count in sorted(counts.items()))
 
 

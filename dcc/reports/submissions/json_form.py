@@ -67,8 +67,11 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
         "who_acts": who_acts_on(report, catalogue),
         "next": [catalogue.say(sentence) for sentence in next_sentences(report)],
         "decisions": [
-            {**_fields(one, "kind", "decided_by", "reason", "created"), "said": decision_sentence(one, catalogue)}
-            for one in report.decisions
+            {
+                **_fields(decision, "kind", "decided_by", "reason", "created"),
+                "said": decision_sentence(decision, catalogue),
+            }
+            for decision in report.decisions
         ],
         "hosts": [_fields(host) for host in report.hosts[:MOST_HOSTS]],
         "hosts_total": len(report.hosts),
@@ -154,7 +157,7 @@ def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _pictures(report: SubmissionReport | CentreReport) -> list[dict[str, Any]]:
-    return [_fields(one, "name", "title", "caption", "rule", "alt", "outliers") for one in report.pictures]
+    return [_fields(picture, "name", "title", "caption", "rule", "alt", "outliers") for picture in report.pictures]
 
 
 def _fields(value: Any, *names: str) -> dict[str, Any]:

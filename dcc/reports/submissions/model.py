@@ -165,12 +165,12 @@ class Accepted:
     @property
     def anything(self) -> bool:
         """Whether anything was taken over or taken out."""
-        return any(one.accepted or one.unchecked or one.superseded or one.ended for one in self.entities)
+        return any(entity.accepted or entity.unchecked or entity.superseded or entity.ended for entity in self.entities)
 
     @property
     def measurements(self) -> int:
         """How many measurements were accepted."""
-        return sum(one.accepted for one in self.procedures)
+        return sum(procedure.accepted for procedure in self.procedures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,14 +153,14 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
     if accepted is None or not (accepted.entities or accepted.procedures):
         return
     yield from _title(catalogue.say("What was accepted"))
-    for one in accepted.entities:
+    for entity in accepted.entities:
         text = catalogue.say(
             "{kind}: {accepted} of {submitted}",
-            kind=catalogue.say(KIND_LABELS[one.kind]),
-            accepted=catalogue.number(one.accepted),
-            submitted=catalogue.number(one.named),
+            kind=catalogue.say(KIND_LABELS[entity.kind]),
+            accepted=catalogue.number(entity.accepted),
+            submitted=catalogue.number(entity.named),
         )
-        also = [catalogue.say(words, number=catalogue.number(count)) for count, words in _else_of(one) if count]
+        also = [catalogue.say(words, number=catalogue.number(count)) for count, words in _else_of(entity) if count]
         yield from _texts("; ".join([text, *also]), 2)
     for procedure in accepted.procedures[:_MOST_PROCEDURES]:
         name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure

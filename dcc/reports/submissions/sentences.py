@@ -64,7 +64,7 @@ def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) 
     texts, acting = OUTCOME_TEXTS[outcome], set(actors) - {Actor.NOBODY}
     if not acting or not (texts.actor is Actor.CENTRE or outcome is Outcome.WAITS_FOR_DATA):
         return catalogue.say(texts.acts or ACTOR_LABELS[texts.actor])
-    first = next(one for one in (Actor.REGISTRY, Actor.CENTRE, Actor.DCC) if one in acting)
+    first = next(actor for actor in (Actor.REGISTRY, Actor.CENTRE, Actor.DCC) if actor in acting)
     who = catalogue.say(ACTOR_LABELS[first])
     return catalogue.say(ALSO_DCC, who=who) if Actor.DCC in acting and first is not Actor.DCC else who
 

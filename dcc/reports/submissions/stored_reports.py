@@ -81,7 +81,7 @@ class StoredReport:
 
 def list_reports(settings: Settings, most: int, centre: str | None = None) -> list[StoredReport]:
     """The stored reports that were made last, of a centre if it is given, the newest first."""
-    found = (one for action in Action for one in _stored(settings, action) if centre in (None, one.centre))
+    found = (report for action in Action for report in _stored(settings, action) if centre in (None, report.centre))
     return heapq.nlargest(most, found, key=lambda one: one.made)
 
 

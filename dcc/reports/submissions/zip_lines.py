@@ -91,7 +91,7 @@ def list_zips(
     actors = _actors(connection, wanted)
     changed = changed_since_loaded(connection, wanted)
     in_turn = zips_that_wait(connection, wanted)
-    foreign = {one.za_id: one for one in held_archives(connection, wanted)}
+    foreign = {archive.za_id: archive for archive in held_archives(connection, wanted)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
     query = select_zip_actions().where(ZipAction.id.in_(wanted)).order_by(*newest_first)
     rows = connection.execute(query).all()

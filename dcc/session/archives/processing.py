@@ -172,9 +172,9 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, 
         copies = session.read(lambda connection: staged_copies_of(connection, keys))
         whole_copies = {
             # What lies beside it is fetched anew, which no listing tells of.
-            one.za_id: one._replace(unchanged=one.unchanged and not staging.has_manifest(one.key))
-            for one in copies
-            if staging.holds(one.key, one.size_bytes, one.md5)
+            copy.za_id: copy._replace(unchanged=copy.unchanged and not staging.has_manifest(copy.key))
+            for copy in copies
+            if staging.holds(copy.key, copy.size_bytes, copy.md5)
         }
         return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, whole_copies))
     whole: list[InterruptedZip] = []
@@ -200,14 +200,21 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, 
         # A dead session was processing them, and they cannot be fetched now.
         if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
             progress.conclude(connection, stranded)
-        further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
+        further = {
+            plan.za_id: plan for plan in load_plans(connection, sources, [submission.za_id for submission in whole])
+        }
         held = note_held(connection, waiting.held)
         first = set(take_urgent(connection))
         planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
         if not session.urgent:
             return Work(tuple(whole), tuple(planned), further=further, held=tuple(held))
         wanted = tuple(plan for plan in planned if plan.key in session.urgent)
-        return Work(tuple(one for one in whole if one.key in session.urgent), wanted, further=further, held=tuple(held))
+        return Work(
+            tuple(submission for submission in whole if submission.key in session.urgent),
+            wanted,
+            further=further,
+            held=tuple(held),
+        )
 
     return session.write(take_up)
 
@@ -327,7 +334,9 @@ def _surroundings(
 ) -> tuple[dict[int, SourceAddress], frozenset[str]]:
     """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""
     addresses = {
-        one.id: replace(one, windows=None) if named or one.id in session.named_sources else one
-        for one in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
+        source_address.id: replace(source_address, windows=None)
+        if named or source_address.id in session.named_sources
+        else source_address
+        for source_address in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     }
     return addresses, frozenset(connection.scalars(select(Centre.short_name)))

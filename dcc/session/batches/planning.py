@@ -73,12 +73,12 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
     batches of a source.
     """
     by_source: dict[int, list[BatchArchive]] = defaultdict(list)
-    for one in planned:
-        hosting = one.hostings[0] if one.hostings else None
+    for submission in planned:
+        hosting = submission.hostings[0] if submission.hostings else None
         if hosting is not None and hosting.bad is None:
             is_producer = hosting.own and hosting.has_md5
-            published = None if is_producer else one.published
-            by_source[hosting.source_id].append(BatchArchive(one.key, one.centre, hosting, published))
+            published = None if is_producer else submission.published
+            by_source[hosting.source_id].append(BatchArchive(submission.key, submission.centre, hosting, published))
     batches = []
     for source_id, archives in by_source.items():
         waiting = iter(_batches(source_id, archives, rates.get(source_id, _UNKNOWN_RATE)))
@@ -107,12 +107,12 @@ def together(
     """Pieces of work in their order, so many together as make a batch, and at `most` so many."""
     group: list[T] = []
     seconds = size = 0.0
-    for one in works:
-        seconds += seconds_of(one)
-        size += bytes_of(one)
+    for work in works:
+        seconds += seconds_of(work)
+        size += bytes_of(work)
         if group and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(group) == most):
             yield group
-            group, seconds, size = [], seconds_of(one), bytes_of(one)
-        group.append(one)
+            group, seconds, size = [], seconds_of(work), bytes_of(work)
+        group.append(work)
     if group:
         yield group

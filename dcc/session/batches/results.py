@@ -168,7 +168,7 @@ def prepared_by_workers(
     try:
         _store_reference_data(settings)
         rates = session.read(source_rates)
-        hostings = [one.hostings[0].id for one in planned if one.hostings]
+        hostings = [submission.hostings[0].id for submission in planned if submission.hostings]
         earlier = session.read(lambda connection: earlier_copies(connection, hostings))
         staging = Staging(settings.staging_directory)
         with_held = partial(_with_held_copies, staging=staging, earlier=earlier)
@@ -262,5 +262,5 @@ def _have_prepared(
         if prepared == before:
             return
         before = prepared
-        tried = {one.key for batch in batches for one in batch.archives}
-        waiting = [one for one in waiting if one.key not in tried]
+        tried = {archive.key for batch in batches for archive in batch.archives}
+        waiting = [submission for submission in waiting if submission.key not in tried]

@@ -82,7 +82,7 @@ def _surroundings(connection: Connection, batch: Batch) -> tuple[SourceAddress, 
 def _basis(connection: Connection) -> Basis:
     """The basis of preparing; a session with another basis prepares the documents again."""
     reference = snapshots.load_active(connection)
-    signature = signature_of(one.id for one in reference.stored.values())
+    signature = signature_of(snapshot.id for snapshot in reference.stored.values())
     return Basis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
 
 

@@ -84,7 +84,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     due = work.due(Phase.DATA)
     basis = current_basis(work)
     applied = work.read_qc(lambda connection: documents_of(connection, due))
-    again = _set_back(work, [applied[one.xml_id].id for one in due if one.xml_id in applied], basis)
+    again = _set_back(work, [applied[document.xml_id].id for document in due if document.xml_id in applied], basis)
     due = _uploaded(work, merged(due, again), applied)
     if not due:
         return
@@ -132,8 +132,8 @@ def _own(work: DataSession, again: _Again) -> list[QcDocument]:
     Documents of other centres that this session's documents affect are left to their own sessions.
     """
     found = work.read_qc(lambda connection: documents_by_id(connection, again.touched | again.named))
-    own = [one for one in found if work.covers(one.key)]
-    others = {one.id for one in found} - {one.id for one in own}
+    own = [document for document in found if work.covers(document.key)]
+    others = {document.id for document in found} - {document.id for document in own}
     if left := others & again.touched:
         work.write_qc(lambda connection: healing.judge_anew(connection, left))
     return own
@@ -223,7 +223,7 @@ def _check_portions(work: DataSession, due: Sequence[Due], basis: Basis, files: 
     for portion in _portions(due):
         work.session.check()
         known = {
-            stored.id: [unpacked(one) for one in findings]
+            stored.id: [unpacked(finding) for finding in findings]
             for document, stored in portion
             if (findings := _prepared_findings(files, document)) is not None
         }

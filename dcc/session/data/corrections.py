@@ -95,10 +95,14 @@ def withdraw_submission(
         if archive.za_id is not None:
             notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
             notices += [
-                NewNotice(one.centre, archive.za_id, Outcome.DECLINED, file_name=one.file_name)
-                for one in undone.declined
+                NewNotice(
+                    declined_document.centre, archive.za_id, Outcome.DECLINED, file_name=declined_document.file_name
+                )
+                for declined_document in undone.declined
             ]
-            add_notices(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in notices])
+            add_notices(
+                connection, [replace(notice, done_by=author, reason=reason[:_LONGEST_REASON]) for notice in notices]
+            )
             decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
     both.write_tracker(conclude)
@@ -109,7 +113,7 @@ def catch_up_with_withdrawals(work: DataSession) -> None:
     """Record withdrawals that the tracker missed because the process was killed."""
     both = _Databases(work.session.tracker, work.qc, work.settings)
     undone = both.read_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
-    withdrawn = [one for one in undone if work.covers(one.key)]
+    withdrawn = [document for document in undone if work.covers(document.key)]
     _tell_of_withdrawn(both, withdrawn, work.author, "The documents were withdrawn before.")
 
 
@@ -195,18 +199,18 @@ def _judge_again(
     The QC database decides even if a running session advances a document in the tracker meanwhile.
     """
     found = both.read_qc(lambda connection: documents_by_id(connection, document_ids))
-    wanted = [one for one in found if keys is None or one.key in keys]
-    both.write_qc(lambda connection: healing.judge_anew(connection, [one.id for one in wanted]))
+    wanted = [document for document in found if keys is None or document.key in keys]
+    both.write_qc(lambda connection: healing.judge_anew(connection, [document.id for document in wanted]))
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, both.settings.naming)
         judged = [one for one, _ in counted if may_be_judged_again(one)]
-        progress.reopen_documents(connection, {one.xml_id: UPLOADED for one in judged}, author, reason)
+        progress.reopen_documents(connection, {document.xml_id: UPLOADED for document in judged}, author, reason)
         return judged, {stored.id for _, stored in counted}
 
     judged, counted = both.write_tracker(set_back)
-    others = [one for one in wanted if one.id not in counted]
-    concerned = {one.key for one in judged} | {one.key for one in others}
+    others = [document for document in wanted if document.id not in counted]
+    concerned = {document.key for document in judged} | {document.key for document in others}
     return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
 
 
@@ -227,8 +231,8 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
         found = counted_by_tracker(connection, touched, naming)
         again = {one.xml_id: UPLOADED for one, _ in found if may_be_judged_again(one)}
         progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
-        progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in news}, author, reason)
-        rewrite_log(connection, {one.xml_id: () for one in news})
+        progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in news}, author, reason)
+        rewrite_log(connection, {document.xml_id: () for document in news})
 
     both.write_tracker(cancel)
     return len(news)
@@ -237,7 +241,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
 def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, author: str, reason: str) -> None:
     """Cancel the waiting uploads of a submission."""
     waiting = load_due(connection, Phase.UPLOAD, settings.naming, [key])
-    progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in waiting}, author, reason)
+    progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in waiting}, author, reason)
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:

@@ -190,7 +190,9 @@ class Recorder:
     def show_pending(self, documents: Iterable[DueDocument]) -> None:
         """Show that documents wait for the phase."""
         pending = State(self._phase, Status.PENDING)
-        proposals = [Proposal(Subject.XML_FILE, one.xml_id, pending) for one in documents if one.state != pending]
+        proposals = [
+            Proposal(Subject.XML_FILE, document.xml_id, pending) for document in documents if document.state != pending
+        ]
         if proposals:
             self._record([], proposals)
 
@@ -279,7 +281,7 @@ def _write(
         },
     )
     add_to_log(connection, {fact.document.xml_id: fact.noted for fact in batch if fact.noted})
-    add_notices(connection, [one for fact in batch for one in fact.notices])
+    add_notices(connection, [notice for fact in batch for notice in fact.notices])
     unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
     states[Subject.ZIP_ACTION] |= action_states(connection, unproposed)
     return states
@@ -287,4 +289,4 @@ def _write(
 
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
     """The distinct documents of several lists, in the order of upload."""
-    return in_order_of_upload({one.xml_id: one for some in documents for one in some}.values())
+    return in_order_of_upload({document.xml_id: document for some in documents for document in some}.values())

@@ -61,7 +61,7 @@ def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> No
     """Have what the documents brought count as valid, since no rule is asked."""
     stored = work.read_qc(lambda connection: documents_of(connection, documents))
     basis = current_basis(work)
-    found = [Found(one.id, ()) for one in stored.values()]
+    found = [Found(document.id, ()) for document in stored.values()]
     work.write_qc(lambda connection: judge_together(connection, found, basis))
 
 

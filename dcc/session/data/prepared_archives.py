@@ -91,7 +91,9 @@ class PreparedFiles:
     def has(self, part: _Part, documents: Sequence[DocumentToPrepare]) -> bool:
         """Whether a file has all of these documents."""
         file = self.file(part)
-        return file is not None and all(file.has(Path(one.path).name, one.md5 or "") for one in documents)
+        return file is not None and all(
+            file.has(Path(document.path).name, document.md5 or "") for document in documents
+        )
 
     def forget(self, part: _Part) -> None:
         """Forget a file, which was made again."""

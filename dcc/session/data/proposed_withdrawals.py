@@ -43,11 +43,11 @@ def accept_proposals(
     ended: list[DecidedProposal] = []
     while waiting:
         tried = [_accept(tracker, qc, settings, proposal, author, reason) for proposal in waiting]
-        done = [one for one in tried if one.problem is None]
+        done = [proposal for proposal in tried if proposal.problem is None]
         ended += done
         if not done:
             return ended + tried
-        waiting = [one.proposal for one in tried if one.problem is not None]
+        waiting = [proposal.proposal for proposal in tried if proposal.problem is not None]
     return ended
 
 

@@ -70,7 +70,9 @@ def counted_by_tracker(
     """Those documents that the tracker counts, as it has them, in the order of upload."""
     by_xml_id = {found.xml_id: found for found in documents if found.xml_id is not None}
     counted = load_documents(connection, by_xml_id, naming)
-    return [(one, by_xml_id[one.xml_id]) for one in counted if by_xml_id[one.xml_id].is_of(one)]
+    return [
+        (document, by_xml_id[document.xml_id]) for document in counted if by_xml_id[document.xml_id].is_of(document)
+    ]
 
 
 def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:

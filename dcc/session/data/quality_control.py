@@ -66,8 +66,10 @@ def _build(
     done = State(phase, Status.DONE)
     stored = work.read_qc(lambda connection: documents_of(connection, due))
     # A document that was withdrawn, or set to be judged again, since it was listed has not passed.
-    behind = work.read_qc(lambda connection: left_out(connection, [one.id for one in stored.values()]))
-    through = [one for one in due if one.xml_id not in stored or stored[one.xml_id].id not in behind]
+    behind = work.read_qc(lambda connection: left_out(connection, [document.id for document in stored.values()]))
+    through = [
+        document for document in due if document.xml_id not in stored or stored[document.xml_id].id not in behind
+    ]
     yield from _record(work, phase, [(document, done) for document in through], stored)
     if task is not None:
         work.session.finish_task(task, failed=False)
@@ -130,7 +132,7 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
     others = load_qc_states(connection, open_ids - unsettled.keys())
     changed |= {xml_id: WAITS for xml_id, state in others.items() if state == SETTLED}
-    return [(one, changed[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
+    return [(document, changed[document.xml_id]) for document in load_documents(connection, changed, settings.naming)]
 
 
 def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:

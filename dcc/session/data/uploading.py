@@ -57,14 +57,18 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     if not due:
         return
     work.delegations = work.read(load_delegations)
-    held = {one.xml_id for one in due if one.state == HELD and one.xml_id in applied and applied[one.xml_id].is_held}
-    held -= _delegated_since(work, [one for one in due if one.xml_id in held], applied)
-    due = [one for one in due if one.xml_id not in held]
+    held = {
+        document.xml_id
+        for document in due
+        if document.state == HELD and document.xml_id in applied and applied[document.xml_id].is_held
+    }
+    held -= _delegated_since(work, [document for document in due if document.xml_id in held], applied)
+    due = [document for document in due if document.xml_id not in held]
     waiting = _wait_for_older(work, due)
     if waiting:
         yield from _record_waiting(work, waiting)
         still = {one.document.xml_id for one in waiting}
-        due = [one for one in due if one.xml_id not in still]
+        due = [document for document in due if document.xml_id not in still]
     if not due:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
@@ -87,22 +91,22 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
     """The `xml_file` ids of held documents whose other centres have delegated to the archive's since."""
     if not held:
         return set()
-    centres = work.read_qc(lambda connection: held_for(connection, [applied[one.xml_id].id for one in held]))
+    centres = work.read_qc(lambda connection: held_for(connection, [applied[document.xml_id].id for document in held]))
     return {
-        one.xml_id
-        for one in held
-        if (others := centres.get(applied[one.xml_id].id))
-        and all(map(work.delegations.rights_of(one.centre).permit, others))
+        document.xml_id
+        for document in held
+        if (others := centres.get(applied[document.xml_id].id))
+        and all(map(work.delegations.rights_of(document.centre).permit, others))
     }
 
 
 def _wait_for_older(work: DataSession, due: Sequence[DueDocument]) -> list[Fact]:
     """The documents that edit or delete while an older archive of their centre is unfinished, with their results."""
-    changing = {one.za_id for one in due if one.key.action is not Action.ADD}
+    changing = {document.za_id for document in due if document.key.action is not Action.ADD}
     if not changing:
         return []
     older = work.read(lambda connection: waiting_for_older(connection, changing))
-    return [_waiting(one, older[one.za_id]) for one in due if one.za_id in older]
+    return [_waiting(document, older[document.za_id]) for document in due if document.za_id in older]
 
 
 def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
@@ -180,7 +184,7 @@ class _Upload:
         """Apply documents together; if that fails, each by itself, which shows the faulty one."""
         if len(group) > 1 and not any(document.za_id in self.lost for document in group):
             try:
-                return self._uploader.upload(group, [self.prepared.document(one) for one in group])
+                return self._uploader.upload(group, [self.prepared.document(document) for document in group])
             except STOPPING:
                 raise
             except Exception as error:

@@ -145,7 +145,7 @@ def _found(contents: Iterator[Content], context: DocumentContext, accepted: Acce
         raise
     except Exception:
         return None
-    return [packed(one) for one in found] if len(found) <= MOST_FINDINGS else None
+    return [packed(finding) for finding in found] if len(found) <= MOST_FINDINGS else None
 
 
 class _Taken:

@@ -70,12 +70,12 @@ class FromWorkers(Exchange):
             return
         staging = Staging(self._settings.staging_directory)
         is_shared = any("://" in url for url, _ in named_replicas(self._settings))
-        for one in archives:
-            if is_shared and one.sha256 is not None and not staging.has_manifest(one.key):
+        for archive in archives:
+            if is_shared and archive.sha256 is not None and not staging.has_manifest(archive.key):
                 continue
-            if (path := stored.fetch(one)) is not None:
-                yield one, path
-                stored.release(one)
+            if (path := stored.fetch(archive)) is not None:
+                yield archive, path
+                stored.release(archive)
 
     def take(self, number: int) -> list[list[Opened]] | None:
         """The documents of a part's archives; None if this process has to prepare them."""
@@ -135,8 +135,8 @@ def parts_of(archives: Sequence[StoredArchive], most: int) -> Iterator[Part]:
 
 
 def _seconds(part: Part) -> float:
-    return sum(seconds_to_prepare(one.size_bytes) for one in part)
+    return sum(seconds_to_prepare(archive.size_bytes) for archive in part)
 
 
 def _size(part: Part) -> int:
-    return sum(one.size_bytes or 0 for one in part)
+    return sum(archive.size_bytes or 0 for archive in part)

@@ -309,7 +309,8 @@ class _Application:
             return
         outcome = HELD if applied.state is DocumentState.HELD else failed(Phase.UPLOAD)
         entries = [
-            FindingEntry(one.code, one.severity, one.details, one.line, one.path, one.value) for one in applied.findings
+            FindingEntry(finding.code, finding.severity, finding.details, finding.line, finding.path, finding.value)
+            for finding in applied.findings
         ]
         self.verdicts[one.document.xml_id] = _verdict(outcome, problems_of(entries, len(entries), self._replayer.limit))
 
@@ -340,18 +341,18 @@ class _Judging:
         known = [document_id for document_id, found in findings.items() if found is not None]
         doubtful = questionable(self._connection, known, latest_day(self._basis.today))
         verdicts = {}
-        for one in documents:
-            found = findings[one.id]
-            if one.document.key.action is Action.DELETE:
+        for document in documents:
+            found = findings[document.id]
+            if document.document.key.action is Action.DELETE:
                 found = []
             elif found is None:
-                path = self._replayer.staging.contents(one.document.key) / one.document.name.file_name
-                contents = read_document(path, one.document.name.kind)
-                found = list(check_contents(contents, self._context(one), JUDGED_AT_UPLOAD))
-            elif one.id in doubtful:
-                found = self._with_others(one, found)
-            is_clean = not (found or one.is_noted)
-            verdicts[one.document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(one, found)
+                path = self._replayer.staging.contents(document.document.key) / document.document.name.file_name
+                contents = read_document(path, document.document.name.kind)
+                found = list(check_contents(contents, self._context(document), JUDGED_AT_UPLOAD))
+            elif document.id in doubtful:
+                found = self._with_others(document, found)
+            is_clean = not (found or document.is_noted)
+            verdicts[document.document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(document, found)
         return verdicts
 
     def _findings(self, one: Standing) -> list[Finding] | None:

@@ -139,7 +139,7 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposa
         columns = columns_for(engine)._replace(left_out=LEFT_OUT)
     finally:
         engine.dispose()
-    sets: dict[str, Any] = {**{one.name: one for one in active}, **proposed}
+    sets: dict[str, Any] = {**{snapshot.name: snapshot for snapshot in active}, **proposed}
     return Replayer(
         root,
         Setup.from_settings(settings, known),
@@ -175,7 +175,7 @@ class _Work:
         def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[Opened]]]]:
             if results is not None and (opened := results.take(number)) is not None:
                 return part, _ready(opened)
-            paths = [stored.fetch(one) for one in part]
+            paths = [stored.fetch(archive) for archive in part]
             given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path]
             fetched = [one for one, path in zip(part, paths, strict=True) if path is not None]
             named = ", ".join(str(one.key) for one in given)
@@ -185,8 +185,8 @@ class _Work:
             fetched, opened = begun.result()
             self._opened |= {one.key: found for one, found in zip(fetched, opened.result(), strict=True)}
             self._missing += [one for one in part if one not in fetched]
-            for one in part:
-                stored.release(one)
+            for archive in part:
+                stored.release(archive)
             self.tell(len(self._opened) + len(self._missing))
 
         begun: deque[tuple[Part, Any]] = deque()

@@ -134,9 +134,9 @@ def find_archives(
     for row in tracker.execute(_DOWNLOADS):
         by_action[row.id].append(row)
     archives = [_archive(rows) for rows in by_action.values()]
-    for one in archives:
-        in_time = since is None or (one.created is not None and one.created >= since)
-        one.is_selected = in_time and (not centres or one.centre in centres)
+    for archive in archives:
+        in_time = since is None or (archive.created is not None and archive.created >= since)
+        archive.is_selected = in_time and (not centres or archive.centre in centres)
     pairs = [*tracker.execute(_NAMED_CENTRES), *qc.execute(_BLOCKS)]
     group_of = grouped([(str(one), str(other)) for one, other in pairs])
     wanted = {group_of(one.centre or "") for one in archives if one.is_selected}
@@ -185,7 +185,7 @@ class _Groups(NamedTuple):
 
 
 def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> None:
-    by_download = {one.download_id: one for one in archives}
+    by_download = {archive.download_id: archive for archive in archives}
     of_selected: dict[int, Recorded] = {}
     for zip_id, xml_id, name, phase, status in rows_by_id(tracker, _DOCUMENTS, by_download):
         recorded = Recorded(State(Phase(phase), Status(status)), [])

@@ -155,9 +155,9 @@ def _cause(fact: Fact) -> _Cause:
 
 
 def _centre_change(centre: str, documents: int, changes: Iterable[Change]) -> CentreChange:
-    own = [one for one in changes if (one.centre or "") == centre]
-    gained = sum(one.is_verdict and one.after == ACCEPTED for one in own)
-    lost = sum(one.is_verdict and one.before == ACCEPTED for one in own)
+    own = [change for change in changes if (change.centre or "") == centre]
+    gained = sum(change.is_verdict and change.after == ACCEPTED for change in own)
+    lost = sum(change.is_verdict and change.before == ACCEPTED for change in own)
     return CentreChange(centre, documents, gained, lost, len(own) - gained - lost)
 
 
@@ -181,10 +181,10 @@ def compare(
 
 def _beyond(facts: Iterable[Fact], others: Iterable[Fact]) -> tuple[Fact, ...]:
     """The facts that are not among others, each as often as it is there more often."""
-    left = Counter(one.identity for one in others)
+    left = Counter(other.identity for other in others)
     found = []
-    for one in facts:
-        left[one.identity] -= 1
-        if left[one.identity] < 0:
-            found.append(one)
+    for fact in facts:
+        left[fact.identity] -= 1
+        if left[fact.identity] < 0:
+            found.append(fact)
     return tuple(found)

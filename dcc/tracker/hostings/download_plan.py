@@ -391,7 +391,7 @@ def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = 
     unbound = [
         za_id
         for za_id, (_, hostings) in known.items()
-        if not all(one.own and one.has_md5 and one.bad is None for one in hostings)
+        if not all(hosting.own and hosting.has_md5 and hosting.bad is None for hosting in hostings)
     ]
     published = published_checksums(connection, unbound) if unbound else {}
     plans = (_plan(row, hostings, published.get(za_id), failures[za_id]) for za_id, (row, hostings) in known.items())

@@ -244,8 +244,8 @@ def held_archives(
     if key is not None:
         query = query.where(is_named(key))
     held = held_of(ZipAndHost(*row) for row in connection.execute(query))
-    declined = declines_of(connection, [one.za_id for one in held])
-    return [replace(one, declined=declined.get(one.za_id)) for one in held]
+    declined = declines_of(connection, [archive.za_id for archive in held])
+    return [replace(archive, declined=declined.get(archive.za_id)) for archive in held]
 
 
 def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
@@ -303,11 +303,11 @@ def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldA
 
     Declined archives are left out.
     """
-    declined = declines_of(connection, [one.za_id for one in held])
-    held = [one for one in held if one.za_id not in declined]
-    notices = [NewNotice(one.owner, one.za_id, Outcome.HELD) for one in held]
+    declined = declines_of(connection, [archive.za_id for archive in held])
+    held = [archive for archive in held if archive.za_id not in declined]
+    notices = [NewNotice(archive.owner, archive.za_id, Outcome.HELD) for archive in held]
     new = {notice.za_id for notice in add_notices(connection, notices)}
-    return [one for one in held if one.za_id in new]
+    return [archive for archive in held if archive.za_id in new]
 
 
 def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
@@ -341,7 +341,7 @@ def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, re
 def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
     """Let a declined archive wait again. Raises NotFoundError if it is not declined."""
     require_zip_action(connection, key)
-    wanted = [one for one in list_declines(connection) if one.key == key]
+    wanted = [decline for decline in list_declines(connection) if decline.key == key]
     if not wanted:
         raise NotFoundError(f"{key} is not turned down at present. See: dcc archive declined --all")
     of_archive = ArchiveDecline.za_id == wanted[0].za_id

@@ -79,29 +79,29 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
     """
     if not notices:
         return []
-    known = {tuple(row) for row in rows_by_id(connection, _KNOWN, [one.za_id for one in notices])}
+    known = {tuple(row) for row in rows_by_id(connection, _KNOWN, [notice.za_id for notice in notices])}
     ids = {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
     new = {
-        (ids[one.owner], one.za_id, one.xml_id, str(one.outcome)): one
-        for one in notices
-        if one.owner in ids and one.outcome not in _OF_ONE_MOMENT
+        (ids[notice.owner], notice.za_id, notice.xml_id, str(notice.outcome)): notice
+        for notice in notices
+        if notice.owner in ids and notice.outcome not in _OF_ONE_MOMENT
     }
     wanted = [one for key, one in new.items() if again or key not in known]
-    wanted += [one for one in notices if one.owner in ids and one.outcome in _OF_ONE_MOMENT]
+    wanted += [notice for notice in notices if notice.owner in ids and notice.outcome in _OF_ONE_MOMENT]
     now = utc_now()
     rows = [
         {
-            "owner_id": ids[one.owner],
-            "za_id": one.za_id,
-            "xml_id": one.xml_id,
-            "file_name": one.file_name,
-            "outcome": str(one.outcome),
-            "counts": json.dumps(dict(one.counts), sort_keys=True),
-            "done_by": None if one.done_by is None else one.done_by[:PERSON_LENGTH],
+            "owner_id": ids[notice.owner],
+            "za_id": notice.za_id,
+            "xml_id": notice.xml_id,
+            "file_name": notice.file_name,
+            "outcome": str(notice.outcome),
+            "counts": json.dumps(dict(notice.counts), sort_keys=True),
+            "done_by": None if notice.done_by is None else notice.done_by[:PERSON_LENGTH],
             "created": now,
-            "reason": one.reason,
+            "reason": notice.reason,
         }
-        for one in wanted
+        for notice in wanted
     ]
     insert_rows(connection, OwnerNotice, rows)
     return wanted

@@ -236,7 +236,7 @@ def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
         return None
     if not _fetched_nothing(downloads[-1]):
         return downloads[-1]
-    return next((one for one in reversed(downloads) if _brought(one)), downloads[-1])
+    return next((download for download in reversed(downloads) if _brought(download)), downloads[-1])
 
 
 def _fetched_nothing(download: DownloadStory) -> bool:

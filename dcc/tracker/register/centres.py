@@ -133,7 +133,7 @@ def list_centres(connection: Connection) -> list[CentreEntry]:
 
 def contacts(connection: Connection) -> dict[str, str]:
     """The e-mail addresses of the centres that have any, by their codes."""
-    return {one.short_name: one.email for one in list_centres(connection) if one.email}
+    return {centre.short_name: centre.email for centre in list_centres(connection) if centre.email}
 
 
 def change_centre(

@@ -104,7 +104,11 @@ def delegate(
         "until": until,
     }
     insert_rows(connection, Delegation.__table__, [values])
-    return next(one for one in list_delegations(connection) if (one.owner, one.delegate) == (owner, to))
+    return next(
+        delegation
+        for delegation in list_delegations(connection)
+        if (delegation.owner, delegation.delegate) == (owner, to)
+    )
 
 
 def revoke(connection: Connection, owner: str, to: str, *, revoked_by: str) -> DelegationEntry:
@@ -113,7 +117,11 @@ def revoke(connection: Connection, owner: str, to: str, *, revoked_by: str) -> D
         raise NotFoundError(
             f"Centre {owner} delegates nothing to centre {to} at present. See: dcc centre delegations --all"
         )
-    ended = [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)]
+    ended = [
+        delegation
+        for delegation in list_delegations(connection, everything=True)
+        if (delegation.owner, delegation.delegate) == (owner, to)
+    ]
     return ended[-1]
 
 

@@ -106,7 +106,7 @@ def load_addresses(
             accesskey=SecretStr(row.accesskey),
             base_path=row.base_path or "",
             host_keys=tuple(keys.get(row.id, ())),
-            tls_authorities=tuple(one.pem for one in trusted.get(row.id, TlsTrust()).authorities or ()),
+            tls_authorities=tuple(authority.pem for authority in trusted.get(row.id, TlsTrust()).authorities or ()),
             tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
             delta=DeltaStrategy(row.delta),
             extent=extent_of(row),
@@ -175,7 +175,9 @@ def trust_certificates(connection: Connection, source_id: int, trust: TlsTrust) 
     of_source = TlsCertificate.file_source_id == source_id
     if trust.authorities is not None:
         connection.execute(delete(TlsCertificate).where(of_source, TlsCertificate.authority_pem.is_not(None)))
-        rows += [{"fingerprint": one.fingerprint, "authority_pem": one.pem} for one in trust.authorities]
+        rows += [
+            {"fingerprint": authority.fingerprint, "authority_pem": authority.pem} for authority in trust.authorities
+        ]
     if trust.fingerprints is not None:
         connection.execute(delete(TlsCertificate).where(of_source, TlsCertificate.authority_pem.is_(None)))
         given = dict.fromkeys(parse_fingerprint(text) for text in trust.fingerprints)
