@@ -168,10 +168,11 @@ def test_the_level_is_that_of_the_setting(kept: Callable[..., Any], level: str, 
     plan = plan_from_environment({"DCC_LOG_LEVEL": level, "DCC_LOG_FORMAT": "json"})
     assert plan is not None
     made = kept("json", plan.level)
+    # Dagster's instances of other tests leave a level there.
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("dcc.")]:
+        logging.getLogger(name).setLevel(logging.NOTSET)
     with logging_as(made.plan):
         for name in ("dcc.sessions", "dcc.session.sessions", "dcc.cli.sessions.crawl"):
-            # Dagster's instances of other tests leave a level there.
-            logging.getLogger(name).setLevel(logging.NOTSET)
             for method in ("debug", "info", "warning", "error"):
                 getattr(logging.getLogger(name), method)("said")
     assert [entry["level"] for entry in made.entries()] == 3 * seen
