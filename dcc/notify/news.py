@@ -1,8 +1,8 @@
 """The messages about a finished session, and those to centres outside sessions.
 
-Of a session: a digest for each centre, a summary for wranglers, missing addresses. Besides, centres are told what
-others did with their data, and of archives that failed long ago. Each round reads the notices of the last days; the
-ledger knows which were sent. Of each archive and document only the latest notice is sent.
+Of a session: a digest for each centre, a summary for wranglers, missing addresses. Besides, centres get messages about
+what others did with their data, and about archives that failed long ago. Each round reads the notices of the last days;
+the ledger knows which were sent. Of each archive and document only the latest notice is sent.
 """
 
 from __future__ import annotations

@@ -56,6 +56,10 @@ def server(mail_server: Starter) -> MailServerForTests:
 
 @pytest.fixture
 def mailing(installation: Installation, server: MailServerForTests) -> Installation:
+    return notified(installation, server)
+
+
+def notified(installation: Installation, server: MailServerForTests) -> Installation:
     """The installation with a centre that has an address, and e-mails sent to the server."""
     with writing(installation.tracker) as connection:
         centres.change_centre(connection, "H", email=CENTRE)

@@ -115,6 +115,10 @@ class TestOnAWebServer:
         web.folder.put(KEY, OTHER, MODIFIED + 1)
         assert installation.process_again(KEY).zips[KEY].succeeded
         assert ended(installation) == [FINISHED, SENT_AGAIN]
+        first = next(
+            headers for method, path, headers in web.server.requests if method == "GET" and path.endswith(".zip")
+        )
+        assert first["If-Unmodified-Since"] == "Tue, 13 May 2014 16:53:20 GMT"
         time = {"If-Modified-Since": "Tue, 13 May 2014 16:53:20 GMT"}
         assert web.conditions()[1] == time | ({"If-None-Match": f'"{md5(GOOD)[:8]}"'} if etag == "strong" else {})
 

@@ -61,7 +61,7 @@ def test_the_centre_is_told_of_each_change_once_and_what_to_do(
     installation: Installation, folder: Folder, mail_server: Starter
 ) -> None:
     server = mail_server()
-    installation = notified(installation, server, notify_attachment_bytes=0)
+    installation = notified(installation, server).with_settings(notify_attachment_bytes=0)
     loaded(installation, folder)
     server.received.clear()
     change(folder)
@@ -93,7 +93,7 @@ def test_a_change_that_a_retry_notices_is_told_as_well(
     installation: Installation, folder: Folder, mail_server: Starter
 ) -> None:
     server = mail_server()
-    installation = notified(installation, server, notify_attachment_bytes=0)
+    installation = notified(installation, server).with_settings(notify_attachment_bytes=0)
     loaded(installation, folder)
     server.received.clear()
     change(folder)
@@ -109,7 +109,7 @@ def test_nobody_is_told_of_what_was_not_loaded_or_was_withdrawn(
     installation: Installation, folder: Folder, mail_server: Starter
 ) -> None:
     server = mail_server()
-    installation = notified(installation, server, notify_attachment_bytes=0)
+    installation = notified(installation, server).with_settings(notify_attachment_bytes=0)
     folder.put(KEY)
     installation.run_session()
     note_withdrawn(installation.tracker)
