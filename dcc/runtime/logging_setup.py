@@ -187,9 +187,12 @@ class _LogFile(logging.FileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append one message."""
-        if self.stream is not None and self._is_gone(self.stream.fileno()):
-            self.close()
-        super().emit(record)
+        try:
+            if self.stream is not None and self._is_gone(self.stream.fileno()):
+                self.close()
+            super().emit(record)
+        except Exception:
+            self.handleError(record)
 
     def _open(self) -> TextIOWrapper:
         # A message that fits into the buffer is written at once, so that those of other processes stay beside it.

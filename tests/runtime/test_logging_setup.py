@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -213,6 +214,21 @@ def test_a_log_that_cannot_be_written_is_complained_of_once(capsys: pytest.Captu
         log.info("two")
     told = capsys.readouterr().err.splitlines()
     assert told == ["Warning: The log /dev/full could not be written ([Errno 28] No space left on device)."]
+
+
+def test_work_goes_on_without_a_log_whose_folder_went(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "logs" / "dcc.log"
+    file.parent.mkdir()
+    with logging_as(LogPlan("json", logging.INFO, file)):
+        log.info("one")
+        shutil.rmtree(file.parent)
+        log.info("two")
+        log.info("three")
+        file.parent.mkdir()
+        log.info("four")
+    assert [json.loads(line)["message"] for line in file.read_text().splitlines()] == ["four"]
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"Warning: The log {file} could not be written ([Errno 2] No such file or directory: '{file}')."]
 
 
 @pytest.mark.parametrize(
