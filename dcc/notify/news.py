@@ -28,6 +28,7 @@ from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.tracker.hostings.owner_notices import Notice, notices_since
 from dcc.tracker.register.centres import CentreEntry, list_centres
 
+_LOOKED_BACK: Final = timedelta(days=30)
 _MOST_REPORTS: Final = 5
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -126,9 +127,6 @@ def _has_zips(items: Sequence[Item]) -> bool:
     """Whether a digest or summary has a new submission; without one it is not worth a message."""
     kinds = {item.kind for item in items}
     return Kind.ZIP in kinds and len(kinds) > 1
-
-
-_LOOKED_BACK: Final = timedelta(days=30)
 
 
 def notify_owners(round_: Round, centre: str | None = None) -> None:

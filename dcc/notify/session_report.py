@@ -161,7 +161,7 @@ def load_facts(connection: Connection, session_id: int, failure_limit: int) -> S
         in_order=_in_order(connection, session),
         proposals=sum(count_open(connection).values()),
         dues=load_dues(connection, failure_limit),
-        statistics={source.source: source for source in statistics_of(connection, session_id)},
+        statistics={work.source: work for work in statistics_of(connection, session_id)},
     )
 
 

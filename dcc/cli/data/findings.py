@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
     from dcc.settings import Settings
 
-
 _SHOWN = 100
 _LONGEST_EXAMPLE = 100
 _MOST_CAUSES = 20

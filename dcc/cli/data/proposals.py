@@ -115,8 +115,8 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     )
     made = [{"zip": str(one.proposal.key), **picked(one, "withdrawn", "problem")} for one in decided]
     echo_result(made, text, as_json=as_json)
-    for proposal in left:
-        click.echo(f"{proposal.proposal.key}: {printable(proposal.problem)}", err=True)
+    for one in left:
+        click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
     if left:
         raise click.exceptions.Exit(BuiltOnError.exit_code)
 

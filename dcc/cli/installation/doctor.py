@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from dcc.operations.doctor.checks import Check, Examined
     from dcc.settings import Settings
 
-
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "blue"}
 _WARNINGS = 1
 _FAILURES = 4
+_MOST_MAKES = 8
 _DEEP_SECONDS = 24 * 3600.0
 
 
@@ -59,10 +59,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
 
     settings = settings_from_environment()
     found: list[Examined] = []
-    for finding in _findings(settings, sources=sources, deep=deep, seconds=seconds):
-        found.append(finding)
-        if not as_json and not (quiet and finding.finding.verdict is Verdict.OK):
-            _echo(finding)
+    for examined in _findings(settings, sources=sources, deep=deep, seconds=seconds):
+        found.append(examined)
+        if not as_json and not (quiet and examined.finding.verdict is Verdict.OK):
+            _echo(examined)
     note_facts(
         unmade=any("dcc init" in one.finding.advice for one in found),
         without_sources=any(one.finding.advice == "dcc source add" for one in found),
@@ -109,9 +109,6 @@ def _summary(found: list[Examined]) -> str:
     counts = {verdict: sum(one.finding.verdict == verdict for one in found) for verdict in _COLOURS}
     text = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
     return f"{count_of(len(found), 'finding')}: {text}."
-
-
-_MOST_MAKES = 8
 
 
 @command(

@@ -323,7 +323,6 @@ def _conclude(
 
 def _crawls_only(display: SessionDisplay) -> bool:
     """Whether the session was to go no further than the crawl."""
-
     return display.session is not None and display.session.settings.last_phase < Phase.XSD
 
 

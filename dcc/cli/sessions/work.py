@@ -119,11 +119,7 @@ def request_urgent(
         is_known = set(wanted) <= {key for found in listed.values() for key in found}
         available = load_addresses(connection, ids=sorted(listed) if is_known else None)
         centres = {settings.naming.centre_of_zip(key.file_name) for key in wanted}
-        return (
-            wanted,
-            [source_address.id for source_address in available if is_known or source_address.centre in centres],
-            done,
-        )
+        return wanted, [address.id for address in available if is_known or address.centre in centres], done
 
     return run_writing(tracker, request, patience_seconds=settings.database_retry)
 

@@ -228,7 +228,7 @@ class RootGroup(CommandGroup):
         try:
             return super().make_context(*args, **options)
         except OSError as error:
-            raise CommandFailedError(_told(error)) from error
+            raise CommandFailedError(_as_dcc_error(error)) from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the options of `dcc` itself off the arguments, and remember those without text."""
@@ -268,7 +268,7 @@ class RootGroup(CommandGroup):
             raise click.exceptions.Exit(PIPE_CLOSED) from error
         except Exception as error:
             _show_traceback(ctx)
-            raise CommandFailedError(_told(error, *ctx.meta[_NO_TEXT])) from error
+            raise CommandFailedError(_as_dcc_error(error, *ctx.meta[_NO_TEXT])) from error
         return result
 
 
@@ -351,7 +351,7 @@ def _platform_missing(package: str) -> ConfigurationError:
     )
 
 
-def _told(error: Exception, *no_text: str) -> DccError:
+def _as_dcc_error(error: Exception, *no_text: str) -> DccError:
     """The error that says what happened; `no_text` are arguments that are no text, which may be why."""
     if no_text and isinstance(error, NotFoundError | UnicodeEncodeError):
         return ConfigurationError(

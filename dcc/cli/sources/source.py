@@ -96,9 +96,7 @@ def list_sources(as_json: bool) -> None:
             "hosts": e.hosted,
             "delta": e.delta,
             "listed": _listed(e.extent),
-            _TRUSTED: " ".join(
-                [*e.fingerprints, *e.tls_fingerprints, *(f"CA {tls_authority}" for tls_authority in e.tls_authorities)]
-            ),
+            _TRUSTED: " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {each}" for each in e.tls_authorities)]),
         }
         for e in entries
     ]

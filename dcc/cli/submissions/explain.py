@@ -44,11 +44,9 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
     JSON: {"id", "name" (in the tracker, empty if it has none), "meaning", "advice", "who" (acts)};
       without ID a list of them
     """
-    from dcc.cli.shell.explanations import all_explanations
-
     names = " ".join(error_or_rule).strip("()").split()
     if not names:
-        sections = all_explanations()
+        sections = explanations.all_explanations()
         if as_json:
             echo_json([entry for entries in sections.values() for entry in entries])
         else:
@@ -63,7 +61,6 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
 
 def _explained(names: Sequence[str]) -> Explanation:
     """What names mean, with the facts for what to look at next. Raises NotFoundError with what may be meant."""
-
     (name, *further) = names
     state = explanations.state_explained(*names)
     if state is not None:
@@ -93,10 +90,9 @@ def _explained(names: Sequence[str]) -> Explanation:
 
 
 def _alike(name: str) -> str:
-    from dcc.cli.shell.explanations import known_names
     from dcc.nearest_names import nearest_names
 
-    nearest = nearest_names(name, known_names(), 1)
+    nearest = nearest_names(name, explanations.known_names(), 1)
     return f"Is {nearest[0]} meant? `dcc explain` lists all." if nearest else "`dcc explain` lists all."
 
 

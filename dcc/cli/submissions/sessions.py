@@ -122,7 +122,7 @@ def show(session_id: int, as_json: bool) -> None:
     seconds = seconds_by_phase(entry)
     note_facts(
         in_error=any(crawl.error is not None or crawl.refused for crawl in entry.crawls)
-        or any(source.findings or source.failed for source in statistics)
+        or any(work.findings or work.failed for work in statistics)
     )
     if as_json:
         echo_json({**session_json(entry, problems), "seconds": seconds, "statistics": statistics})

@@ -93,9 +93,7 @@ def validate(
     counts = _Counts()
     counted = map(counts.take, verdicts)
     if as_json:
-        echo_json_list(
-            picked(path_verdict, "path", "valid", "errors", "warnings", "missing") for path_verdict in counted
-        )
+        echo_json_list(picked(verdict, "path", "valid", "errors", "warnings", "missing") for verdict in counted)
     else:
         for verdict in counted:
             _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)
