@@ -173,10 +173,21 @@ class Vsftpd:
 @contextmanager
 def vsftpd_server(folder: Path, root: Path) -> Iterator[Vsftpd]:
     """Serve `root` with the server's files in `folder`. Raises FileNotFoundError when vsftpd is not installed."""
-    empty = folder / "empty"
-    empty.mkdir(parents=True)
     port = free_port()
     first = 20_000 + os.getpid() % 100 * _DATA_PORTS
+    data_ports = range(first, first + _DATA_PORTS)
+    configuration = configure_vsftpd(folder, root, port, pasv_min_port=data_ports[0], pasv_max_port=data_ports[-1])
+    with running([program("vsftpd"), str(configuration)], folder / "log", lambda: listens(port)):
+        yield Vsftpd(port, data_ports)
+
+
+def configure_vsftpd(folder: Path, root: Path, port: int, **more: object) -> Path:
+    """Write the configuration of a server of `root` for anonymous users, on a port of 127.0.0.1; returns its file.
+
+    `more` are further options of vsftpd.conf.
+    """
+    empty = folder / "empty"
+    empty.mkdir(parents=True)
     options = {
         "listen": "YES",
         "listen_address": "127.0.0.1",
@@ -186,16 +197,14 @@ def vsftpd_server(folder: Path, root: Path) -> Iterator[Vsftpd]:
         "anon_root": root,
         "anon_world_readable_only": "NO",
         "port_enable": "NO",
-        "pasv_min_port": first,
-        "pasv_max_port": first + _DATA_PORTS - 1,
         "secure_chroot_dir": empty,
         "seccomp_sandbox": "NO",
         "xferlog_enable": "NO",
+        **more,
     }
     configuration = folder / "vsftpd.conf"
     configuration.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
-    with running([program("vsftpd"), str(configuration)], folder / "log", lambda: listens(port)):
-        yield Vsftpd(port, range(first, first + _DATA_PORTS))
+    return configuration
 
 
 class MariaDb:

@@ -84,6 +84,10 @@ class Databases:
     qc: Connection | None
     qc_missing: str | None
 
+    def collect(self, report_of: Callable[..., T], about: object, **more: object) -> T:
+        """The report about something by a function that collects it from both databases."""
+        return report_of(self.tracker, self.qc, about, self.settings, qc_missing=self.qc_missing, **more)
+
 
 def answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
     """Decorates what makes a page: an error becomes a page that says what is wrong."""
@@ -144,15 +148,7 @@ def zip_page(reader: Reader, partition: str, form: str = "html") -> Answer:
 
     def collect(databases: Databases) -> tuple[Report, Scope]:
         key = _known(databases.tracker, partition)
-        report = collect_submission(
-            databases.tracker,
-            databases.qc,
-            key,
-            databases.settings,
-            catalogue=reader.catalogue,
-            qc_missing=databases.qc_missing,
-        )
-        return report, Scope(zips=[key])
+        return databases.collect(collect_submission, key, catalogue=reader.catalogue), Scope(zips=[key])
 
     return _page(reader, collect, form)
 
@@ -162,15 +158,7 @@ def centre_page(reader: Reader, centre: str, form: str = "html") -> Answer:
     """The report of a centre by its code."""
 
     def collect(databases: Databases) -> tuple[Report, Scope]:
-        report = collect_centre(
-            databases.tracker,
-            databases.qc,
-            centre,
-            databases.settings,
-            catalogue=reader.catalogue,
-            qc_missing=databases.qc_missing,
-        )
-        return report, Scope(centre=centre)
+        return databases.collect(collect_centre, centre, catalogue=reader.catalogue), Scope(centre=centre)
 
     return _page(reader, collect, form)
 
@@ -180,10 +168,7 @@ def session_page(reader: Reader, session_id: int, form: str = "html") -> Answer:
     """The report of a crawling session by its number."""
 
     def collect(databases: Databases) -> tuple[Report, Scope]:
-        report = collect_session(
-            databases.tracker, databases.qc, session_id, databases.settings, qc_missing=databases.qc_missing
-        )
-        return report, scope_of_session(databases.tracker, session_id)
+        return databases.collect(collect_session, session_id), scope_of_session(databases.tracker, session_id)
 
     return _page(reader, collect, form)
 

@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
+from benchmarks.servers import configure_vsftpd
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
@@ -209,21 +210,7 @@ class FtpServer(ServerProcess):
             unavailable("vsftpd needs root.")
         self.folder = folder
         port = free_port() if ports is None else ports[0]
-        empty = folder / "empty"
-        empty.mkdir()
-        options = {
-            "listen": "YES",
-            "listen_address": _LOOPBACK,
-            "listen_port": port,
-            "background": "NO",
-            "anonymous_enable": "YES",
-            "anon_root": root,
-            "anon_world_readable_only": "NO",
-            "port_enable": "NO",
-            "secure_chroot_dir": empty,
-            "seccomp_sandbox": "NO",
-            "xferlog_enable": "NO",
-        }
+        options: dict[str, object] = {}
         if ports is not None:
             options |= {"pasv_min_port": ports[1], "pasv_max_port": ports[-1]}
         if certificate is not None:
@@ -236,8 +223,7 @@ class FtpServer(ServerProcess):
                 "ssl_ciphers": "HIGH",
                 "rsa_cert_file": certificate,
             }
-        configuration = folder / "vsftpd.conf"
-        configuration.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+        configuration = configure_vsftpd(folder, root, port, **options)
         super().__init__([server_program("vsftpd"), str(configuration)], port, folder / "log")
 
 
