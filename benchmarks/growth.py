@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import matplotlib.figure
-
 from benchmarks.known_archives import CENTRES, DOCUMENTS, KnownArchives
 from benchmarks.measuring import DCC, Figure, Note, Timing, timed
 from benchmarks.quiet_session import QuietSession
@@ -171,6 +169,8 @@ def _table(steps: Sequence[Step]) -> str:
 
 def _plot(name: str, title: str, across: str, series: Mapping[str, Points]) -> None:
     """Draw lines, by their names, into `.bench/<name>.svg`: what is linear has a slope of one."""
+    import matplotlib.figure
+
     figure = matplotlib.figure.Figure(figsize=(9, 5))
     axes = figure.subplots()
     for line, points in series.items():

@@ -87,7 +87,7 @@ class UploadBenchmark:
         script = self._folder / "load.sql"
         script.write_text(databases.script(self.rows))
         with databases.empty(self.rows) as database:
-            return timed(["sh", "-c", f"{shlex.join(database.client)} <{script}"], log=self._log)
+            return timed(["sh", "-c", f"{shlex.join(database.client)} <{shlex.quote(str(script))}"], log=self._log)
 
     def run_apply(self, databases: Databases) -> Timing:
         """The platform; the processor time is that of the platform alone."""
@@ -137,10 +137,8 @@ def upload_memory(folder: Path, size: int = MEMORY_BYTES) -> str:
     url = f"sqlite:///{folder / 'qc.db'}"
     init_qc(url)
     began = time.perf_counter()
-    command, environment = (
-        module("upload_process", "apply", url, str(document)),
-        clean_environment(DCC_HOME=str(folder)),
-    )
+    command = module("upload_process", "apply", url, str(document))
+    environment = clean_environment(DCC_HOME=str(folder))
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     peaks = peak_megabytes(process)
     if process.returncode != 0:

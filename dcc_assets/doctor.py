@@ -169,8 +169,8 @@ def check_depths(surroundings: Environment) -> Iterator[Finding]:
         active = active_sessions(connection, settings)
     yield from (_inconsistency(inconsistency) for inconsistency in found)
     if active:
-        text = f"{active[0].label} is active: not all could be looked at."
-        yield not_checked("consistency", text, "Try again later.")
+        reason = f"{active[0].label} is active: not all could be looked at."
+        yield not_checked("consistency", reason, "Try again later.")
     elif not found:
         label = database_label(tracker.url)
         yield ok("consistency", f"{len(RULES)} rules hold for {looked} ({label}).")

@@ -101,8 +101,8 @@ def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
 
 
 def _message(evaluation: object) -> str:
-    text = getattr(evaluation, "metadata", {}).get("message")
-    return str(getattr(text, "value", None) or "It failed: see its page in Dagster.")
+    message = getattr(evaluation, "metadata", {}).get("message")
+    return str(getattr(message, "value", None) or "It failed: see its page in Dagster.")
 
 
 @sensor(

@@ -100,14 +100,14 @@ def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:
 def _remove_expired(copies: ArchiveCopies, days: int) -> int:
     """Remove archives that arrived so long ago; one of which a copy cannot be removed stays known."""
     removed = 0
-    for copy in copies.read(partial(expired_archives, days=days)):
+    for archive in copies.read(partial(expired_archives, days=days)):
         try:
             for replica in copies.store.replicas:
-                replica.remove(copy.sha256)
+                replica.remove(archive.sha256)
         except DccError as error:
-            log.warning("The archive %s is not removed yet: %s", copy.sha256, error)
+            log.warning("The archive %s is not removed yet: %s", archive.sha256, error)
             continue
-        copies.write(partial(forget_archive, archive_id=copy.archive_id))
+        copies.write(partial(forget_archive, archive_id=archive.archive_id))
         removed += 1
     return removed
 

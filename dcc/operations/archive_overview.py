@@ -100,6 +100,6 @@ def find_lost(connection: Connection, settings: Settings) -> tuple[Lost, ...]:
     """The archives without a good copy in any replica."""
     urls = [url for url, _ in named_replicas(settings)]
     return tuple(
-        Lost(copy.sha256, copy.size_bytes, tuple(delivered_as(connection, copy.sha256)))
-        for copy in lost_archives(connection, urls)
+        Lost(archive.sha256, archive.size_bytes, tuple(delivered_as(connection, archive.sha256)))
+        for archive in lost_archives(connection, urls)
     )

@@ -52,11 +52,11 @@ def copy_archives(tracker: Engine, settings: Settings, directory: Path) -> Copie
     with ArchiveCopies(tracker, settings) as copies:
         while archives := copies.read(partial(all_archives, after=after)):
             after = archives[-1].archive_id
-            for copy in archives:
+            for archive in archives:
                 try:
-                    if not target.exists(copy.sha256):
-                        with copies.bytes_of(copy.sha256) as path:
-                            target.put(copy.sha256, path)
+                    if not target.exists(archive.sha256):
+                        with copies.bytes_of(archive.sha256) as path:
+                            target.put(archive.sha256, path)
                         copied += 1
                     present += 1
                 except DccError as error:
@@ -88,16 +88,16 @@ def verify_archives(
     with open_file(directory / manifest.tracker.file.name, TRACKER) as connection:
         while archives := all_archives(connection, after):
             after = archives[-1].archive_id
-            for copy in archives:
+            for archive in archives:
                 try:
-                    if sha256_of(root / copy.sha256[:2] / copy.sha256) == copy.sha256:
+                    if sha256_of(root / archive.sha256[:2] / archive.sha256) == archive.sha256:
                         good += 1
                     else:
-                        damaged.append(copy.sha256)
+                        damaged.append(archive.sha256)
                 except FileNotFoundError:
                     missing += 1
                 except OSError as error:
-                    damaged.append(f"{copy.sha256} ({error.strerror})")
+                    damaged.append(f"{archive.sha256} ({error.strerror})")
                 on_progress("archives", good + missing + len(damaged), total)
     if damaged:
         raise BackupError(

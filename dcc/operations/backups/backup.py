@@ -134,10 +134,10 @@ def make_backup(
     request = wanted or BackupRequest()
     with _alone_in(directory):
         with _disk_errors(directory):
-            directory_made, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)
+            newest, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)
             archives = copy_archives(tracker, settings, directory) if request.with_archives else None
-        removed, not_removed = _remove_old(directory, directory_made, request.keep)
-        return BackupReport(directory_made, manifest, removed, not_removed, archives)
+        removed, not_removed = _remove_old(directory, newest, request.keep)
+        return BackupReport(newest, manifest, removed, not_removed, archives)
 
 
 def _make_set(

@@ -161,9 +161,7 @@ def check_answers(surroundings: Environment) -> Iterator[Finding]:
 
 def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> Iterator[Finding]:
     settings = surroundings.hurried_settings
-    answers: dict[int, queue.SimpleQueue[list[Finding]]] = {
-        source_address.id: queue.SimpleQueue() for source_address in addresses
-    }
+    answers: dict[int, queue.SimpleQueue[list[Finding]]] = {address.id: queue.SimpleQueue() for address in addresses}
 
     def ask(address: SourceAddress) -> None:
         subject, answer = f"{address.label} at present", answers[address.id].put

@@ -70,18 +70,18 @@ def source_families(connection: Connection, failure_limit: int) -> Iterator[Metr
 
 def centre_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
     """All families about active centres with available file sources."""
-    centres = activity_of_centres(connection, settings, utc_now())
+    activities = activity_of_centres(connection, settings, utc_now())
     yield gauge(
         "centre_silent",
         "Whether the centre has submitted no new archive for unusually long.",
         ("centre",),
-        {(centre.centre,): float(centre.silent) for centre in centres},
+        {(activity.centre,): float(activity.silent) for activity in activities},
     )
     yield gauge(
         "centre_last_submission_timestamp_seconds",
         "When the centre last submitted a new archive, or when its first source was registered.",
         ("centre",),
-        {(centre.centre,): timestamp(centre.since) for centre in centres},
+        {(activity.centre,): timestamp(activity.since) for activity in activities},
     )
 
 

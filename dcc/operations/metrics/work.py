@@ -82,8 +82,8 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
         ended = "When the last crawling session ended; none while it goes on."
         yield gauge("last_session_end_timestamp_seconds", ended, values=timestamp(last.finished))
     took = timestamp(last.finished or utc_now()) - began
-    text = "How long the last crawling session took, or has taken by now."
-    yield gauge("last_session_duration_seconds", text, values=took)
+    duration = "How long the last crawling session took, or has taken by now."
+    yield gauge("last_session_duration_seconds", duration, values=took)
     counts = count_session_zips(connection, last)
     yield gauge(
         "last_session_zip_actions",
@@ -97,7 +97,7 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
             f"last_session_{measure}",
             f"{what}, by file source; none while the session goes on.",
             ("centre", "source"),
-            {(source.centre, str(source.source)): getattr(source, measure) for source in by_source},
+            {(figures.centre, str(figures.source)): getattr(figures, measure) for figures in by_source},
         )
     yield gauge(
         "last_session_step_seconds",

@@ -97,7 +97,7 @@ def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) 
     crawled = {crawl.source for crawl in session.crawls}
     return SessionDatasets(
         session,
-        [source_address for source_address in addresses.values() if source_address.id in crawled],
+        [address for address in addresses.values() if address.id in crawled],
         [
             object_of(
                 SessionArchive,
@@ -114,9 +114,7 @@ def _of_tracker(
     connection: Connection, session_id: int
 ) -> tuple[SessionEntry, dict[int, SourceAddress], Sequence[Row[Any]], dict[int, Sequence[Any]]]:
     (session,) = list_sessions(connection, ids=[session_id])
-    addresses = {
-        source_address.id: source_address for source_address in load_addresses(connection, only_crawlable=False)
-    }
+    addresses = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     latest = newest_downloads()
     query = (
         select(
@@ -180,10 +178,7 @@ class SessionEvents:
         known = session.outcome in set(EndReason)
         state = _END_STATES.get(EndReason(session.outcome), ol.RunState.FAIL) if known else ol.RunState.RUNNING
         reason = failure or (session.outcome if state is ol.RunState.FAIL else None)
-        inputs, outputs = (
-            [self._source(source_address) for source_address in worked_on.sources],
-            self._opened_tables(worked_on),
-        )
+        inputs, outputs = [self._source(address) for address in worked_on.sources], self._opened_tables(worked_on)
         ended = session.finished or datetime.now(UTC)
         yield self._event("session", state, ended, inputs, outputs, failure=reason)
 
@@ -208,7 +203,7 @@ class SessionEvents:
         archives = [archive for archive in worked_on.archives if archive.source is not None]
         documents = [(archive, document) for archive in archives for document in archive.documents]
         if phase is Phase.ZIP_NAME:
-            return [self._source(source_address) for source_address in worked_on.sources], []
+            return [self._source(address) for address in worked_on.sources], []
         if phase is Phase.DOWNLOAD:
             hosted = [
                 ol.InputDataset(*_hosted(archive, archive.source)) for archive in archives if archive.source is not None

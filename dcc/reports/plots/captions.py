@@ -69,42 +69,42 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
 def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> str:
     """A description of the picture of a distribution."""
     parts = []
-    for row in groups[:_MOST_DESCRIBED]:
-        quartiles = (row.drawn.first, row.drawn.median, row.drawn.third)
+    for group in groups[:_MOST_DESCRIBED]:
+        quartiles = (group.drawn.first, group.drawn.median, group.drawn.third)
         first, median, third = (format_number(catalogue, number) for number in quartiles)
         parts.append(
             catalogue.say_plural(
                 "{group}: one value, {median} {unit}.",
                 "{group}: {number} values, median {median} {unit}, the middle half from {first} to {third}.",
-                row.drawn.count,
-                group=f"{row.heading(catalogue)}, {row.label(catalogue)}",
+                group.drawn.count,
+                group=f"{group.heading(catalogue)}, {group.label(catalogue)}",
                 median=median,
                 unit=shown_text(unit),
                 first=first,
                 third=third,
             )
         )
-        if row.new.size:
-            parts.append(_of_new(catalogue, row))
+        if group.new.size:
+            parts.append(_of_new(catalogue, group))
     if len(groups) > _MOST_DESCRIBED:
         more = len(groups) - _MOST_DESCRIBED
         parts.append(catalogue.say_plural("One more group.", "{number} more groups.", more))
     return " ".join(parts)
 
 
-def _of_new(catalogue: Catalogue, row: Group) -> str:
+def _of_new(catalogue: Catalogue, group: Group) -> str:
     text = catalogue.say_plural(
         "One new value: {lowest}.",
         "{number} new values, from {lowest} to {highest}.",
-        int(row.new.size),
-        lowest=format_number(catalogue, float(row.new.min())),
-        highest=format_number(catalogue, float(row.new.max())),
+        int(group.new.size),
+        lowest=format_number(catalogue, float(group.new.min())),
+        highest=format_number(catalogue, float(group.new.max())),
     )
-    marked = row.judged_by.outside(row.new).nonzero()[0].tolist()
+    marked = group.judged_by.outside(group.new).nonzero()[0].tolist()
     if not marked:
         return text
-    furthest = sorted(marked, key=lambda place: -row.judged_by.ranges_from(float(row.new[place])))[:3]
-    named = [f"{row.animal(place)} {format_number(catalogue, float(row.new[place]))}".strip() for place in furthest]
+    furthest = sorted(marked, key=lambda place: -group.judged_by.ranges_from(float(group.new[place])))[:3]
+    named = [f"{group.animal(place)} {format_number(catalogue, float(group.new[place]))}".strip() for place in furthest]
     return f"{text} " + catalogue.say_plural(
         "One of them is an outlier: {named}.",
         "{number} of them are outliers, the furthest: {named}.",

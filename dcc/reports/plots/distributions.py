@@ -59,8 +59,8 @@ def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
     """The picture of a distribution."""
     title, subtitle = heading_of(catalogue, found.taken)
     taken = found.taken
+    # The picture keeps the groups that it is drawn from, but not all values that were taken.
     groups = found.groups
-    # The picture keeps what it is drawn from, but not the values themselves.
     unit = shown_text(taken.unit)
 
     def draw(figure: Figure) -> None:

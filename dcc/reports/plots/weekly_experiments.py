@@ -152,12 +152,12 @@ def _ticks(weeks: Sequence[Week], catalogue: Catalogue) -> list[tuple[int, str]]
 
 
 def _caption(found: Weeks, catalogue: Catalogue) -> str:
-    text = catalogue.say(
+    caption = catalogue.say(
         "Experiments that are current and valid, by the week in which they were done; weeks begin on Monday."
     )
     if not found.outside:
-        return text
-    return f"{text} " + catalogue.say_plural(
+        return caption
+    return f"{caption} " + catalogue.say_plural(
         "One experiment is of a week that is not drawn.",
         "{number} experiments are of weeks that are not drawn.",
         found.outside,

@@ -160,7 +160,7 @@ def collect_session(
     """The facts of a crawling session's summary. Raises NotFoundError."""
     session = require_session(tracker, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
-    done = {source.source: source for source in statistics_of(tracker, session_id)}
+    done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
     zips, causes = zips_of_session(tracker, session, qc), causes_of_session(tracker, qc, session_id, settings)
     return SessionReport(
