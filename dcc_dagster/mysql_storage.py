@@ -72,7 +72,11 @@ class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
     def __init__(self, mysql_url: str, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data
         connections = Connections(mysql_url, load_settings().database_retry)
-        connections.patiently(lambda: require_current(connections.engine))
+        try:
+            connections.patiently(lambda: require_current(connections.engine))
+        except BaseException:
+            connections.engine.dispose()
+            raise
         self._runs = PatientMysqlRunStorage(connections, mysql_url)
         self._events = event_storage_of(connections, mysql_url)
         self._schedules = PatientMysqlScheduleStorage(connections, mysql_url)

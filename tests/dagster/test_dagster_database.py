@@ -19,6 +19,7 @@ from dcc.settings import Settings
 from dcc_dagster.dagster_database import head_revision, init_dagster_database
 from dcc_dagster.instance import open_instance
 from dcc_dagster.mysql_event_storage import BatchingMysqlEventLogStorage
+from dcc_dagster.mysql_storage import PatientMysqlStorage
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb
 
 pytestmark = only_mariadb
@@ -62,6 +63,19 @@ def test_tables_of_another_version_are_refused(
     mariadb.query(f"UPDATE alembic_version SET version_num = '{revision}'", make_url(dagster_url).database)
     with pytest.raises(DagsterStorageOutdatedError, match=said):
         open_instance(settings)
+
+
+@pytest.mark.usefixtures("settings")
+def test_a_database_that_is_refused_keeps_no_connection(new_url: str, mariadb: MariaDb) -> None:
+    mariadb.query("CREATE DATABASE dagster_anew CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    with pytest.raises(DagsterStorageOutdatedError) as refused:
+        PatientMysqlStorage(new_url)
+    end = time.monotonic() + 5
+    left = "SELECT id FROM information_schema.processlist WHERE db = 'dagster_anew'"
+    # The error holds what was open when it was raised; the server takes a moment to forget a connection.
+    while mariadb.query(left) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert mariadb.query(left) == [], refused.value
 
 
 def test_a_database_of_something_else_is_refused(new_url: str, settings: Settings, mariadb: MariaDb) -> None:
