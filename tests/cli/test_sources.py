@@ -177,7 +177,7 @@ def test_a_password_is_never_shown_and_may_come_from_standard_input(
     assert "Hint: other users may see a password on a command line" in given.stderr
     assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***", "***"]
     assert "***" in dcc("source", "list").stdout
-    dcc("source", "add", *place(share), "--plain", exit_code=2)
+    assert "registered as file source 2 already" in dcc.error("source", "add", *place(share), "--plain", exit_code=2)
     dcc("status", "--json")
 
 

@@ -265,6 +265,23 @@ def test_an_address_of_a_database_that_cannot_be_one_is_refused_without_its_secr
         refused_without_its_secret(name, url, monkeypatch)
 
 
+@pytest.mark.parametrize(
+    ("url", "wrong"),
+    [
+        ("nonsense", "not a database URL"),
+        ("postgresql://host/db", "'postgresql': use sqlite, mysql or mariadb"),
+        ("mysql+nonsense://host/db", "a driver that is not known"),
+        ("mysql://host", "a server and no database on it"),
+        ("mysql://host:99999/db", "port is not between 1 and 65535"),
+        ("sqlite:///:memory:", "a SQLite database in memory"),
+        ("sqlite://host/y.db", "which a SQLite file has not"),
+    ],
+)
+def test_what_is_wrong_with_an_address_of_a_database_is_said(url: str, wrong: str) -> None:
+    with pytest.raises(ConfigurationError, match=wrong):
+        load_settings(tracker_url=url)
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_an_address_of_a_server_that_cannot_be_one_is_refused_without_its_secret(
     name: str, monkeypatch: pytest.MonkeyPatch

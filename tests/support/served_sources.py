@@ -98,8 +98,7 @@ class Relay(CuttingProxy):
     def cut_all(self) -> None:
         """End all connections, as when the server is killed."""
         for connection in self._sockets:
-            if connection is not self._listener:
-                shut(connection)
+            shut(connection)
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:
         if self.share.protocol is SourceProtocol.FTP:

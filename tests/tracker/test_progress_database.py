@@ -32,6 +32,7 @@ from tests.support.databases import (
     seed_centre,
     seed_documents,
     seed_download,
+    seed_hosting,
     seed_source,
     seed_zip,
 )
@@ -209,12 +210,13 @@ class _Model:
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, int]]:
-    """A SQLite tracker with one file source, used by all examples of the property."""
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, list[int]]]:
+    """A SQLite tracker with two file sources, used by all examples of the properties."""
     home: Path = tmp_path_factory.mktemp("scratch") / "home"
     engine = open_tracker(Settings(home=home, tracker_url=None))
     init_tracker(engine)
-    yield engine, seed_source(engine, seed_centre(engine))
+    centre = seed_centre(engine)
+    yield engine, [seed_source(engine, centre) for _ in range(2)]
     engine.dispose()
 
 
@@ -231,14 +233,14 @@ document_states = st.lists(
 )
 @settings(max_examples=trials(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_further(
-    scratch: tuple[Engine, int],
+    scratch: tuple[Engine, list[int]],
     before: list[State],
     set_back: dict[int, State],
     after: list[tuple[int, State]],
     is_latest: bool,
 ) -> None:
     """The algebra holds from where documents were set to, as it does from where they began."""
-    tracker, source = scratch
+    tracker, (source, _) = scratch
     with writing(tracker) as connection:
         connection.execute(delete(ZipFile))
     archive = seed_zip(tracker, source)
@@ -281,13 +283,15 @@ proposed = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
 @given(reports=st.lists(st.lists(proposed, min_size=1, max_size=6), min_size=1, max_size=4))
 @settings(max_examples=trials(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_sequence_of_reports_ends_where_the_algebra_says(
-    scratch: tuple[Engine, int], reports: list[list[tuple[int, State, bool]]]
+    scratch: tuple[Engine, list[int]], reports: list[list[tuple[int, State, bool]]]
 ) -> None:
-    tracker, source = scratch
+    tracker, (source, other) = scratch
     with writing(tracker) as connection:
         connection.execute(delete(ZipFile))
     archive = seed_zip(tracker, source)
-    downloads = [seed_download(tracker, archive.hosting_id, EXTRACTED) for _ in range(2)]
+    # The latest is that of the later attempt, whichever source it was at.
+    hostings = [seed_hosting(tracker, archive.za_id, other), archive.hosting_id]
+    downloads = [seed_download(tracker, hosting, EXTRACTED) for hosting in hostings]
     documents = [seed_documents(tracker, download, 3) for download in downloads]
     rows = [(Subject.ZIP_ACTION, archive.za_id), *((Subject.ZIP_DOWNLOAD, download) for download in downloads)]
     rows += [(Subject.XML_FILE, document) for found in documents for document in found]
