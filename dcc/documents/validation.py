@@ -75,11 +75,11 @@ def _problems_of(
     if actual is None or kind not in {actual, None}:
         return [_wrong_kind(root, actual, kind, schemas)]
     schema = schemas.schema(actual)
-    is_small = content is not None and len(content) <= _FINISHED_TREE_BYTES
-    if content is not None and is_small and _is_valid_tree(content, schema):
+    small = content if content is not None and len(content) <= _FINISHED_TREE_BYTES else None
+    if small is not None and _is_valid_tree(small, schema):
         return []
     streamed = stream(chunks(), tag, schema, max_errors + 1)
-    if streamed.valid and not is_small:
+    if streamed.valid and small is None:
         return []
     readings = _READINGS_IN_MEMORY if content is not None else _READINGS_OF_FILE
     errors = find_schema_errors(

@@ -146,11 +146,11 @@ def apply_on(
 
     `foreign_additions` decides on an addition with data of a centre that its archive may not change: REFUSE holds it.
     """
-    centres = {centre for document in documents for centre in (document.document.centre, *document.prepared.centres)}
+    centres = {centre for document, prepared in documents for centre in (document.centre, *prepared.centres)}
     lock_centres(connection, centres)
     reserved = reserve_ids(connection, centres, _rows_of(documents))
     application = _Application(connection, documents, reserved, hold_above, foreign_additions)
-    known = known_documents(connection, [document.document for document in documents])
+    known = known_documents(connection, [document for document, _ in documents])
     applied: list[Applied] = []
     together: list[ToApply] = []
     for place, one in enumerate(documents):
@@ -167,9 +167,9 @@ def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
     """The most rows that documents add to each table with reserved ids."""
     rows = dict.fromkeys((DOCUMENT, *NUMBERED_TABLES), 0)
     rows[DOCUMENT] = len(documents)
-    for document in documents:
+    for _, prepared in documents:
         for table in NUMBERED_TABLES[:-1]:
-            before, last = document.prepared.rows[table.name]
+            before, last = prepared.rows[table.name]
             rows[table] += last - before
     rows[LIFETIME] = sum(rows[table] for table in ENTITY_TABLES.values())
     return rows
@@ -192,7 +192,7 @@ class _Application:
         self._connection, self._documents = connection, documents
         self._hold_above, self._foreign_additions = hold_above, foreign_additions
         self._next, self._at = reserved
-        self._newest = NewestDates(connection, [document.document for document in documents])
+        self._newest = NewestDates(connection, [document for document, _ in documents])
         self._applied: dict[int, ToApply] = {}
 
     def apply_alone(self, one: ToApply) -> Applied:
@@ -219,7 +219,7 @@ class _Application:
             return []
         first = dict(self._next)
         self._current = _CurrentVersions(self._connection)
-        entries: Sequence[Iterable[Entries]] = [document.prepared.entries() for document in documents]
+        entries: Sequence[Iterable[Entries]] = [prepared.entries() for _, prepared in documents]
         if len(entries) > 1:
             # They are small, and nearly always new: one query is for all.
             entries = [list(some) for some in entries]
@@ -265,17 +265,18 @@ class _Application:
     def _decide(self, one: ToApply, entries: Iterable[Entries], confirmed: Row[Any] | None) -> _Decision:
         document, rows = one.document, one.prepared.rows
         newest = self._newest.before(document)
-        if_not = self._not_permitted(one, confirmed)
-        is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
+        if_not_permitted = self._if_not_permitted(one, confirmed)
+        is_held = if_not_permitted is NotPermitted.REFUSE and document.action is Action.ADD
         document_id = self._next[DOCUMENT.name]
         self._next[DOCUMENT.name] += 1
         given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
-        decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
+        to_do = NotPermitted.NOTE if is_held else if_not_permitted
+        decision = _Decision(self._current, one, document_id, given, to_do)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
         decision.take_all(entries, is_late=newest is not None)
         applied = decision.applied
-        original = self._original_of(one, decision) if if_not is NotPermitted.CONFIRMED else None
+        original = self._original_of(one, decision) if if_not_permitted is NotPermitted.CONFIRMED else None
         if original is not None:
             nothing = dict.fromkeys(_COUNTS, 0)
             findings = (duplicate(original),)
@@ -311,7 +312,7 @@ class _Application:
         written = self._applied[owner]
         return written.document.place if written.prepared.content == content else None
 
-    def _not_permitted(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
+    def _if_not_permitted(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
         """What to do about data of centres that the archive may not change."""
         document = one.document
         if confirmed is not None and document.action is Action.ADD:
@@ -371,11 +372,11 @@ class _Decision:
         one: ToApply,
         document_id: int,
         given: dict[str, int],
-        if_not: NotPermitted,
+        if_not_permitted: NotPermitted,
     ) -> None:
-        self._current, self.document_id, self._not_permitted = current, document_id, if_not
+        self._current, self.document_id, self._if_not_permitted = current, document_id, if_not_permitted
         self.document, self.prepared = one
-        self._opens = self.document.action is not Action.DELETE and if_not is not NotPermitted.REFUSE
+        self._opens = self.document.action is not Action.DELETE and if_not_permitted is not NotPermitted.REFUSE
         shift = document_id - self.prepared.number
         self.given = {**given, "document": shift, "are_current": int(self._opens)}
         self.ended: defaultdict[EntityKind, list[int]] = defaultdict(list)
@@ -425,7 +426,7 @@ class _Decision:
             if excess is not None:
                 self.findings.add(too_long(line, "centre element", excess)._replace(path=path))
             if (
-                self._not_permitted is not NotPermitted.CONFIRMED
+                self._if_not_permitted is not NotPermitted.CONFIRMED
                 and centre in named
                 and not document.may_change(centre)
             ):
@@ -437,7 +438,7 @@ class _Decision:
         self.others.name(some.keys, kind)
         if None in some.row_ids:
             some = self._stored(some, kind)
-        if self._not_permitted is NotPermitted.REFUSE:
+        if self._if_not_permitted is NotPermitted.REFUSE:
             self._refused += len(some.keys)
             return
         base = self.given[kind.value]

@@ -146,9 +146,9 @@ def _differences(connection: Connection, kind: EntityKind, old: Entities, new: E
     for key, values in before.items():
         others = after.get(key, {})
         name = str(describe(kind, key))
-        for name_of_value in [*values, *(name_of_value for name_of_value in others if name_of_value not in values)]:
-            if values.get(name_of_value) != others.get(name_of_value):
-                yield Change(name, name_of_value, values.get(name_of_value), others.get(name_of_value))
+        for of_value in values | others:
+            if values.get(of_value) != others.get(of_value):
+                yield Change(name, of_value, values.get(of_value), others.get(of_value))
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:

@@ -122,18 +122,14 @@ def judge(judged: Judgement, line: int, entity_id: int) -> UploadFinding | None:
 
 def _reason(judged: Judgement) -> tuple[str, Details] | None:
     """The code of the problem, and its details without the entity."""
-    current_version, action = judged.there, judged.action
-    twice = current_version is not None and current_version.document_id == judged.document_id
+    version, action = judged.there, judged.action
+    twice = version is not None and version.document_id == judged.document_id
     if action is Action.ADD:
         rule = _EXISTS.get(judged.kind, "Q2")
         if twice:
             return code_of(rule, TWICE_CASE), {}
-        return (
-            None
-            if current_version is None
-            else (code_of(rule, THERE_CASE), {"document": str(current_version.document_id)})
-        )
-    if current_version is None:
+        return None if version is None else (code_of(rule, THERE_CASE), {"document": str(version.document_id)})
+    if version is None:
         return code_of("Q3", "deleted" if action is Action.DELETE else ""), {}
     if twice:
         return code_of("Q3", TWICE_CASE), {}

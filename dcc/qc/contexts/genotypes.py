@@ -121,8 +121,8 @@ def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
 
 def _brought() -> Select[Any]:
     """The centres and genotypes of the specimens that documents brought."""
-    columns = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id)
-    brought = columns.where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct().subquery()
+    query = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id)
+    brought = query.where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct().subquery()
     return select(brought.c.centre, genotype_of(brought))
 
 

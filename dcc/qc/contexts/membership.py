@@ -120,8 +120,8 @@ def present_members(connection: Connection, run_ids: Collection[int], colonies: 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
     """Where the measurements of these runs must be counted; at most `AT_ONCE` ids."""
     found: dict[Place, set[int]] = {}
-    for runs, *columns in _PRESENT.ask(connection, run_ids, colonies=colonies):
-        found.setdefault(Place._make(_without_blanks(columns)), set()).update(numbers_of(runs))
+    for runs, *values in _PRESENT.ask(connection, run_ids, colonies=colonies):
+        found.setdefault(Place._make(_without_blanks(values)), set()).update(numbers_of(runs))
     return found
 
 
@@ -156,9 +156,9 @@ def recorded_places(connection: Connection, members: Iterable[Member]) -> Places
     return found
 
 
-def _without_blanks(columns: Sequence[Any]) -> list[Any]:
+def _without_blanks(values: Sequence[Any]) -> list[Any]:
     """The id of a document, and the texts after it without trailing blanks."""
-    return [columns[0], *(text.rstrip(" ") for text in columns[1:])]
+    return [values[0], *(text.rstrip(" ") for text in values[1:])]
 
 
 def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:

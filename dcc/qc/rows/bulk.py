@@ -58,7 +58,7 @@ class LineLoader:
     def __init__(self, connection: Connection, tables: Sequence[LoadedLines]) -> None:
         self._connection = connection
         self._tables = tables
-        self._lines: dict[str, list[bytes]] = {table.table.name: [] for table in tables}
+        self._lines: dict[str, list[bytes]] = {loaded.table.name: [] for loaded in tables}
         self._held = 0
 
     def take(self, table: Table, lines: bytes) -> None:
@@ -70,10 +70,10 @@ class LineLoader:
 
     def flush(self) -> None:
         """Load all lines held."""
-        for table in self._tables:
-            lines = self._lines[table.table.name]
+        for loaded in self._tables:
+            lines = self._lines[loaded.table.name]
             if lines:
-                _load(self._connection, table, b"".join(lines))
+                _load(self._connection, loaded, b"".join(lines))
                 lines.clear()
         self._held = 0
 

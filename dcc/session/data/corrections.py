@@ -95,10 +95,8 @@ def withdraw_submission(
         if archive.za_id is not None:
             notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
             notices += [
-                NewNotice(
-                    declined_document.centre, archive.za_id, Outcome.DECLINED, file_name=declined_document.file_name
-                )
-                for declined_document in undone.declined
+                NewNotice(declined.centre, archive.za_id, Outcome.DECLINED, file_name=declined.file_name)
+                for declined in undone.declined
             ]
             add_notices(
                 connection, [replace(notice, done_by=author, reason=reason[:_LONGEST_REASON]) for notice in notices]

@@ -43,11 +43,11 @@ def accept_proposals(
     ended: list[DecidedProposal] = []
     while waiting:
         tried = [_accept(tracker, qc, settings, proposal, author, reason) for proposal in waiting]
-        done = [proposal for proposal in tried if proposal.problem is None]
+        done = [decided for decided in tried if decided.problem is None]
         ended += done
         if not done:
             return ended + tried
-        waiting = [proposal.proposal for proposal in tried if proposal.problem is not None]
+        waiting = [decided.proposal for decided in tried if decided.problem is not None]
     return ended
 
 

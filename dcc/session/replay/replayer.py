@@ -341,18 +341,18 @@ class _Judging:
         known = [document_id for document_id, found in findings.items() if found is not None]
         doubtful = questionable(self._connection, known, latest_day(self._basis.today))
         verdicts = {}
-        for document in documents:
-            found = findings[document.id]
-            if document.document.key.action is Action.DELETE:
+        for standing in documents:
+            document, found = standing.document, findings[standing.id]
+            if document.key.action is Action.DELETE:
                 found = []
             elif found is None:
-                path = self._replayer.staging.contents(document.document.key) / document.document.name.file_name
-                contents = read_document(path, document.document.name.kind)
-                found = list(check_contents(contents, self._context(document), JUDGED_AT_UPLOAD))
-            elif document.id in doubtful:
-                found = self._with_others(document, found)
-            is_clean = not (found or document.is_noted)
-            verdicts[document.document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(document, found)
+                path = self._replayer.staging.contents(document.key) / document.name.file_name
+                contents = read_document(path, document.name.kind)
+                found = list(check_contents(contents, self._context(standing), JUDGED_AT_UPLOAD))
+            elif standing.id in doubtful:
+                found = self._with_others(standing, found)
+            is_clean = not (found or standing.is_noted)
+            verdicts[document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(standing, found)
         return verdicts
 
     def _findings(self, one: Standing) -> list[Finding] | None:

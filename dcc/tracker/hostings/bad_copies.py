@@ -93,8 +93,8 @@ def _replace(
 ) -> None:
     if not rows:
         return
-    there = {row.id for row in rows_about(connection, _THERE, rows)}
-    kept = [rows[row_id] for row_id in rows if row_id in there]
+    known = {row.id for row in rows_about(connection, _THERE, rows)}
+    kept = [rows[row_id] for row_id in rows if row_id in known]
     connection.execute(_DELETE[model], [{"hosting": row_id} for row_id in rows])
     insert_rows(connection, model, kept)
 
