@@ -18,7 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from dcc.cli.demo.centres import EXPECTED
+from dcc.cli.demo.servers import Account, ftp_server
 from dcc.cli.main import dcc
+from dcc.errors import ConfigurationError
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
@@ -154,3 +156,11 @@ def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "holds something else" in ended.stderr
     assert (tmp_path / ".demo" / "thesis.txt").read_text() == "the only copy"
+
+
+def test_a_server_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigurationError, match=f"A demonstration server did not start: .*{tmp_path / 'away'}"),
+        ftp_server({"h": Account("secret", tmp_path / "away")}),
+    ):
+        pass

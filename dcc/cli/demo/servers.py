@@ -47,12 +47,15 @@ def require_packages() -> None:
 
 
 def sftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
-    """An SFTP server for accounts by user name, until the end of the block; gives its port on 127.0.0.1."""
+    """An SFTP server for accounts by user name, until the end of the block; gives its port on 127.0.0.1.
+
+    Raises ConfigurationError if it does not start.
+    """
     return _running(lambda announce, ended: asyncio.run(_serve_sftp(accounts, announce, ended)))
 
 
 def ftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
-    """An FTP server for accounts by user name, until the end of the block; gives its port on 127.0.0.1."""
+    """An FTP server; as `sftp_server`."""
     return _running(partial(_serve_ftp, accounts))
 
 
@@ -68,10 +71,21 @@ def refusing_port() -> Iterator[int]:
 def _running(serve: Callable[[Announce, Event], None]) -> Iterator[int]:
     port: Future[int] = Future()
     ended = Event()
-    thread = Thread(target=serve, args=(port.set_result, ended), daemon=True)
+
+    def run() -> None:
+        try:
+            serve(port.set_result, ended)
+        except Exception as error:
+            if port.done():
+                raise
+            port.set_exception(error)
+
+    thread = Thread(target=run, daemon=True)
     thread.start()
     try:
-        yield port.result(_START_SECONDS)
+        if (error := port.exception(_START_SECONDS)) is not None:
+            raise ConfigurationError(f"A demonstration server did not start: {error}. Try again.") from error
+        yield port.result()
     finally:
         ended.set()
         thread.join()
