@@ -116,28 +116,39 @@ def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> 
         assert series.picture_of(series.in_panels(changed), catalogue).svg
 
 
-def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -> None:
-    """Nothing goes into the home directory, and pyplot, which would hold pictures, is not imported."""
-    code = (
-        "import sys\n"
-        "from datetime import date\n"
-        "from dcc.reports.languages import load_catalogue\n"
-        "from dcc.reports.plots import keep_fonts\n"
-        "from dcc.reports.plots.weekly_experiments import Week, Weeks, picture_of\n"
-        "from dcc.settings import Settings\n"
-        "settings = Settings(home=sys.argv[1])\n"
-        "weeks = Weeks('H', None, (Week(date(2025, 9, 1), 4, 2),), 0)\n"
-        "keep_fonts(settings)\n"
-        "drawn = picture_of(weeks, load_catalogue('en', settings))\n"
-        "assert 'matplotlib' not in sys.modules, 'imported before it is needed'\n"
-        "assert drawn.svg and drawn.png\n"
-        "assert 'matplotlib.pyplot' not in sys.modules\n"
-    )
-    home = tmp_path / "home"
-    home.mkdir()
+DRAWING = (
+    "import sys\n"
+    "from datetime import date\n"
+    "from dcc.reports.languages import load_catalogue\n"
+    "from dcc.reports.plots import keep_fonts\n"
+    "from dcc.reports.plots.weekly_experiments import Week, Weeks, picture_of\n"
+    "from dcc.settings import Settings\n"
+    "settings = Settings(home=sys.argv[1])\n"
+    "weeks = Weeks('H', None, (Week(date(2025, 9, 1), 4, 2),), 0)\n"
+    "keep_fonts(settings)\n"
+    "drawn = picture_of(weeks, load_catalogue('en', settings))\n"
+    "assert 'matplotlib' not in sys.modules, 'imported before it is needed'\n"
+    "assert drawn.svg and drawn.png\n"
+    "assert 'matplotlib.pyplot' not in sys.modules\n"
+)
+
+
+def draw_in_a_process(folder: Path, **variables: str) -> None:
+    """Run DRAWING for an installation in `folder`, with an empty home directory in it."""
     left_out = {"DISPLAY", "WAYLAND_DISPLAY", "MPLCONFIGDIR", "MPLBACKEND"}
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    given = {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": "", "PYTHONPATH": str(Path.cwd())}
-    subprocess.run([sys.executable, "-c", code, tmp_path], env=environment | given, check=True, cwd=tmp_path)
-    assert list(home.iterdir()) == []
+    (folder / "home").mkdir()
+    given = {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": "", "PYTHONPATH": str(Path.cwd())}
+    subprocess.run([sys.executable, "-c", DRAWING, folder], env=environment | given | variables, check=True, cwd=folder)
+
+
+def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -> None:
+    """Nothing goes into the home directory, and pyplot, which would hold pictures, is not imported."""
+    draw_in_a_process(tmp_path)
+    assert list((tmp_path / "home").iterdir()) == []
     assert [path.name.split("-")[0] for path in (tmp_path / "matplotlib").iterdir()] == ["fontlist"]
+
+
+def test_a_directory_for_fonts_of_the_user_s_own_is_left_to_matplotlib(tmp_path: Path) -> None:
+    draw_in_a_process(tmp_path, MPLCONFIGDIR="/dev/null/fonts")
+    assert not (tmp_path / "matplotlib").exists()

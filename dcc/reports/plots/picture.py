@@ -312,19 +312,27 @@ def file_name_of(*parts: str) -> str:
     return _UNUSUAL.sub("_", "-".join(parts))[:120]
 
 
+@dataclass
+class _Fonts:
+    directory: Path | None = None
+
+
+_fonts = _Fonts()
+
+
 def keep_fonts(settings: Settings) -> None:
     """Have matplotlib keep its list of fonts in `matplotlib` of DCC_HOME, unless MPLCONFIGDIR names a directory.
 
     By default, the list is in a directory that goes with the process.
     """
-    os.environ[_CONFIGURATION] = os.environ.get(_CONFIGURATION) or str(settings.home / "matplotlib")
+    _fonts.directory = settings.home / "matplotlib"
 
 
 @contextmanager
 def _matplotlib() -> Iterator[None]:
     """Import matplotlib without it writing into the user's home, and have its settings be those here for a while."""
-    if "matplotlib" not in sys.modules:
-        _make_font_directory()
+    if "matplotlib" not in sys.modules and not os.environ.get(_CONFIGURATION):
+        os.environ[_CONFIGURATION] = str(_font_directory())
     import matplotlib
 
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -335,14 +343,15 @@ def _matplotlib() -> Iterator[None]:
         yield
 
 
-def _make_font_directory() -> None:
-    fonts = os.environ.get(_CONFIGURATION)
-    if not fonts:
-        fonts = os.environ[_CONFIGURATION] = tempfile.mkdtemp(prefix="dcc-matplotlib-")
-        atexit.register(shutil.rmtree, fonts, ignore_errors=True)
+def _font_directory() -> Path:
+    if _fonts.directory is None:
+        directory = tempfile.mkdtemp(prefix="dcc-matplotlib-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        return Path(directory)
     try:
-        make_directory(Path(fonts))
+        make_directory(_fonts.directory)
     except OSError as error:
         raise ConfigurationError(
-            f"{fonts} cannot be made: {error}. Make it, or have it belong to this user."
+            f"{_fonts.directory} cannot be made: {error}. Make it, or have it belong to this user."
         ) from error
+    return _fonts.directory
