@@ -136,11 +136,7 @@ def crawl_file_sources(
         dues = load_dues(connection, failure_limit, named=session.named_sources)
         wanted = {number for number, one in dues.items() if one.is_due and (one.pace.is_its_own or not only_scheduled)}
         available = load_addresses(connection, ids=source_ids)
-        addresses = [
-            source_address
-            for source_address in available
-            if session.covers(source_address.centre) and source_address.id in wanted
-        ]
+        addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
         # Those that were listed longest ago are first where a server takes few connections.
         return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
 
@@ -179,9 +175,9 @@ def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
         return
     known = session.read(lambda connection: load_addresses(connection, only_crawlable=False))
     left = [
-        f"{source_address.label}: {waiting[source_address.id]}"
-        for source_address in known
-        if session.covers(source_address.centre) and source_address.id in waiting
+        f"{address.label}: {waiting[address.id]}"
+        for address in known
+        if session.covers(address.centre) and address.id in waiting
     ]
     if left:
         more = f"; and {len(left) - _LEFT_SHOWN:,} more (`dcc source list`)" if len(left) > _LEFT_SHOWN else ""

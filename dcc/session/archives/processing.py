@@ -334,9 +334,7 @@ def _surroundings(
 ) -> tuple[dict[int, SourceAddress], frozenset[str]]:
     """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""
     addresses = {
-        source_address.id: replace(source_address, windows=None)
-        if named or source_address.id in session.named_sources
-        else source_address
-        for source_address in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
+        address.id: replace(address, windows=None) if named or address.id in session.named_sources else address
+        for address in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     }
     return addresses, frozenset(connection.scalars(select(Centre.short_name)))
