@@ -9,7 +9,13 @@ from typing import NoReturn
 import click
 
 from dcc.cli.shell.group import INTERRUPTED, RootGroup
-from dcc.runtime.processes import forbid_core_dumps, keep_files_private, keep_freed_memory_together, open_closed_streams
+from dcc.runtime.processes import (
+    forbid_core_dumps,
+    keep_files_private,
+    keep_freed_memory_together,
+    open_closed_streams,
+    repeat_lost_interrupts,
+)
 
 _SECTIONS = {
     "To begin": {
@@ -121,6 +127,7 @@ def main() -> NoReturn:
     gc.set_threshold(50_000, 20, 100)
     keep_freed_memory_together()
     open_closed_streams()
+    repeat_lost_interrupts()
     forbid_core_dumps()
     keep_files_private()
     try:

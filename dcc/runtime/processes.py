@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 
 from dcc.configuration_file import VARIABLE, given_variables
 
+_REPEAT_SECONDS: Final = 0.05
 _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2
 _VARIABLE: Final = "MALLOC_ARENA_MAX"
@@ -30,6 +32,27 @@ def interrupted_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def repeat_lost_interrupts() -> None:
+    """Interrupt the main thread anew when Python has only printed an interrupt, as it does in callbacks and finalisers.
+
+    Otherwise Ctrl-C would have no effect at such a moment: what is raised while the garbage is collected goes nowhere.
+    """
+    print_error = sys.unraisablehook
+
+    def repeat(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            print_error(lost)
+            return
+        # The handler may have turned itself off before it raised what was lost.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Later: at once it would be lost in here.
+        repeating = threading.Timer(_REPEAT_SECONDS, os.kill, [os.getpid(), signal.SIGINT])
+        repeating.daemon = True
+        repeating.start()
+
+    sys.unraisablehook = repeat
 
 
 def keep_freed_memory_together() -> None:

@@ -41,10 +41,6 @@ class Program:
     keep: Sequence[int] = ()
 
 
-class _StopRequested(BaseException):
-    """The processes should stop."""
-
-
 @contextmanager
 def stop_signals() -> Iterator[None]:
     """End the block quietly on SIGINT and SIGTERM; further signals do not disturb the end."""
@@ -52,12 +48,12 @@ def stop_signals() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
         for ignored in _STOPPING:
             signal.signal(ignored, signal.SIG_IGN)
-        raise _StopRequested
+        raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in _STOPPING}
     try:
         yield
-    except _StopRequested:
+    except KeyboardInterrupt:
         pass
     finally:
         for number, handler in before.items():
