@@ -35,7 +35,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 def repeat_lost_interrupts() -> None:
-    """Interrupt the main thread anew when Python has only printed an interrupt, as it does in callbacks and finalisers.
+    """Interrupt the main thread again when Python has only printed an interrupt, as it does in callbacks and finalisers.
 
     Otherwise Ctrl-C would have no effect at such a moment: what is raised while the garbage is collected goes nowhere.
     """
