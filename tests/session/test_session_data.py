@@ -9,11 +9,13 @@ from sqlalchemy import Engine, text, update
 
 from dcc.cli.demo import submissions
 from dcc.errors import QcDatabaseUnreachableError
+from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import SHIPPED, load_shipped
+from dcc.session.data.data_session import Recorder
 from dcc.session.data.documents import count_waiting
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.decisions import DecisionKind, revoke
@@ -233,7 +235,11 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
 
 
 @pytest.mark.both_databases
-def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(data: DataInstallation) -> None:
+@pytest.mark.parametrize("is_shown", [False, True], ids=["at once", "once shown as running"])
+def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, is_shown: bool
+) -> None:
+    monkeypatch.setattr(Recorder, "is_due", property(lambda _recorder: is_shown))
     data.put(ZIP, specimens(), experiments())
     data.validate()
     staged = data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS
@@ -243,6 +249,8 @@ def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(data: DataIn
     (told,) = result.zips
     assert (told.reached, told.phase) == (Phase.UPLOAD, Phase.ZIP_NAME)
     assert "downloaded again" in str(told.documents[-1].reason)
+    assert data.documents()[EXPERIMENTS] == "upload pending"
+    assert check_consistency(data.tracker, data.qc, data.settings) == []
     again = data.run()
     assert data.states() == {ZIP: "qc pending"}
     assert again.document(SPECIMENS, Phase.UPLOAD).repeated

@@ -41,6 +41,7 @@ from dcc.vocabulary import DocumentState
 log = logging.getLogger(__name__)
 
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
+_LOST: Final = "Its archive is downloaded again."
 _LONG_BYTES: Final = 4_000_000
 
 
@@ -157,9 +158,11 @@ class _Upload:
             if self.recorder.is_due or group[0].size_bytes > _LONG_BYTES:
                 yield from self.recorder.write()
             for fact in self._apply(group):
+                # It may have been shown as running, and states only advance.
                 if fact.data.held:
-                    # It may have been shown as running, and states only advance.
                     self._work.reopen({fact.document.xml_id: HELD}, _WAITS)
+                elif fact.state is None:
+                    self._work.reopen({fact.document.xml_id: HELD}, _LOST)
                 self.recorder.add(fact)
 
     def _next(self) -> list[DueDocument]:
