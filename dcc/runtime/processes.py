@@ -35,9 +35,9 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 def repeat_lost_interrupts() -> None:
-    """Interrupt the main thread again when Python has only printed an interrupt, as it does in callbacks and finalisers.
+    """Interrupt the main thread again when Python has only printed an interrupt.
 
-    Otherwise Ctrl-C would have no effect at such a moment: what is raised while the garbage is collected goes nowhere.
+    What is raised in callbacks and finalisers, as while garbage is collected, goes nowhere: Ctrl-C would have no effect.
     """
     print_error = sys.unraisablehook
 
