@@ -37,7 +37,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
 def repeat_lost_interrupts() -> None:
     """Interrupt the main thread again when Python has only printed an interrupt.
 
-    What is raised in callbacks and finalisers, as while garbage is collected, goes nowhere: Ctrl-C would have no effect.
+    What is raised in callbacks and finalisers, as while garbage is collected, goes nowhere: Ctrl-C had no effect then.
     """
     print_error = sys.unraisablehook
 
