@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
-from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, ResourceDefinition, RunsFilter
+from dagster import (
+    DagsterExecutionInterruptedError,
+    DagsterInstance,
+    DagsterRunStatus,
+    ExecuteInProcessResult,
+    JobDefinition,
+    OpExecutionContext,
+    ResourceDefinition,
+    RunsFilter,
+)
 
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
@@ -25,8 +35,8 @@ SCHEDULED_TAG: Final = "dcc/only_scheduled"
 STARTED_BY_TAG: Final = "dcc/started_by"
 """Tag of every run that no sensor, schedule or person in the UI started: the command, or what else did."""
 
-QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-"""Run configuration under which Dagster prints nothing: the command prints instead."""
+_QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_NO_RESOURCES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 PROCESS_TAG: Final = ".dagster/dcc_process"
 """Tag of every run of a session: its process. Dagster hides tags that begin with `.dagster/`."""
@@ -37,6 +47,19 @@ _FORMER_PROCESS_TAG: Final = "dcc/process"
 _UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 UNFINISHED: Final = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
 """The states of runs that have not ended."""
+
+
+def run_here(
+    job: JobDefinition, instance: DagsterInstance, tags: Mapping[str, str], resources: Mapping[str, Any] = _NO_RESOURCES
+) -> ExecuteInProcessResult:
+    """Execute a job in this process. Dagster prints nothing: the command prints instead.
+
+    Raises KeyboardInterrupt when it is interrupted, and what the job raises.
+    """
+    try:
+        return job.execute_in_process(instance=instance, run_config=_QUIET, tags=dict(tags), resources=dict(resources))
+    except DagsterExecutionInterruptedError:
+        raise KeyboardInterrupt from None
 
 
 def step_of(context: OpExecutionContext) -> Step:

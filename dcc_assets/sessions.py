@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition, ResourceDefinition
+from dagster import DagsterInstance, JobDefinition, ResourceDefinition
 from sqlalchemy import Engine
 
 from dcc.cli.shell.dagster_side import LOCATION_NAME
@@ -26,7 +26,7 @@ from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
-from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs, ready_made, session_tags
+from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, ready_made, run_here, session_tags
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
@@ -173,14 +173,7 @@ class _Runs:
             return
         try:
             finish_dead_runs(self._instance)
-            result = job.execute_in_process(
-                instance=self._instance,
-                run_config=QUIET,
-                tags=self._tags,
-                resources={**held_resources(self._work), **more},
-            )
-        except DagsterExecutionInterruptedError:
-            raise KeyboardInterrupt from None
+            result = run_here(job, self._instance, self._tags, {**held_resources(self._work), **more})
         except Exception as error:
             failure = self._work.failure
             if failure is not None:

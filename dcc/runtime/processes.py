@@ -42,11 +42,12 @@ def repeat_lost_interrupts() -> None:
     print_error = sys.unraisablehook
 
     def repeat(lost: sys.UnraisableHookArgs) -> None:
-        if not issubclass(lost.exc_type, KeyboardInterrupt):
+        if issubclass(lost.exc_type, (Exception, GeneratorExit, SystemExit)):
             print_error(lost)
             return
         # The handler may have turned itself off before it raised what was lost.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         # Later: at once it would be lost in here.
         repeating = threading.Timer(_REPEAT_SECONDS, os.kill, [os.getpid(), signal.SIGINT])
         repeating.daemon = True

@@ -43,7 +43,7 @@ from dcc_assets.keys import (
     VALIDATED_DOCUMENTS,
 )
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
-from dcc_assets.runs import QUIET, STARTED_BY_TAG, ready_made, step_of
+from dcc_assets.runs import STARTED_BY_TAG, ready_made, run_here, step_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 from dcc_dagster.job_assets import job_of
@@ -113,12 +113,8 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
         return False
 
     try:
-        show_overdue_job.execute_in_process(
-            instance=instance,
-            run_config=QUIET,
-            tags={STARTED_BY_TAG: "the watch of what is overdue"},
-            resources={TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker))},
-        )
+        resources = {TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker))}
+        run_here(show_overdue_job, instance, {STARTED_BY_TAG: "the watch of what is overdue"}, resources)
     except DccError:
         raise
     except Exception as error:

@@ -18,7 +18,7 @@ from dcc_assets.keys import FILE_SOURCES
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
-from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs
+from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
 from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
 from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark
 from dcc_assets.sync.changes import Mirror
@@ -125,9 +125,7 @@ def rebuild_instance(
 
     try:
         finish_dead_runs(instance)
-        result = rebuild.execute_in_process(
-            instance=instance, run_config=QUIET, tags={STARTED_BY_TAG: "dcc instance rebuild"}
-        )
+        result = run_here(rebuild, instance, {STARTED_BY_TAG: "dcc instance rebuild"})
     except Exception as error:
         if rebuilding.failure is not None:
             raise rebuilding.failure from None

@@ -138,6 +138,20 @@ def test_debug_shows_the_traceback_too(bare_dcc: Dcc) -> None:
 
 
 @only_sqlite
+@pytest.mark.parametrize("step", ["plan_from_environment", "RootGroup.parse_args", "suggest_next"])
+def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
+    bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    bare_dcc("init")
+    monkeypatch.setattr(f"dcc.cli.shell.group.{step}", interrupt)
+    result = bare_dcc("status", exit_code=130)
+    assert result.stderr == "Interrupted.\n"
+
+
+@only_sqlite
 @pytest.mark.parametrize(
     ("error", "exit_code", "said"),
     [

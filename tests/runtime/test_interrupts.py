@@ -31,6 +31,19 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
+AS_ANOTHER = """
+class Stopped(BaseException): pass
+
+def stop(*_) -> None:
+    raise Stopped
+
+signal.signal(signal.SIGINT, stop)
+try:
+    wait_for_an_interrupt()
+except Stopped:
+    print("interrupted")
+"""
+"""As Dagster does while a step runs."""
 GUARDED = """
 with stop_signals():
     wait_for_an_interrupt()
@@ -40,8 +53,13 @@ print("interrupted")
 
 @pytest.mark.parametrize(
     ("number", "waiting"),
-    [(signal.SIGINT, UNGUARDED), (signal.SIGINT, GUARDED), (signal.SIGTERM, GUARDED)],
-    ids=["unguarded", "guarded", "sigterm"],
+    [
+        (signal.SIGINT, UNGUARDED),
+        (signal.SIGINT, AS_ANOTHER),
+        (signal.SIGINT, GUARDED),
+        (signal.SIGTERM, GUARDED),
+    ],
+    ids=["unguarded", "as another", "guarded", "sigterm"],
 )
 def test_an_interrupt_during_a_collection_is_not_lost(number: signal.Signals, waiting: str) -> None:
     code = COLLECTED.format(number=int(number), waiting=waiting)

@@ -226,7 +226,8 @@ class RootGroup(CommandGroup):
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Read the arguments; --help is printed here."""
         try:
-            return super().make_context(*args, **options)
+            with _interrupts_told():
+                return super().make_context(*args, **options)
         except OSError as error:
             raise CommandFailedError(_as_dcc_error(error)) from error
 
@@ -237,13 +238,15 @@ class RootGroup(CommandGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; raises only click's own exceptions, which carry the exit code."""
-        with ExitStack() as stack:
+        with _interrupts_told(), ExitStack() as stack:
             try:
                 stack.enter_context(logging_as(plan_from_environment()))
             except DccError as error:
                 raise CommandFailedError(error) from error
             try:
-                return self._invoke(ctx)
+                # In here, so that it goes where the log goes.
+                with _interrupts_told():
+                    return self._invoke(ctx)
             except CommandFailedError as error:
                 _log_failure(error)
                 raise
@@ -259,10 +262,9 @@ class RootGroup(CommandGroup):
             raise
         except click.ClickException:
             raise
-        except (KeyboardInterrupt, click.Abort) as error:
+        except (KeyboardInterrupt, click.Abort):
             _show_traceback(ctx)
-            tell("", "Interrupted.", logging.WARNING)
-            raise click.exceptions.Exit(INTERRUPTED) from error
+            raise
         except BrokenPipeError as error:
             _silence_stdout()
             raise click.exceptions.Exit(PIPE_CLOSED) from error
@@ -270,6 +272,16 @@ class RootGroup(CommandGroup):
             _show_traceback(ctx)
             raise CommandFailedError(_as_dcc_error(error, *ctx.meta[_NO_TEXT])) from error
         return result
+
+
+@contextmanager
+def _interrupts_told() -> Iterator[None]:
+    """Say that the command was interrupted, and end it with its exit code; click would say that it was aborted."""
+    try:
+        yield
+    except (KeyboardInterrupt, click.Abort) as error:
+        tell("", "Interrupted.", logging.WARNING)
+        raise click.exceptions.Exit(INTERRUPTED) from error
 
 
 class _OneLineHandler(logging.Handler):

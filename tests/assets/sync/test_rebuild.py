@@ -1,6 +1,7 @@
 """A lost Dagster instance is rebuilt from the tracker, and shows what the lost one showed."""
 
 import shutil
+import signal
 
 import pytest
 
@@ -83,3 +84,12 @@ def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(
     with pytest.raises(expected, match=str(error)):
         rebuild_instance(installation.settings, installation.tracker, dagster.instance)
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_interrupt_ends_it_as_it_ends_other_commands(
+    installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster raises one of its own in the place of KeyboardInterrupt."""
+    monkeypatch.setattr("dcc_assets.sync.rebuild.recorded_zips", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        rebuild_instance(installation.settings, installation.tracker, dagster.instance)
