@@ -19,7 +19,7 @@ from dagster import (
     RunsFilter,
 )
 
-from dcc.runtime.processes import Process
+from dcc.runtime.processes import Process, interrupts_kept
 from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import Step
 from dcc_dagster.instance import QC_DATABASE_POOL
@@ -57,7 +57,11 @@ def run_here(
     Raises KeyboardInterrupt when it is interrupted, and what the job raises.
     """
     try:
-        return job.execute_in_process(instance=instance, run_config=_QUIET, tags=dict(tags), resources=dict(resources))
+        # Between steps, Dagster only notes interrupts, and forgets them with the run.
+        with interrupts_kept():
+            return job.execute_in_process(
+                instance=instance, run_config=_QUIET, tags=dict(tags), resources=dict(resources)
+            )
     except DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
 

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from dcc.configuration_file import VARIABLE, given_variables
 
 _REPEAT_SECONDS: Final = 0.05
+_MOST_SIGNALS: Final = 65_536
 _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2
 _VARIABLE: Final = "MALLOC_ARENA_MAX"
@@ -54,6 +55,32 @@ def repeat_lost_interrupts() -> None:
         repeating.start()
 
     sys.unraisablehook = repeat
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Raise KeyboardInterrupt after the block if SIGINT or SIGTERM came and the block ended as if nothing had.
+
+    For libraries that only note interrupts. Does nothing in other threads than the main one, which have none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    received = b""
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        with suppress(BlockingIOError):
+            received = os.read(reading, _MOST_SIGNALS)
+        os.close(reading)
+        os.close(writing)
+    if not {signal.SIGINT, signal.SIGTERM}.isdisjoint(received):
+        raise KeyboardInterrupt
 
 
 def keep_freed_memory_together() -> None:
