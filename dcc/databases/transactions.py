@@ -6,9 +6,11 @@ waits for the network, because it blocks all other writers of the same SQLite da
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -166,6 +168,20 @@ def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: fl
             return work()
         except (DBAPIError, DatabaseUnreachableError) as error:
             patience.pause_after(error)
+
+
+def end_interrupted_transactions(interrupt: BaseException) -> None:
+    """Roll back what an interrupt left open, which would keep this process from writing.
+
+    It can come between two instructions of a `with` statement. Then only the frames of its traceback hold the
+    connection, as long as it is raised: their variables are cleared. A connection and its transaction refer to each
+    other, so that only a collection frees them.
+    """
+    raised: BaseException | None = interrupt
+    while raised is not None:
+        traceback.clear_frames(raised.__traceback__)
+        raised = raised.__context__
+    gc.collect()
 
 
 class _Patience:

@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select, update
 
+from dcc.databases.transactions import end_interrupted_transactions
 from dcc.errors import (
     DatabaseUnreachableError,
     DccError,
@@ -283,6 +284,9 @@ def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Sessio
         completed = True
     except Exception as error:
         failure = error
+        raise
+    except BaseException as error:
+        end_interrupted_transactions(error)
         raise
     finally:
         stop.set()

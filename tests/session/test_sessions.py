@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Row, make_url, select, update
 
+from dcc.databases.engines import WRITES
 from dcc.errors import SessionActiveError, SessionLostError, SourceUnreachableError
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
@@ -303,6 +304,25 @@ class TestLease:
             first = _lock(tracker).heartbeat
             _wait_until(lambda: _lock(tracker).heartbeat > first + timedelta(seconds=1))
             session.check()
+
+    @pytest.mark.both_databases
+    def test_an_interrupt_that_leaves_a_transaction_open_does_not_keep_the_lock(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        """As one between two instructions does, of which the second would have ended the transaction."""
+
+        def work(engine: Engine) -> None:
+            connection = engine.connect().execution_options(**{WRITES: True})
+            connection.begin()
+            connection.execute(update(SessionLock).values(host="another"))
+            raise KeyboardInterrupt
+
+        patient = settings.model_copy(update={"database_retry": 2.0})
+        with pytest.raises(KeyboardInterrupt), open_session(tracker, patient) as session:
+            work(session.tracker)
+        assert _lock(tracker).holder is None
+        with tracker.connect() as connection:
+            assert list_sessions(connection)[0].outcome == "stopped"
 
     @pytest.mark.both_databases
     def test_who_interrupts_the_cleaning_of_staging_gives_the_lock_back(
