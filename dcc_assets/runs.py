@@ -1,4 +1,4 @@
-"""What a step needs to know of its run."""
+"""What a step needs to know of its run, and how a command executes one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from dagster import (
     RunsFilter,
 )
 
-from dcc.runtime.processes import Process, interrupts_kept
+from dcc.runtime.interrupts import raise_missed_interrupts
+from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import Step
 from dcc_dagster.instance import QC_DATABASE_POOL
@@ -58,7 +59,7 @@ def run_here(
     """
     try:
         # Between steps, Dagster only notes interrupts, and forgets them with the run.
-        with interrupts_kept():
+        with raise_missed_interrupts():
             return job.execute_in_process(
                 instance=instance, run_config=_QUIET, tags=dict(tags), resources=dict(resources)
             )

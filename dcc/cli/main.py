@@ -9,13 +9,8 @@ from typing import NoReturn
 import click
 
 from dcc.cli.shell.group import INTERRUPTED, RootGroup
-from dcc.runtime.processes import (
-    forbid_core_dumps,
-    keep_files_private,
-    keep_freed_memory_together,
-    open_closed_streams,
-    repeat_lost_interrupts,
-)
+from dcc.runtime.interrupts import repeat_lost_interrupts
+from dcc.runtime.processes import forbid_core_dumps, keep_files_private, keep_freed_memory_together, open_closed_streams
 
 _SECTIONS = {
     "To begin": {

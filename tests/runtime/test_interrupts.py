@@ -11,7 +11,7 @@ import pytest
 COLLECTED = """
 import signal, time, weakref
 from dcc.cli.installation.dagster_processes import stop_signals
-from dcc.runtime.processes import repeat_lost_interrupts
+from dcc.runtime.interrupts import repeat_lost_interrupts
 
 class Collected: pass
 

@@ -87,7 +87,7 @@ def replay(
       "changes": [{"archive", "document", "centre", "before", "after",
         "appeared": [{"code", "severity", "line", "message"}], "gone": [the same]}]}
     """
-    from dcc.runtime.processes import interrupted_by_sigterm
+    from dcc.runtime.interrupts import interrupted_by_sigterm
     from dcc.session.replay.replaying import Proposal
     from dcc.session.replay.replaying import replay as replay_archives
 

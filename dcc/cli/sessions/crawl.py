@@ -32,7 +32,7 @@ from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_optio
 from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
-from dcc.runtime.processes import interrupted_by_sigterm
+from dcc.runtime.interrupts import interrupted_by_sigterm
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

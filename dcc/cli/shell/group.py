@@ -226,7 +226,7 @@ class RootGroup(CommandGroup):
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Read the arguments; --help is printed here."""
         try:
-            with _interrupts_told():
+            with _interrupts_as_exits():
                 return super().make_context(*args, **options)
         except OSError as error:
             raise CommandFailedError(_as_dcc_error(error)) from error
@@ -238,14 +238,14 @@ class RootGroup(CommandGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; raises only click's own exceptions, which carry the exit code."""
-        with _interrupts_told(), ExitStack() as stack:
+        with _interrupts_as_exits(), ExitStack() as stack:
             try:
                 stack.enter_context(logging_as(plan_from_environment()))
             except DccError as error:
                 raise CommandFailedError(error) from error
             try:
                 # In here, so that it goes where the log goes.
-                with _interrupts_told():
+                with _interrupts_as_exits():
                     return self._invoke(ctx)
             except CommandFailedError as error:
                 _log_failure(error)
@@ -275,7 +275,7 @@ class RootGroup(CommandGroup):
 
 
 @contextmanager
-def _interrupts_told() -> Iterator[None]:
+def _interrupts_as_exits() -> Iterator[None]:
     """Say that the command was interrupted, and end it with its exit code; click would say that it was aborted."""
     try:
         yield

@@ -159,10 +159,8 @@ class _Upload:
                 yield from self.recorder.write()
             for fact in self._apply(group):
                 # It may have been shown as running, and states only advance.
-                if fact.data.held:
-                    self._work.reopen({fact.document.xml_id: HELD}, _WAITS)
-                elif fact.state is None:
-                    self._work.reopen({fact.document.xml_id: HELD}, _LOST)
+                if fact.data.held or fact.state is None:
+                    self._work.reopen({fact.document.xml_id: HELD}, _WAITS if fact.data.held else _LOST)
                 self.recorder.add(fact)
 
     def _next(self) -> list[DueDocument]:
