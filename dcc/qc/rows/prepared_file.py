@@ -6,8 +6,9 @@ decide whether its entities take effect. For a QC database on SQLite, which copi
 have rows. What the measurements of a procedure have in common is in the row of that, since to write a value takes
 longer than to read it. For one on a server they have the lines that it loads, those of many rows in one text.
 
-Beside it lies a file with the facts about it and its documents, after its checksum: whoever need not know their
-entities opens no database. A file of another version or basis, or one that is damaged, is made again.
+After the database, where SQLite does not look, the file has the facts about its documents, their length and the
+checksum of all before: whoever need not know the entities opens no database. A file of another version or basis, or one
+that is damaged, is made again.
 
 Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +41,7 @@ from dcc.qc.rows.types import Limits, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 8
+VERSION: Final = 9
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
@@ -49,6 +51,10 @@ _RUN: Final = "procedure_run"
 _MEASUREMENT: Final = "measurement"
 _LINES: Final = ("id", "lines")
 """The columns of a table of lines, whose ids are those of the last of their rows, or its number."""
+_LENGTH_DIGITS: Final = 12
+_CHECKSUM_BYTES: Final = 4
+_CHECKSUM_OF_WHOLE: Final = "2144df1c"
+"""The CRC-32 of any bytes that end with their own CRC-32, its lowest byte first."""
 
 
 class Columns(NamedTuple):
@@ -111,15 +117,15 @@ class PreparedWriter:
         return DocumentWriter(self, number, kind, builder, tables)
 
     def close(self) -> None:
-        """End the file, and put it where it belongs with the facts about it."""
+        """End the file with the facts about its documents, and put it where it belongs."""
         self._connection.execute("COMMIT")
         self._connection.close()
-        facts_place = _facts_place(self._path)
-        facts_place.unlink(missing_ok=True)
+        facts = json.dumps({"version": VERSION, "basis": self._basis, "documents": self.documents}).encode()
+        end = facts + f"{len(facts):0{_LENGTH_DIGITS}}".encode()
+        checksum = crc32(end, int(crc32_of(self._part), 16))
+        with self._part.open("ab") as file:
+            file.write(end + checksum.to_bytes(_CHECKSUM_BYTES, "little"))
         self._part.replace(self._path)
-        facts = {"version": VERSION, "basis": self._basis, "crc32": crc32_of(self._path), "documents": self.documents}
-        text = json.dumps(facts).encode()
-        facts_place.write_bytes(_mark_of(text) + b"\n" + text)
 
     def discard(self) -> None:
         """Remove a file that cannot be finished."""
@@ -276,15 +282,16 @@ class PreparedDocument:
 
 
 class PreparedFile:
-    """A prepared file that is read. Raises OSError or ValueError if the file of its facts is missing or damaged."""
+    """A prepared file that is read. Raises OSError if it is missing, and OSError or ValueError if its end is."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        mark, _, text = _facts_place(path).read_bytes().partition(b"\n")
-        if mark != _mark_of(text):
-            raise ValueError(f"The file of facts about {path} is damaged.")
-        facts = json.loads(text)
-        self.version, self.basis, self.crc32 = facts["version"], facts["basis"], facts["crc32"]
+        with path.open("rb") as file:
+            end = file.seek(-_CHECKSUM_BYTES - _LENGTH_DIGITS, os.SEEK_END)
+            length = int(file.read(_LENGTH_DIGITS))
+            file.seek(end - length)
+            facts = json.loads(file.read(length))
+        self.version, self.basis = facts["version"], facts["basis"]
         self._documents = {(one.pop("file_name"), one.pop("md5")): one for one in facts["documents"]}
         self._connection: sqlite3.Connection | None = None
 
@@ -341,27 +348,14 @@ def open_prepared(path: Path, basis: str, *, is_checked: bool = False) -> Prepar
     It is compared with its checksum unless it `is_checked` already.
     """
     try:
+        if not is_checked and crc32_of(path) != _CHECKSUM_OF_WHOLE:
+            return None
         file = PreparedFile(path)
-        is_whole = is_checked or file.crc32 == crc32_of(path)
     except (OSError, ValueError):
         return None
-    return file if is_whole and (file.version, file.basis) == (VERSION, basis) else None
-
-
-def remove_prepared(path: Path) -> None:
-    """Remove a prepared file, if there is one."""
-    for one in (path, _facts_place(path)):
-        one.unlink(missing_ok=True)
+    return file if (file.version, file.basis) == (VERSION, basis) else None
 
 
 def quoted(name: str) -> str:
     """A name in SQLite's statements."""
     return f'"{name}"'
-
-
-def _facts_place(path: Path) -> Path:
-    return path.with_name(f"{path.name}.facts")
-
-
-def _mark_of(text: bytes) -> bytes:
-    return b"%08x" % crc32(text)

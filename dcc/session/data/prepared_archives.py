@@ -25,7 +25,7 @@ from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging import documents as judging
-from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
+from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import ReferenceData
 from dcc.runtime.log_context import progress_log
 from dcc.runtime.worker_processes import WorkerProcesses
@@ -199,7 +199,7 @@ def remove_all(staging: Staging, keys: Sequence[ZipKey]) -> None:
     for key in keys:
         try:
             for kind in DocumentKind:
-                remove_prepared(_place(staging, (key, kind)))
+                _place(staging, (key, kind)).unlink(missing_ok=True)
         except (OSError, BadFileNameError) as error:
             log.info("The prepared documents of %s were not removed: %s", key, error)
 
