@@ -6,9 +6,9 @@ decide whether its entities take effect. For a QC database on SQLite, which copi
 have rows. What the measurements of a procedure have in common is in the row of that, since to write a value takes
 longer than to read it. For one on a server they have the lines that it loads, those of many rows in one text.
 
-After the database, where SQLite does not look, the file has the facts about its documents, their length and the
-checksum of all before: whoever need not know the entities opens no database. A file of another version or basis, or one
-that is damaged, is made again.
+Behind the database, where SQLite does not look, are the facts about the documents, their length, and a checksum. So
+whoever need not know the entities opens no database. A file of another version or basis, or a damaged one, is made
+again.
 
 Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
 """

@@ -118,6 +118,7 @@ def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
             **_state(archive),
             "since": f"{archive.since.isoformat()}Z",
             "decisions": [str(decision) for decision in archive.decisions],
+            "reason": archive.reason and archive.reason.text,
             "report": link_of_zip(archive.key),
         }
         for archive in board.archives

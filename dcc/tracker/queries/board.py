@@ -1,6 +1,6 @@
 """The tracking board: how many archives of each centre are in which state, and which they are, a page at a time.
 
-Each is one statement or two, for any number of archives. Nothing here writes.
+Each is a few statements, for any number of archives. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
 from dcc.tracker.models import Centre, StatusRow, ZipAction, ZipFile
-from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, require_centre, select_zip_actions
+from dcc.tracker.queries.zip_action_lists import (
+    ZipFilter,
+    conditions_of,
+    failure_reasons,
+    require_centre,
+    select_zip_actions,
+)
 from dcc.tracker.submission_rows import object_of
 
 PAGE_SIZE: Final = 100
@@ -38,7 +44,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class BoardArchive:
-    """An archive on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold."""
+    """An archive on the board; `since` is the time of its last change (UTC, naive), `decisions` those that hold.
+
+    `reason` is why it failed.
+    """
 
     key: ZipKey
     centre: str
@@ -46,6 +55,7 @@ class BoardArchive:
     status: Status
     since: datetime
     decisions: tuple[Decision, ...] = ()
+    reason: Problem | None = None
 
 
 def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
@@ -73,6 +83,7 @@ def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> li
     query = select_zip_actions().where(*conditions_of(wanted)).order_by(ZipAction.id.desc())
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
     decisions = decisions_in_force(connection, [row.id for row in rows])
+    reasons = failure_reasons(connection, [row.id for row in rows if row.status_id == Status.FAILED])
     return [
         object_of(
             BoardArchive,
@@ -80,6 +91,7 @@ def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> li
             centre=row.centre or "",
             since=row.last_update,
             decisions=tuple(decisions.get(row.id, ())),
+            reason=reasons.get(row.id),
         )
         for row in rows
     ]

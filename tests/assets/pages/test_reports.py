@@ -152,6 +152,16 @@ def test_the_board_counts_archives_and_lists_those_of_a_cell(shown: Shown) -> No
     assert b'href="/dcc/board"' in ask("/dcc/")[2]
 
 
+def test_the_board_tells_why_an_archive_failed(shown: Shown) -> None:
+    listed = {one["archive"]: one for one in json.loads(ask("/dcc/board", "form=json")[2])["archives"]}
+    assert listed[ORPHANS]["reason"].startswith("E4: The specimen 'H-M000011' of experiment ")
+    assert all((one["reason"] is not None) == (one["status"] == "failed") for one in listed.values())
+    for language, beginning in (("en", "The specimen "), ("de", "Das Tier ")):
+        page = ask("/dcc/board", f"language={language}")[2].decode()
+        (note,) = re.findall(f'<span class="note">({beginning}.*?)</span>', page)
+        assert "H-M000011" in note
+
+
 def test_a_decision_is_on_the_board_on_the_report_and_on_its_partition(shown: Shown) -> None:
     tracker = shown.data.tracker
     with writing(tracker) as connection:
