@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
+from dcc.rights import Delegations
 from dcc.session.data.corrections import withdraw_submission
+from dcc.session.data.documents import load_due
+from dcc.session.data.prepared_archives import prepared_once
+from dcc.session.data.uploader import Uploader
+from dcc.store.staging import Staging
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.rewritten_documents import rewritten
@@ -66,6 +72,28 @@ def test_two_archives_of_the_same_bytes_in_one_session_are_taken_once(data: Data
     data.run()
     assert data.states() == {FIRST: "qc pending", AGAIN: "qc done"}
     assert len(data.rows(models.SPECIMEN, "id")) == 3
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("again", [AGAIN, "edit/H.2013-11-01.1.impc.zip", "delete/H.2013-11-01.1.impc.zip"])
+def test_a_duplicate_is_known_again_when_the_session_was_killed_before_it_was_recorded(
+    data: DataInstallation, again: str
+) -> None:
+    for key in (FIRST, again.replace("11-01", "10-31")) if again.startswith("delete") else (FIRST,):
+        data.put(key, specimens())
+        data.run()
+    data.put(again, specimens())
+    data.validate()
+    with data.tracker.connect() as connection:
+        due = load_due(connection, Phase.UPLOAD, data.settings.naming)
+    with prepared_once(Staging(data.settings.staging_directory), due, data.qc) as prepared:
+        Uploader(data.qc, data.settings, Delegations()).upload(due, [prepared(document) for document in due])
+    before = data.rows(models.DOCUMENT, "id", "state")
+    assert len(before) > len(due)
+    assert data.take_up().document("H.2013-10-31.1.specimen.impc.xml", Phase.UPLOAD).repeated
+    assert data.rows(models.DOCUMENT, "id", "state") == before
+    assert data.states()[again] == "qc done"
+    assert data.log("H.2013-10-31.1.specimen.impc.xml") == ["Q7"]
 
 
 @pytest.mark.both_databases

@@ -200,8 +200,11 @@ class _Application:
         document = one.document
         former = former_applications(self._connection, document)
         for row in former:
-            has_effect = row.state == DocumentState.APPLIED.value and any(getattr(row, name) for name in _COUNTS)
-            if has_effect and not is_edited_since(self._connection, document, row.id):
+            # Of a duplicate, a killed session may have left a row without counts.
+            is_same = document.tracker_id is not None and row.tracker_id == document.tracker_id
+            counts = is_same or any(getattr(row, name) for name in _COUNTS)
+            is_applied = row.state == DocumentState.APPLIED.value and counts
+            if is_applied and not is_edited_since(self._connection, document, row.id):
                 refuse_held(self._connection, former)
                 return _repeated(self._connection, row, document)
         confirmed = next((row for row in former if is_confirmed(row, document)), None)
