@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 T = TypeVar("T")
 
-STOPPING: Final = (DatabaseUnreachableError, SessionLostError, SessionTimeLimitError)
+STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, SessionTimeLimitError)
 """Errors after which a session does nothing more, whatever it was doing."""
 
 _RENEWALS = 6  # in the time of a lease

@@ -255,10 +255,10 @@ def _unusable(root: Path, reason: str) -> ConfigurationError:
 
 @contextmanager
 def disk_errors(archive: object, place: Path) -> Iterator[None]:
-    """Turn a full disk or quota into DiskFullError with the place; other errors pass."""
+    """Turn a full disk or quota, also one that SQLite met, into DiskFullError with the place; other errors pass."""
     try:
         yield
-    except OSError as error:
+    except Exception as error:
         if not is_full(error):
             raise
         raise DiskFullError(
@@ -268,7 +268,7 @@ def disk_errors(archive: object, place: Path) -> Iterator[None]:
             ),
             place=place,
             archive=archive,
-            reason=Message(os.strerror(error.errno or 0)),
+            reason=Message(os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)),
         ) from error
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dcc.cli.demo.submissions import specimen_document
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import specimens
@@ -74,6 +75,34 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
         disk.resize(1 << 31)
         dcc("crawl")
         assert states(dcc) == {("xsd", "done"): 60}
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("number", "leave", "events"),
+    [(1, 0, "true"), (1, 50_000, "false"), (ARCHIVES, 0, "false"), (ARCHIVES, 200_000, "true")],
+)
+def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when_there_is(
+    dcc: Dcc, number: int, leave: int, events: str
+) -> None:
+    with small_disk(dcc.root / "staging", 60_000_000) as disk:
+        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": events}
+        folder = dcc.add_folder()
+        for inc in range(1, number + 1):
+            document = specimen_document("H", mice=1_500, first=2_000 * inc)
+            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+        dcc("crawl")
+        dcc.environment["DCC_UNTIL"] = "qc"
+        disk.fill(leave)
+        ended = dcc.forked("crawl")
+        assert ended.returncode == 4, ended.stderr
+        assert f"The disk of {disk.path}" in ended.stderr.splitlines()[-1]
+        assert dcc.json("session", "list")[0]["outcome"] == "disk"
+        assert {phase for phase, _ in states(dcc)} == {"upload"}
+        assert {status for _, status in states(dcc)} <= {"pending", "running", "done"}
+        disk.make_room()
+        dcc("crawl")
+        assert states(dcc) == {("qc", "done"): number}
 
 
 @only_sqlite

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, in
 
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
@@ -22,6 +22,7 @@ from dcc.tracker.models import (
     SessionLock,
     SessionTask,
     SourceCrawlRow,
+    XmlLog,
     ZipAction,
     ZipFile,
     utc_now,
@@ -97,6 +98,33 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
         ["add/H.2026-01-02.7.impc.zip", "add/H.2026-01-02.1.impc.zip"],
         [],
     ]
+
+
+@pytest.mark.both_databases
+def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(tracker: Engine) -> None:
+    """Warnings, what could not be checked, what waits for confirmation and what was cleared come before it."""
+    centre = seed_centre(tracker)
+    source = seed_source(tracker, centre)
+    failed, sound = (put_zip(tracker, source, centre, "2026-01-01", inc) for inc in (1, 2))
+    one, other = seed_documents(tracker, seed_download(tracker, failed.hosting_id), 2, INVALID)
+    (valid,) = seed_documents(tracker, seed_download(tracker, sound.hosting_id), 1, VALID)
+    entries = [
+        (one, "X1", "warning", None),
+        (one, HELD, None, None),
+        (one, "X2", "error", NOW),
+        (one, "X3", "unchecked", None),
+        (other, "X4", None, None),
+        (one, "X5", "error", None),
+        *[(other, f"X{number}", "error", None) for number in range(6, 30)],
+        (valid, "X30", "error", None),
+    ]
+    with writing(tracker) as connection:
+        for document, kind, severity, cleared in entries:
+            row = {"xml_id": document, "exception_id": exception_id(connection, kind, kind), "message": f"Of {kind}."}
+            insert_rows(connection, XmlLog.__table__, [{**row, "severity": severity, "cleared": cleared}])
+    with tracker.connect() as connection:
+        reasons = zip_action_lists.failure_reasons(connection, [failed.za_id, sound.za_id])
+    assert {za_id: reason.kind for za_id, reason in reasons.items()} == {failed.za_id: "X4"}
 
 
 def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:

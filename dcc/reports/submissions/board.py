@@ -20,6 +20,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import PHASE_LABELS, STATUS_LABELS, STATUS_SIGNS
+from dcc.reports.submissions.limits import shortened
 from dcc.reports.submissions.page import Place, common_values
 from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
@@ -118,7 +119,7 @@ def board_json(board: Board, link_of_zip: Callable[[ZipKey], str]) -> str:
             **_state(archive),
             "since": f"{archive.since.isoformat()}Z",
             "decisions": [str(decision) for decision in archive.decisions],
-            "reason": archive.reason and archive.reason.text,
+            "reason": archive.reason and shortened(archive.reason.text),
             "report": link_of_zip(archive.key),
         }
         for archive in board.archives

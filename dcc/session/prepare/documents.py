@@ -27,10 +27,12 @@ from dcc.rules.checking import NEEDING_OTHERS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import packed
 from dcc.runtime.checksums import md5_of
+from dcc.runtime.disk_space import is_full
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
 from dcc.session.neighbours import NO_NEIGHBOURS
 from dcc.store.staged_documents import document_lost
+from dcc.store.staging import disk_errors
 
 MOST_FINDINGS: Final = 2_000
 """The most findings kept of a document; one with more is read and judged again by itself."""
@@ -80,25 +82,29 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
     """Prepare the documents of an archive in its file; returns the reasons of those that could not be, by name.
 
     Reasons are StagedDocumentLostError for a document that changed since its validation, DocumentError for content that
-    no row can hold, and other failures. Raises OSError if the file cannot be written.
+    no row can hold, and other failures. Raises DiskFullError, and OSError if the file cannot be written.
     """
-    try:
-        writer = PreparedWriter(archive.target, basis.name, basis.columns)
-    except FileNotFoundError as error:
-        # Somebody removed the folder of the archive from staging.
-        names = [Path(document.path).name for document in archive.documents]
-        return {name: portable(document_lost(archive.key, name, error)) for name in names}
-    try:
-        failed = prepare_into(writer, archive, basis)
-        writer.close()
-    except BaseException:
-        writer.discard()
-        raise
-    return failed
+    with disk_errors(archive.key, archive.target.parent):
+        try:
+            writer = PreparedWriter(archive.target, basis.name, basis.columns)
+        except FileNotFoundError as error:
+            # Somebody removed the folder of the archive from staging.
+            names = [Path(document.path).name for document in archive.documents]
+            return {name: portable(document_lost(archive.key, name, error)) for name in names}
+        try:
+            failed = prepare_into(writer, archive, basis)
+            writer.close()
+        except BaseException:
+            writer.discard()
+            raise
+        return failed
 
 
 def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Basis) -> dict[str, Exception]:
-    """Prepare the documents of an archive in a file that others may share; returns as `prepare_archive`."""
+    """Prepare the documents of an archive in a file that others may share; returns as `prepare_archive`.
+
+    Raises what a full disk is reported by.
+    """
     failed: dict[str, Exception] = {}
     # In a fixed order, so that the file is the same whoever makes it.
     for document in sorted(archive.documents, key=lambda one: Path(one.path).name):
@@ -109,6 +115,8 @@ def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Basis
         except MemoryError:
             raise
         except Exception as error:
+            if is_full(error):
+                raise
             failed[name] = portable(error)
     return failed
 

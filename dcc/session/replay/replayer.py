@@ -189,16 +189,22 @@ class Replayer:
             for one, problems in given
             if not problems
         ]
-        faults = prepare_into(writer, ArchiveToPrepare(key, archive.centre, target, valid), self.basis)
+        try:
+            faults = prepare_into(writer, ArchiveToPrepare(key, archive.centre, target, valid), self.basis)
+        except (sqlite3.Error, OSError) as error:
+            raise self._unwritable(error) from error
         opened = []
         for one, problems in given:
             verdict = _verdict(failed(Phase.XSD), problems) if problems else None
             if (fault := faults.get(one.name.file_name)) is not None:
                 if isinstance(fault, sqlite3.Error | OSError):
-                    raise DiskFullError(f"{self.root} cannot be written: {fault}. Free some space, or set TMPDIR.")
+                    raise self._unwritable(fault)
                 verdict = _failed_upload(fault)
             opened.append(Opened(one.name.file_name, one.name, one.size_bytes, one.md5, verdict))
         return [*opened, *_refused(found)]
+
+    def _unwritable(self, fault: Exception) -> DiskFullError:
+        return DiskFullError(f"{self.root} cannot be written: {fault}. Free some space, or set TMPDIR.")
 
     def _prepared(self, archive: ToOpen, one: Opened, file: PreparedFile) -> Opened:
         """A document with what was prepared of it; its text is removed unless it has to be read again."""

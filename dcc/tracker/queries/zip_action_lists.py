@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, false, func, literal, or_, select, union
 
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
@@ -37,7 +37,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
+from dcc.tracker.problems import NOT_FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import WAITING, State
 from dcc.tracker.submission_rows import (
@@ -254,13 +254,19 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
         .where(latest.c.za_id.in_(IDS))
         .order_by(ZipLog.id)
     )
-    about_documents = (
-        select(latest.c.za_id, *OF_DOCUMENT)
+    # Of a document there may be thousands.
+    first_errors = (
+        select(latest.c.za_id, func.min(XmlLog.id).label("log_id"))
         .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
         .join(XmlLog)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
-        .order_by(XmlLog.id.desc())
+        .where(AnException.short_name != HELD, ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false()))
+        .group_by(latest.c.za_id)
+        .subquery()
+    )
+    about_documents = (
+        select(first_errors.c.za_id, *OF_DOCUMENT).join(XmlLog, XmlLog.id == first_errors.c.log_id).join(AnException)
     )
     reasons: dict[int, Problem] = {}
     for query in (about_itself, about_archive, about_documents):
