@@ -127,7 +127,12 @@ class Submissions:
         return self._write(served, "add", f"{served.centre}-of-round-{self._round}-{self._increment}.zip", b"no")
 
     def _withdrawn(self, served: Served, _: list[_Litter]) -> str:
-        there = [path for path in self._before if path.exists() and path.is_relative_to(served.folder)]
+        """Not the last one of a directory: an empty listing is believed at the second time only."""
+        there = [
+            path
+            for path in self._before
+            if path.exists() and path.is_relative_to(served.folder) and len(list(path.parent.glob("*.zip"))) > 1
+        ]
         if not there:
             return ""
         path = self.rng.choice(there)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -91,8 +92,14 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     task = work.session.start_task(Phase.DATA, f"Check of {len(due):,} documents")
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
+    left = Counter(document.key for document in due)
     try:
         for fact in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
+            key = fact.document.key
+            left[key] -= 1
+            if left[key] == 0:
+                # Before it is recorded: nobody would look for them if the session were killed in between.
+                remove_all(work.staging, key)
             recorder.add(fact)
             if recorder.is_due:
                 yield from recorder.write()
@@ -100,7 +107,6 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
         recorder.break_off()
         raise
     yield from recorder.write()
-    remove_all(work.staging, list({document.key: None for document in due}))
     if work.with_faults:
         work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
     work.session.finish_task(task, failed=len(work.faults) > faults)

@@ -194,14 +194,13 @@ def prepared_once(
             file.close()
 
 
-def remove_all(staging: Staging, keys: Sequence[ZipKey]) -> None:
-    """Remove the prepared files of archives."""
-    for key in keys:
-        try:
-            for kind in DocumentKind:
-                _place(staging, (key, kind)).unlink(missing_ok=True)
-        except (OSError, BadFileNameError) as error:
-            log.info("The prepared documents of %s were not removed: %s", key, error)
+def remove_all(staging: Staging, key: ZipKey) -> None:
+    """Remove the prepared files of an archive."""
+    try:
+        for kind in DocumentKind:
+            _place(staging, (key, kind)).unlink(missing_ok=True)
+    except (OSError, BadFileNameError) as error:
+        log.info("The prepared documents of %s were not removed: %s", key, error)
 
 
 def _part_of(document: DueDocument) -> _Part:
