@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, false, func, select
 
 from dcc.messages import Message, message_from_json, message_to_json
 from dcc.outcomes import Problem
@@ -15,6 +15,8 @@ from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
 """The severities that fail no document."""
+FAILING: Final = ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
+"""Whether an entry of `xml_log` has a severity that fails its document, as one without any has."""
 
 KIND: Final = AnException.short_name.label("kind")
 OF_DOCUMENT: Final = (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, Subquery, false, func, or_, select
+from sqlalchemy import Connection, Select, Subquery, func, or_, select
 
 from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
@@ -33,7 +33,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.problems import NOT_FAILING
+from dcc.tracker.problems import FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
 from dcc.tracker.submission_rows import LATEST, key_of
@@ -156,10 +156,9 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
 
 def _actors(connection: Connection, wanted: Any) -> Mapping[int, tuple[Actor, ...]]:
     """Who acts on the errors of those with documents that failed."""
-    is_mark = func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
     query = _entries_that_hold(wanted).add_columns(AnException.short_name, XmlLog.code)
     found: dict[int, set[Actor]] = defaultdict(set)
-    for za_id, kind, code in connection.execute(query.where(XmlFile.status_id == Status.FAILED, ~is_mark).distinct()):
+    for za_id, kind, code in connection.execute(query.where(XmlFile.status_id == Status.FAILED, FAILING).distinct()):
         found[za_id].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
     return {za_id: tuple(sorted(actors)) for za_id, actors in found.items()}
 

@@ -45,7 +45,7 @@ from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.judging_basis import current_basis
-from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_all
+from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -99,7 +99,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
             left[key] -= 1
             if left[key] == 0:
                 # Before it is recorded: nobody would look for them if the session were killed in between.
-                remove_all(work.staging, key)
+                remove_prepared_files(work.staging, key)
             recorder.add(fact)
             if recorder.is_due:
                 yield from recorder.write()

@@ -130,7 +130,7 @@ class PreparedArchives:
     def document(self, document: DueDocument) -> PreparedDocument:
         """A document, once it is prepared. Raises its problem: see `prepare_archive`.
 
-        Raises HelperEndedError if its process ended, for example without memory, and SessionLostError.
+        Raises HelperEndedError if its process ended, for example without memory, DiskFullError and SessionLostError.
         """
         part, name = _part_of(document), document.name.file_name
         archive = self._parts.get(part)
@@ -194,7 +194,7 @@ def prepared_once(
             file.close()
 
 
-def remove_all(staging: Staging, key: ZipKey) -> None:
+def remove_prepared_files(staging: Staging, key: ZipKey) -> None:
     """Remove the prepared files of an archive."""
     try:
         for kind in DocumentKind:

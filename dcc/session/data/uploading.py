@@ -51,7 +51,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
     data delegate. Documents that change data wait there while an older archive of their centre is unfinished. An
     archive whose documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of
-    either database, and SessionLostError; a problem of a document itself makes it (upload, failed).
+    either database, DiskFullError and SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     applied = work.read_qc(lambda connection: documents_of(connection, due))

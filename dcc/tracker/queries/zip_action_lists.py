@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, false, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, literal, or_, select, union
 
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
@@ -37,7 +37,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.problems import NOT_FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
+from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import WAITING, State
 from dcc.tracker.submission_rows import (
@@ -261,7 +261,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
         .join(XmlLog)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
-        .where(AnException.short_name != HELD, ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false()))
+        .where(AnException.short_name != HELD, FAILING)
         .group_by(latest.c.za_id)
         .subquery()
     )
