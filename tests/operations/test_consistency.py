@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from dcc.operations.consistency.inconsistency import RULES
 from dcc.operations.sessions import open_session
+from dcc.tracker.models import FileSource
+from dcc.tracker.register.file_sources import purge_source
 from tests.support.healthy_installation import DAMAGED, FAULTY, GOOD, Inspected
 
 Damage = Callable[[Inspected], None]
@@ -25,6 +28,14 @@ def test_nothing_is_said_where_staging_was_cleaned(healthy_copy: Inspected) -> N
         path.rmdir() if path.is_dir() else path.unlink()
 
     assert healthy_copy.check() == []
+
+
+def test_submissions_may_have_no_source_after_one_was_removed_with_its_history(healthy: Inspected) -> None:
+    with healthy.tracker.begin() as connection:
+        for source_id in connection.scalars(select(FileSource.id)).all():
+            purge_source(connection, source_id)
+
+    assert healthy.rules() & {"C1", "C3"} == set()
 
 
 def _in_tracker(statement: str) -> Damage:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, func, or_, select, text
+from sqlalchemy import Connection, Row, Select, func, or_, select
 
-from dcc.databases.columns import MYSQL_FAMILY
+from dcc.operations.backups.row_copies import last_ids
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.attempts import archive_size
+from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, state_of
@@ -143,14 +144,4 @@ def document_entries(connection: Connection, phase: Phase) -> Iterator[list[Docu
 def sources_were_purged(connection: Connection) -> bool:
     """Whether sources may have been removed with all their history: some given ids are missing."""
     sources = connection.scalar(select(func.count()).select_from(FileSource)) or 0
-    if connection.dialect.name in MYSQL_FAMILY:
-        following = connection.scalar(
-            text(
-                "SELECT auto_increment FROM information_schema.tables "
-                "WHERE table_schema = DATABASE() AND table_name = 'file_source'"
-            )
-        )
-        given = int(following or 1) - 1
-    else:
-        given = connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'file_source'")) or 0
-    return given > sources
+    return last_ids(connection, TRACKER).get(FileSource.__tablename__, 0) > sources
