@@ -271,6 +271,9 @@ class TestMachine:
         )
         monkeypatch.setattr(machine, "requires", lambda _: ["not-there", "click"])
         assert (packages().verdict, packages().message) == (Verdict.FAILED, "Not installed: not-there.")
+        needed = ["click", 'not-there>=1; extra == "platform"', 'not-chosen; extra == "s3"']
+        monkeypatch.setattr(machine, "requires", lambda _: needed)
+        assert (packages().verdict, packages().message) == (Verdict.FAILED, "Not installed: not-there.")
         monkeypatch.setattr(machine, "_OLDEST_SQLITE", (99, 0, 0))
         assert {one.subject for one in machine.check_versions(around) if one.verdict is Verdict.FAILED} == {
             "SQLite",

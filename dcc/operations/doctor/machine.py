@@ -221,8 +221,9 @@ def constrained(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _required() -> set[str]:
-    """The packages that the platform requires, without extras."""
-    wanted = (line for line in requires("dcc") or () if "extra ==" not in line)
+    """The packages that the whole platform requires, without what only other extras need."""
+    lines = requires("dcc") or ()
+    wanted = (line for line in lines if "extra ==" not in line or 'extra == "platform"' in line)
     return {line.partition(";")[0].split(">")[0].split("=")[0].strip() for line in wanted}
 
 
