@@ -19,11 +19,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
+from dcc.messages import Message, mark, message
 from dcc.redaction import keep_secret
 from dcc.settings.hosts import is_host_name, shown_host
 from dcc.settings.secret_references import (
@@ -36,6 +37,8 @@ from dcc.settings.secret_references import (
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _ACCESS_KEY = "an access key"
+_GIVEN: Final = message(mark("the access key"))
+_KEY_FILE: Final = mark("the private key {path}")
 
 
 class Endpoint(NamedTuple):
@@ -47,12 +50,15 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Credentials: a password, or the text of a private key and its passphrase, or none of them."""
+    """Credentials: a password, or the text of a private key and its passphrase, or none of them.
+
+    `origin` says for messages where they come from.
+    """
 
     password: SecretStr | None = None
     private_key: SecretStr | None = None
     passphrase: SecretStr | None = None
-    origin: str = "the access key"
+    origin: Message = _GIVEN
 
     def __post_init__(self) -> None:
         keep_secret(*self.secrets)
@@ -99,7 +105,7 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
     """
     text = accesskey.get_secret_value()
     if not text:
-        return Credential(origin="an empty access key")
+        return Credential(origin=message(mark("an empty access key")))
     if is_reference(text):
         return _credential(read_reference(text, _ACCESS_KEY), _reference_name(text), fallback_passphrase)
     if text.startswith("key:"):
@@ -112,24 +118,25 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
         key = read_secret_file(Path(path).expanduser(), f"the private key {path}")
         if _PRIVATE_KEY.match(key) is None:
             raise ConfigurationError(f"The file {path} is no private key. Name a private key in OpenSSH or PEM format.")
-        return Credential(private_key=SecretStr(key), passphrase=passphrase, origin=f"the private key {path}")
+        return Credential(private_key=SecretStr(key), passphrase=passphrase, origin=message(_KEY_FILE, path=path))
     found = _private_key_at(text)
     if found is not None:
         return Credential(
-            private_key=SecretStr(found), passphrase=fallback_passphrase, origin=f"the private key {text}"
+            private_key=SecretStr(found), passphrase=fallback_passphrase, origin=message(_KEY_FILE, path=text)
         )
     return Credential(password=accesskey)
 
 
-def _credential(value: str, origin: str, passphrase: SecretStr | None) -> Credential:
+def _credential(value: str, origin: Message, passphrase: SecretStr | None) -> Credential:
     if _PRIVATE_KEY.match(value) is not None:
         return Credential(private_key=SecretStr(value + "\n"), passphrase=passphrase, origin=origin)
     return Credential(password=SecretStr(value), origin=origin)
 
 
-def _reference_name(reference: str) -> str:
+def _reference_name(reference: str) -> Message:
     kind, _, name = reference.partition(":")
-    return f"the environment variable {name}" if kind == "env" else f"the file {name}"
+    text = mark("the environment variable {name}") if kind == "env" else mark("the file {name}")
+    return message(text, name=name)
 
 
 def _private_key_at(text: str) -> str | None:

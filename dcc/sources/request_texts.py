@@ -1,4 +1,4 @@
-"""Requests to servers, and answers of systems and libraries, as texts for messages."""
+"""Requests to servers, refusals, and answers of systems and libraries, as texts for messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dcc.messages import mark
 
 LISTING: Final = mark("listing {directory}")
 SENDING: Final = mark("sending {file}")
+LOGIN_REFUSED: Final = mark(
+    "the server refused the login of '{username}' ({reason}). Check the user name and password."
+)
 
 ANSWERS: Final = (
     mark("the server closed the connection"),

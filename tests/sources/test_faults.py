@@ -25,6 +25,7 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.naming import Action
+from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
@@ -181,6 +182,8 @@ class TestLoginsThatAreRefused:
         with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
             connect(address, source_settings)
         assert "hunter2" not in told(caught.value)
+        assert caught.value.said.known["source"] == address.label
+        assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.said)
 
     def test_an_unknown_user(self, server: str, request: pytest.FixtureRequest, source_settings: Settings) -> None:
         share: Share = request.getfixturevalue(server)()

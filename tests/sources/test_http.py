@@ -25,6 +25,7 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.naming import Action
+from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
@@ -272,8 +273,11 @@ def test_a_server_that_tells_a_wrong_size_is_found_out(folder: Folder, server: W
     folder.put(f"add/{NAME}", CONTENT)
     server.size_error = 7
     connection = opened(idle_timeout=0.5)
-    with pytest.raises(TransferFailedError, match=f"{len(CONTENT) + 7:,} bytes, {len(CONTENT):,} were listed"):
+    with pytest.raises(
+        TransferFailedError, match=f"{len(CONTENT) + 7:,} bytes, {len(CONTENT):,} were listed"
+    ) as changed:
         fetched(connection)
+    assert "aufgelistet" in load_catalogue("de", Settings()).tell(changed.value.said)
     with pytest.raises(SourceTimeoutError):
         fetched(connection, size=len(CONTENT) + 7)
 
@@ -334,6 +338,8 @@ def test_the_user_name_and_password_are_sent_and_never_shown(folder: Folder, tmp
             with pytest.raises(LoginRefusedError, match="401 Unauthorized") as failure:
                 connect(refused, limits(tmp_path))
             assert not wrong or wrong not in str(failure.value)
+            in_german = load_catalogue("de", limits(tmp_path)).tell(failure.value.said)
+            assert ("die Anmeldung von 'centre'" if wrong else "niemanden ohne Anmeldung") in in_german
 
 
 def test_a_directory_that_may_not_be_listed_is_a_refused_login(server: WebServer, opened: Opener) -> None:

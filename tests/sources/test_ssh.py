@@ -20,6 +20,7 @@ from dcc.errors import (
     SourceUnreachableError,
 )
 from dcc.naming import Action
+from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
@@ -162,8 +163,9 @@ class TestKeys:
     def test_a_key_that_the_server_does_not_know(
         self, sftp_server: Share, source_settings: Settings, stranger: Path
     ) -> None:
-        with pytest.raises(LoginRefusedError, match=r"refused .* with the private key .*stranger"):
+        with pytest.raises(LoginRefusedError, match=r"refused .* with the private key .*stranger") as caught:
             connect(sftp_server.address(accesskey=SecretStr(f"key:{stranger}")), source_settings)
+        assert f"der private Schlüssel {stranger}" in load_catalogue("de", source_settings).tell(caught.value.said)
 
     def test_a_password_where_the_server_wants_a_key(self, sftp_server: Share, source_settings: Settings) -> None:
         with pytest.raises(LoginRefusedError, match=r"accepts no login of .* by password, only by publickey") as caught:

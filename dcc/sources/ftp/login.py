@@ -19,6 +19,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.ftp.session import FAILURES, FtpSession
 from dcc.sources.remote_names import printable
+from dcc.sources.request_texts import LOGIN_REFUSED
 from dcc.sources.sockets import open_socket
 
 
@@ -110,7 +111,7 @@ def _explained(
     reason = describe(error, credential)
     if isinstance(error, ftplib.error_perm) and step == "the login":
         return LoginRefusedError(
-            mark("the server refused the login of '{username}' ({reason}). Check the user name and password."),
+            LOGIN_REFUSED,
             source=label,
             username=address.username or "anonymous",
             reason=Message(reason),

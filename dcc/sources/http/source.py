@@ -46,7 +46,7 @@ from dcc.sources.listing import Below, Entry, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.request_texts import LISTING, SENDING
+from dcc.sources.request_texts import LISTING, LOGIN_REFUSED, SENDING
 
 _MISSING = (404, 410)
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
@@ -182,12 +182,11 @@ class HttpConnection(Connection):
             self._client.ask("HEAD", self._target() + "/") as answer,
         ):
             if answer.status == 401:
-                user = f"the login of {address.username!r}" if address.username else "to serve anyone without a login"
+                text = mark("the server serves nobody without a login ({reason}). Give a user name and a password.")
+                if address.username:
+                    text = LOGIN_REFUSED
                 raise LoginRefusedError(
-                    mark("the server refused {user} ({phrase}). Check the user name and password."),
-                    source=self._label,
-                    user=user,
-                    phrase=Message(answer.phrase),
+                    text, source=self._label, username=address.username, reason=Message(answer.phrase)
                 )
 
     def _target(self, *parts: str) -> str:
@@ -231,7 +230,8 @@ class HttpConnection(Connection):
             if answer.status == 304 and known is not None:
                 raise NotModified
             if answer.status in (412, 416):
-                raise self._changed(target, f"{answer.phrase} at byte {offset:,}")
+                phrase = Message(answer.phrase)
+                raise self._changed(target, message(mark("{phrase} at byte {offset}"), phrase=phrase, offset=offset))
             if answer.status not in (200, 206):
                 raise self._refusal(answer, doing, TransferFailedError)
             skip = self._check_same(target, answer, offset, size, modified)
@@ -249,7 +249,8 @@ class HttpConnection(Connection):
         """How many bytes stand before those asked for; raises TransferFailedError if it is not the listed file."""
         answered = modified_time(answer.headers)
         if modified is not None and answered is not None and answered != modified:
-            raise self._changed(target, f"its time is {formatdate(answered, usegmt=True)}")
+            time_told = formatdate(answered, usegmt=True)
+            raise self._changed(target, message(mark("its time is {time}"), time=time_told))
         if answer.status == 200:
             whole = answer.length
         else:
@@ -264,11 +265,12 @@ class HttpConnection(Connection):
                     target=self._shown(target),
                 )
         if size is not None and whole is not None and whole != size:
-            raise self._changed(target, f"its size is {whole:,} bytes, {size:,} were listed")
+            how = message(mark("its size is {size} bytes, {listed} were listed"), size=whole, listed=size)
+            raise self._changed(target, how)
         # A server that knows no ranges sends the file from its beginning.
         return offset if answer.status == 200 else 0
 
-    def _changed(self, target: str, how: str) -> FileChangedError:
+    def _changed(self, target: str, how: Message) -> FileChangedError:
         return FileChangedError(
             mark(
                 "{target} has changed since it was listed ({how}). The next crawl lists it again; you need not "
@@ -276,7 +278,7 @@ class HttpConnection(Connection):
             ),
             source=self._label,
             target=self._shown(target),
-            how=Message(how),
+            how=how,
         )
 
     def _refusal(self, answer: Answer, doing: Message, failed: type[SourceError]) -> SourceError:

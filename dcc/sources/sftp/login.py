@@ -124,7 +124,7 @@ def _attempt(
                 source=address.label,
                 username=address.username,
             ) from error
-        raise LoginRefusedError(_refusal(address, credential, by_key)) from error
+        raise _refusal(address, credential, by_key) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         reason = redact(describe(error), credential.secrets)
         raise SourceUnreachableError(
@@ -144,10 +144,16 @@ def _attempt(
         )
 
 
-def _refusal(address: SourceAddress, credential: Credential, by_key: bool) -> str:
+def _refusal(address: SourceAddress, credential: Credential, by_key: bool) -> LoginRefusedError:
     if by_key:
-        advice = "Check the user name, and that the server knows the key."
+        text = mark(
+            "the server refused '{username}' with {what}. Check the user name, and that the server knows the key."
+        )
     else:
-        advice = "Check the user name and password (a private key is written key:PATH)."
-    what = "an agent's key" if by_key and credential.private_key is None else credential.origin
-    return f"{address.label}: the server refused {address.username!r} with {what}. {advice}"
+        text = mark(
+            "the server refused '{username}' with {what}. Check the user name and password (a private key is "
+            "written key:PATH)."
+        )
+    by_agent = by_key and credential.private_key is None
+    what = message(mark("an agent's key")) if by_agent else credential.origin
+    return LoginRefusedError(text, source=address.label, username=address.username, what=what)
