@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, op
@@ -275,7 +275,7 @@ def _hours(since: datetime, now: datetime) -> int:
 def _digest(report: Report) -> str:
     """A digest of a report without its age, which is repeated once a day at most."""
     (verdict,) = report.verdicts
-    days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0):%Y-%m-%d}"
+    days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
     content = f"{verdict.passed} {verdict.description} {days}"
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -65,6 +66,35 @@ def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
     assert "dcc doctor" in evaluation.metadata["What to do"].value
     crawl(installation, dagster, Phase.ZIP_NAME)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+
+
+@pytest.fixture
+def in_time_zone() -> Iterator[Callable[[str], None]]:
+    """Called with a time zone, such as `UTC-14`, this machine is in it."""
+    with pytest.MonkeyPatch.context() as environment:
+
+        def move(zone: str) -> None:
+            environment.setenv("TZ", zone)
+            time.tzset()
+
+        yield move
+    time.tzset()
+
+
+def test_machines_in_other_time_zones_tell_it_once(
+    installation: Installation,
+    dagster: Dagster,
+    monkeypatch: pytest.MonkeyPatch,
+    in_time_zone: Callable[[str], None],
+) -> None:
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    noon = utc_now().replace(hour=12) + timedelta(days=2)
+    monkeypatch.setattr(overdue, "utc_now", lambda: noon)
+    assert show_overdue(dagster.instance, installation.tracker, installation.settings)
+    for zone in ("UTC-14", "UTC+13"):
+        in_time_zone(zone)
+        assert not show_overdue(dagster.instance, installation.tracker, installation.settings), zone
 
 
 def test_when_a_source_is_crawled_and_who_paused_it_is_on_its_partition(
