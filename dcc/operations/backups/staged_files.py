@@ -54,7 +54,7 @@ class StagedFile:
 def list_files(staging: Path, copy_to: Path | None, on_progress: FilesProgress) -> Iterator[StagedFile]:
     """Every archive and document in staging, in order; each is copied below `copy_to` if that is given.
 
-    A file that disappears while it is read is left out. `told` is called with the number of files so far. Raises
+    A file that disappears while it is read is left out. `on_progress` is called with the number of files so far. Raises
     BackupError for a file or folder that cannot be read.
     """
     number = 0

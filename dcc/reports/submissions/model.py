@@ -84,7 +84,7 @@ class Step:
 class DocumentReport:
     """A document of the latest download, with what became of it.
 
-    `errors` and `warnings` count what holds of what was found in it. `first` is the first error as it was recorded.
+    `errors` and `warnings` count what holds of what was found in it.
     `counts` are the entities that it names and its measurements (`specimens`, `experiments`, `lines`, `housings`,
     `measurements`); empty when the QC database has nothing of it. `held`: it waits to be confirmed; `late`: newer
     documents of the centre had been taken before it; `repeated`: the same file had been taken before. `place` is where
