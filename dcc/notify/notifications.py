@@ -178,24 +178,29 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
 
 
 def _notify_tracker_recovery(settings: Settings) -> list[str]:
-    claims = list(outages.tracker_outage_claims(settings))
+    claims = outages.tracker_outage_claims(settings)
     if not claims:
         return []
-    channels = {channel.name: channel for channel in open_channels(settings)}
     sentences: list[str] = []
-    for name, recipient, path in claims:
+    for channel, recipient in _wranglers(settings):
+        path = outages.tracker_outage_claim(settings, channel.name, recipient)
+        if path not in claims:
+            continue
+        claims.remove(path)
         try:
             # The process that removes the file sends the message.
             path.unlink()
         except FileNotFoundError:
             continue
         try:
-            if name in channels:
-                _send_alone(settings, channels[name], recipient, [], [TRACKER])
+            _send_alone(settings, channel, recipient, [], [TRACKER])
         except DccError as failure:
             if not getattr(failure, "may_have_arrived", False):
-                outages.claim_tracker_outage(settings, name, recipient)
+                outages.claim_tracker_outage(settings, channel.name, recipient)
             sentences.append(_warned(failure))
+    # Of those whom the settings do not name any more.
+    for path in claims:
+        path.unlink(missing_ok=True)
     return sentences
 
 

@@ -8,10 +8,8 @@ one process can create it. So each installation reports the outage once, and the
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -21,7 +19,7 @@ from sqlalchemy import Connection, func, or_, select
 from dcc.errors import ListingShrunkError
 from dcc.messages import Message, message_from_json
 from dcc.notify.messages import Item, Kind
-from dcc.runtime.private_files import PRIVATE_FILE, create_file, make_directory
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import DeadSession, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
@@ -35,43 +33,25 @@ _NAME: Final = "tracker-away-{}.json"
 
 def claim_tracker_outage(settings: Settings, channel: str, recipient: str) -> Path | None:
     """Create the file that records that a recipient is notified; None if it exists already. Raises OSError."""
-    directory = _directory(settings)
-    make_directory(directory)
-    digest = hashlib.sha256(f"{channel}\0{recipient}".encode()).hexdigest()[:16]
-    path = directory / _NAME.format(digest)
-    if _recipient_in(path) is not None:
-        return None
-    part = directory / f".{path.name}.{uuid.uuid4().hex}.part"
+    path = tracker_outage_claim(settings, channel, recipient)
+    make_directory(path.parent)
     try:
-        with os.fdopen(create_file(part, PRIVATE_FILE), "w", encoding="utf-8") as file:
-            json.dump({"channel": channel, "recipient": recipient}, file)
-        # The file is complete or absent: the disk may well be full when the tracker is away.
-        os.link(part, path)
+        # An empty file: the disk may well be full when the tracker is away.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE))
     except FileExistsError:
         return None
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 
-def tracker_outage_claims(settings: Settings) -> Iterator[tuple[str, str, Path]]:
-    """Who was notified that the tracker is away: channel, recipient and file. Raises OSError."""
-    for path in sorted(_directory(settings).glob(_NAME.format("*"))):
-        found = _recipient_in(path)
-        if found is not None:
-            yield *found, path
+def tracker_outage_claim(settings: Settings, channel: str, recipient: str) -> Path:
+    """The file that records that a recipient was notified, by its name alone."""
+    digest = hashlib.sha256(f"{channel}\0{recipient}".encode()).hexdigest()[:16]
+    return _directory(settings) / _NAME.format(digest)
 
 
-def _recipient_in(path: Path) -> tuple[str, str] | None:
-    """Channel and recipient of such a file. One that cannot be read is removed."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        return str(content["channel"]), str(content["recipient"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        path.unlink(missing_ok=True)
-        return None
+def tracker_outage_claims(settings: Settings) -> set[Path]:
+    """All files that record that somebody was notified that the tracker is away. Raises OSError."""
+    return set(_directory(settings).glob(_NAME.format("*")))
 
 
 def _directory(settings: Settings) -> Path:

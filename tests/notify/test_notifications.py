@@ -14,13 +14,13 @@ from pydantic import SecretStr
 from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
-from dcc.errors import NotificationNotSentError
+from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
 from dcc.notify.channels.mail import MailChannel
 from dcc.notify.ledger import Ledger
 from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
-from dcc.notify.notifications import notify_due, notify_session, plan
+from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.sessions import open_session
@@ -195,6 +195,22 @@ def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
         assert subjects(server, WRANGLER) == [f"DCC: Back to normal: {label}"]
         mailing.run_session()
     assert subjects(server, CENTRE) == []
+
+
+def test_that_the_tracker_is_back_is_told_to_those_who_are_still_named(
+    mailing: Installation, server: MailServerForTests
+) -> None:
+    other = "other@dcc.example"
+    notify_tracker_outage(
+        mailing.with_settings(notify_to=f"{WRANGLER}, {other}").settings, TrackerUnreachableError("It is away.")
+    )
+    for named in (WRANGLER, other):
+        assert subjects(server, named) == ["DCC: Outage: tracker database"]
+    for expected in (["DCC: Back to normal: tracker database"], []):
+        notify_due(mailing.tracker, mailing.settings)
+        assert subjects(server, WRANGLER) == expected
+    assert subjects(server, other) == []
+    assert list((mailing.settings.home / "notifications").iterdir()) == []
 
 
 def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(

@@ -1,4 +1,4 @@
-"""The marks of who was told that the tracker is away: whole or not there, whatever the disk does."""
+"""The marks of who was told that the tracker is away, and what is said of outages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def test_who_was_told_is_known_until_the_mark_is_taken_away(settings: Settings) 
     path = outages.claim_tracker_outage(settings, "mail", "a@b")
     assert path is not None
     assert outages.claim_tracker_outage(settings, "mail", "a@b") is None
-    assert list(outages.tracker_outage_claims(settings)) == [("mail", "a@b", path)]
+    assert outages.tracker_outage_claims(settings) == {path}
+    assert outages.tracker_outage_claim(settings, "mail", "a@b") == path
     assert (marks(settings), path.stat().st_mode & 0o777) == ([path], 0o600)
     path.unlink()
     assert outages.claim_tracker_outage(settings, "mail", "a@b") == path
