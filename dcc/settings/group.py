@@ -14,15 +14,16 @@ PREFIX: Final = "DCC_"
 """What the environment variables of all settings begin with, and nothing else may."""
 
 
-def _absolute(path: Path) -> Path:
+def absolute(path: Path) -> Path:
+    """A path, absolute whatever the working directory becomes; `~` is the user's home directory. Raises ValueError."""
     try:
         return path.expanduser().absolute()
     except RuntimeError as error:
         raise ValueError("a path must not begin with the home directory (~) of a user that is not known") from error
 
 
-AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-"""A path, absolute whatever the working directory becomes; `~` is the user's home directory."""
+AbsolutePath = Annotated[Path, AfterValidator(absolute)]
+"""A path of a setting, made absolute."""
 
 
 def checked_by(parse: Callable[[_Value], object]) -> Callable[[_Value | None], _Value | None]:

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 
 def shown_host(text: str) -> str:
@@ -25,6 +25,16 @@ def is_host_name(host: str) -> bool:
         return bool(host.encode("idna"))
     except UnicodeError:
         return False
+
+
+def server_of(url: str) -> SplitResult | None:
+    """The parts of a URL of a server; None if it is no URL, or names no host or an impossible port."""
+    try:
+        parts = urlsplit(url)
+        named = is_host_name(parts.hostname or "") and parts.port != 0
+    except ValueError:
+        return None
+    return parts if named else None
 
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::([0-9]{1,5}))?", re.ASCII)

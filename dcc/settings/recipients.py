@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pydantic import SecretStr
 
 from dcc.redaction import keep_secret
-from dcc.settings.hosts import is_host_name, shown_host
+from dcc.settings.hosts import is_host_name, server_of, shown_host
 
 _ADDRESS = re.compile(r"[^\s@,:;<>\"\x00-\x1f\x7f]+@([^\s@,;<>\"\x00-\x1f\x7f]+)")
 _LITERAL = re.compile(r"\[[0-9A-Za-z.:]+\]")
@@ -54,30 +54,19 @@ def _is_address(text: str) -> bool:
 def parse_smtp_url(url: SecretStr) -> MailServer:
     """The mail server of a URL. Raises ValueError, which repeats nothing of the URL: it may hold a password."""
     wanted = "write smtp://user:password@host:port or smtps://..., with %40 for an @ in the user name or password"
-    try:
-        parts = urlsplit(url.get_secret_value().strip())
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"it is no URL: {wanted}") from None
+    parts = server_of(url.get_secret_value().strip())
+    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"it has no host, or more behind it than a port: {wanted}")
     if parts.scheme not in ("smtp", "smtps"):
         raise ValueError(f"it begins with neither smtp:// nor smtps://: {wanted}")
-    if (
-        not is_host_name(parts.hostname or "")
-        or parts.path not in ("", "/")
-        or parts.query
-        or parts.fragment
-        or port == 0
-    ):
-        raise ValueError(f"it has no host, or more behind it than a port: {wanted}")
-    host = str(parts.hostname)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
     if bool(username) != bool(password):
         raise ValueError("it has a user name without a password, or the reverse: give both or none")
     if not (username + password).isascii() or re.search(r"[\x00-\x1f\x7f]", username + password):
         raise ValueError("its user name or password has characters beyond ASCII, which SMTP logins cannot carry")
     return MailServer(
-        host=host,
-        port=port or _MAIL_PORTS[parts.scheme, bool(username)],
+        host=str(parts.hostname),
+        port=parts.port or _MAIL_PORTS[parts.scheme, bool(username)],
         encrypted=parts.scheme == "smtps",
         username=username,
         password=SecretStr(password),
@@ -89,11 +78,8 @@ def parse_lineage_receiver(text: str) -> None:
     of it: it may hold a password.
     """
     wanted = "write https://host/path, http:// within your own network, or the absolute path of a file"
-    try:
-        parts = urlsplit(text)
-        is_server = parts.scheme in _WEBHOOK_PORTS and is_host_name(parts.hostname or "") and parts.port != 0
-    except ValueError:
-        is_server = False
+    parts = server_of(text)
+    is_server = parts is not None and parts.scheme in _WEBHOOK_PORTS
     if not is_server and ("://" in text or not text.startswith("/")):
         raise ValueError(f"it is neither the URL of a server nor a path: {wanted}")
 
@@ -121,12 +107,8 @@ def parse_webhook(url: SecretStr) -> Webhook:
     """The webhook of a URL. Raises ValueError, which repeats nothing of the URL: it may hold a secret."""
     wanted = "write https://host/path, or http:// within your own network"
     text = url.get_secret_value().strip()
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"it is no URL: {wanted}") from None
-    if parts.scheme not in _WEBHOOK_PORTS or not is_host_name(parts.hostname or "") or port == 0:
+    parts = server_of(text)
+    if parts is None or parts.scheme not in _WEBHOOK_PORTS:
         raise ValueError(f"it has no host, or begins with neither https:// nor http://: {wanted}")
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise ValueError(f"it has a user name, a password or a fragment, which are not sent: {wanted}")
@@ -136,5 +118,5 @@ def parse_webhook(url: SecretStr) -> Webhook:
     if len(target) > len("/1234567"):
         keep_secret(target)
     return Webhook(
-        str(parts.hostname), port or _WEBHOOK_PORTS[parts.scheme], parts.scheme == "https", SecretStr(target)
+        str(parts.hostname), parts.port or _WEBHOOK_PORTS[parts.scheme], parts.scheme == "https", SecretStr(target)
     )

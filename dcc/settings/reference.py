@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from pydantic import AfterValidator, Field
 
 from dcc.redaction import MASK, keep_secret
-from dcc.settings.group import SettingsGroup
-from dcc.settings.hosts import is_host_name
+from dcc.settings.group import SettingsGroup, absolute
+from dcc.settings.hosts import server_of
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SCHEMES = ("http", "https")
@@ -35,20 +35,13 @@ def parse_source(text: str) -> str:
     text = text.strip()
     found = _URL.match(text)
     if found is None:
-        try:
-            return str(Path(text).expanduser().absolute())
-        except RuntimeError as error:
-            raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
+        return str(absolute(Path(text)))
     if found[1].lower() not in _SCHEMES:
         raise ValueError("a URL must begin with http:// or https://")
-    try:
-        parts = urlsplit(text)
-        has_host = is_host_name(parts.hostname or "") and parts.port != 0
-    except ValueError as error:
-        raise ValueError("the URL cannot be read") from error
-    if "@" in parts.netloc:
+    parts = server_of(text)
+    if parts is not None and "@" in parts.netloc:
         raise ValueError("the URL must hold no user name or password; put the file into a folder instead")
-    if not has_host or not text.isascii() or re.search(r"[\x00-\x20\x7f]", text):
+    if parts is None or not text.isascii() or re.search(r"[\x00-\x20\x7f]", text):
         raise ValueError("the URL must name a host, and be in ASCII without blanks")
     url = text.partition("#")[0]
     redact_tokens(url)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
-from dcc.settings.group import SettingsGroup, checked_by
-from dcc.settings.hosts import is_host_name
+from dcc.settings.group import SettingsGroup, absolute, checked_by
+from dcc.settings.hosts import server_of
 
 WANTED: Final = "write s3://bucket/prefix or the path of a directory"
 
@@ -37,10 +36,7 @@ def parse_store(text: str) -> str:
     path = text if found is None else found[2]
     if found is not None and not path.startswith("/"):
         raise ValueError("a URL with file:// must go on with an absolute path")
-    try:
-        return str(Path(path).expanduser().absolute())
-    except RuntimeError as error:
-        raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
+    return str(absolute(Path(path)))
 
 
 def parse_replicas(text: str) -> list[tuple[str, bool]]:
@@ -61,24 +57,23 @@ def parse_replicas(text: str) -> list[tuple[str, bool]]:
 
 
 def _parse_sftp(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        named = bool(parts.username) and is_host_name(parts.hostname or "") and parts.port != 0
-    except ValueError:
-        named = False
-    if not named or parts.password is not None or parts.query or parts.fragment or parts.path in ("", "/"):
+    parts = server_of(url)
+    if (
+        parts is None
+        or not parts.username
+        or parts.password is not None
+        or parts.query
+        or parts.fragment
+        or parts.path in ("", "/")
+    ):
         raise ValueError("it must be such as sftp://user@host/path, without a password")
     return f"sftp://{parts.netloc}{parts.path.rstrip('/')}"
 
 
 def parse_endpoint(text: str) -> str:
     """The URL of a server that speaks S3. Raises ValueError, which does not repeat the text."""
-    try:
-        parts = urlsplit(text.strip())
-        has_host = is_host_name(parts.hostname or "") and parts.port != 0
-    except ValueError:
-        has_host = False
-    if not has_host or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
+    parts = server_of(text.strip())
+    if parts is None or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("it must be such as https://s3.example.org:9000, without a user name or password")
     return text.strip().rstrip("/")
 
