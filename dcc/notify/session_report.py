@@ -38,7 +38,7 @@ from dcc.tracker.queries.session_zips import (
     zips_without_room,
 )
 from dcc.tracker.queries.zip_action_lists import StateCount
-from dcc.tracker.queries.zip_stories import DocumentStory, ZipStory, latest_of, zip_story
+from dcc.tracker.queries.zip_stories import DocumentStory, ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
@@ -301,8 +301,7 @@ def _story_lines(story: ZipStory) -> Iterator[str]:
     yield from _wrapped(f"{key}: failed at {story.phase.short_name}", 4)
     failed = [document for document in story.documents if document.status is Status.FAILED]
     # Errors of the latest attempt; the submission's own may be of an earlier one.
-    latest = latest_of(story.downloads)
-    reasons = (latest.reasons if latest else ()) or (() if failed else story.reasons[-1:])
+    reasons = (story.latest.reasons if story.latest else ()) or (() if failed else story.reasons[-1:])
     for reason in reasons[-_MOST_ERRORS:]:
         yield from _wrapped(reason.message, 6)
     if not reasons and not failed:

@@ -62,6 +62,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
                   "bytes", "phase", "status", "reasons", "documents", "outcome" ("finished",
                   "not_modified", "aborted", "cancelled", "failed"; null while under way), "md5",
                   "session"}
+      latest_id   the download that its state comes from; null without one
       documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
                   "errors": [{"kind", "message", "line", "column"}], "reopenings": [{"requested_by",
                   "reason", "from_phase", "from_status", "created", ...}], "place" (where in the

@@ -33,7 +33,7 @@ from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
-from dcc.tracker.queries.zip_stories import Reason, ZipStory, latest_of, zip_story
+from dcc.tracker.queries.zip_stories import Reason, ZipStory, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.session_statistics import SourceStatistics, statistics_of
@@ -76,7 +76,7 @@ def collect_submission(
     language of `catalogue`, by default that of the settings; `most_pictures` 0: none. Raises NotFoundError.
     """
     story = zip_story(tracker, key, with_documents=False)
-    latest = latest_of(story.downloads)
+    latest = story.latest
     states = () if latest is None else count_states(tracker, latest.id)
     held = latest is not None and has_entries(tracker, latest.id, HELD)
     accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)

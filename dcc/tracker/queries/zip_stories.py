@@ -40,7 +40,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
-from dcc.tracker.submission_rows import CONTACT, is_named, not_found_error, object_of
+from dcc.tracker.submission_rows import CONTACT, is_named, latest_downloads, not_found_error, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,8 @@ class ReopeningStory:
 class ZipStory:
     """Everything that the tracker knows of one submission, all lists oldest first.
 
-    `sources` are the ids of the sources that host it now. `documents` are those of the latest download; `reasons` are
+    `sources` are the ids of the sources that host it now. `latest_id` is of the latest download or, if that fetched
+    nothing or was given up, of the last that had the bytes. `documents` are those of the latest download; `reasons` are
     the submission's own and those of the latest download: they explain its state. `removals` are the times when its
     archive or documents were removed from staging. `waits_for` is an older unfinished archive of its centre that is
     processed first. `decisions` are what people decided about it. `contact` is the e-mail addresses of its
@@ -174,6 +175,7 @@ class ZipStory:
     inc: int | None
     hosts: tuple[Host, ...]
     downloads: tuple[DownloadStory, ...]
+    latest_id: int | None
     documents: tuple[DocumentStory, ...]
     reasons: tuple[Reason, ...]
     reopenings: tuple[ReopeningStory, ...]
@@ -182,6 +184,11 @@ class ZipStory:
     waits_for: ZipKey | None = None
     decisions: tuple[Decision, ...] = ()
     contact: str | None = None
+
+    @property
+    def latest(self) -> DownloadStory | None:
+        """The latest download; None only without downloads."""
+        return _with_id(self.downloads, self.latest_id)
 
 
 def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
@@ -197,8 +204,10 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         raise not_found_error(connection, key)
     za_id = row[0]
     hosts = _hosts(connection, za_id)
+    # Before the downloads, so that a new one is not the latest without being among them.
+    latest_id = next((download_id for _, download_id, _ in latest_downloads(connection, [za_id])), None)
     downloads = _downloads(connection, za_id, with_documents)
-    latest = latest_of(downloads)
+    latest = _with_id(downloads, latest_id)
     noted = _action_reasons(connection, za_id)
     reopenings = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
@@ -216,6 +225,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         md5=row.content_md5,
         hosts=hosts,
         downloads=downloads,
+        latest_id=latest_id,
         documents=latest.documents if latest else (),
         reasons=(*sorted(reasons, key=lambda reason: reason.recorded), *held),
         reopenings=tuple(map(_reopening, reopenings)),
@@ -227,27 +237,8 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     )
 
 
-def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
-    """The latest of a submission's downloads; if it fetched nothing, or was given up, the last that had the bytes.
-
-    None only without downloads. The same as `dcc.tracker.submission_rows.LATEST` for many.
-    """
-    if not downloads:
-        return None
-    if not _fetched_nothing(downloads[-1]):
-        return downloads[-1]
-    return next((download for download in reversed(downloads) if _brought(download)), downloads[-1])
-
-
-def _fetched_nothing(download: DownloadStory) -> bool:
-    if download.status is Status.CANCELLED:
-        return download.phase <= Phase.UNZIP
-    return download.phase is Phase.DOWNLOAD and download.status is Status.FAILED
-
-
-def _brought(download: DownloadStory) -> bool:
-    given_up = download.status is Status.CANCELLED and download.phase <= Phase.XSD
-    return download.phase > Phase.DOWNLOAD and not given_up
+def _with_id(downloads: Sequence[DownloadStory], download_id: int | None) -> DownloadStory | None:
+    return next((download for download in downloads if download.id == download_id), None)
 
 
 def _label(row: Any) -> str:
