@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +21,8 @@ from dcc.errors import DccError
 from dcc.qc.database import QC_DATABASE
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
+
+log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS: Final = 8
 """How long a database may take for one answer; checks ask nothing that takes long."""
@@ -117,11 +121,49 @@ class Finding:
 class Check:
     """A check: its name, and the function that runs it.
 
-    If `run` raises, or takes too long, that is a finding of its own.
+    If `run` raises, or takes too long, that is a finding of its own; `advice` is what to do if it takes too long.
     """
 
     name: str
     run: Callable[[Environment], Iterable[Finding]]
+    advice: str = "Something does not answer: see the other findings, or give it more time: dcc doctor --seconds 120"
+
+
+_Answers = queue.SimpleQueue[Finding | None]
+"""The findings of a check, then None."""
+
+
+def run_all(checks: Sequence[Check], surroundings: Environment) -> Iterator[tuple[Check, Finding]]:
+    """Run checks at the same time, and yield their findings in order, until the deadline.
+
+    A check that raises, or is not done in time, yields a failure.
+    """
+    seconds = surroundings.left
+    answers: list[_Answers] = [queue.SimpleQueue() for _ in checks]
+    for check, found in zip(checks, answers, strict=True):
+        arguments = (check, surroundings, found)
+        threading.Thread(target=_ask, args=arguments, name=f"doctor {check.name}", daemon=True).start()
+    for check, found in zip(checks, answers, strict=True):
+        try:
+            while (finding := found.get(timeout=surroundings.left)) is not None:
+                yield check, finding
+        except queue.Empty:
+            yield check, failed(check.name, f"It was not done within {seconds:.0f} seconds.", check.advice)
+
+
+def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
+    try:
+        for finding in check.run(surroundings):
+            found.put(finding)
+    except NotReadyError as error:
+        found.put(not_checked(check.name, str(error)))
+    except Exception as error:
+        log.info("The check %s met a fault", check.name, exc_info=error)
+        message = f"The check failed: {type(error).__name__}: {error}."
+        advice = "If nothing else here explains it, report it with what `dcc --debug doctor` prints."
+        found.put(failed(check.name, message, advice))
+    finally:
+        found.put(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import logging
-import queue
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from dcc.operations.doctor import databases, machine, sources, work
-from dcc.operations.doctor.checks import Check, Environment, Examined, Finding, NotReadyError, failed, not_checked
+from dcc.operations.doctor.checks import Check, Environment, Examined, run_all
 from dcc.redaction import redacted
 from dcc.settings import Settings
 
@@ -44,8 +41,6 @@ CHECKS: Final = (
 ANSWERS: Final = Check("answers", sources.check_answers)
 """Logs into every active source."""
 
-log = logging.getLogger(__name__)
-
 
 def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> Iterator[Examined]:
     """Run `checks` and yield their findings in order, within `seconds`.
@@ -54,43 +49,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
     """
     began = time.monotonic()
     surroundings = Environment(settings, began + seconds)
-    answers: list[_Answers] = [queue.SimpleQueue() for _ in checks]
-    for check, found in zip(checks, answers, strict=True):
-        arguments = (check, surroundings, found)
-        threading.Thread(target=_ask, args=arguments, name=f"doctor {check.name}", daemon=True).start()
-    for check, found in zip(checks, answers, strict=True):
-        for finding in _answers_of(check, surroundings, found, seconds):
-            shown = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
-            yield Examined(check.name, shown, time.monotonic() - began)
+    for check, finding in run_all(checks, surroundings):
+        shown = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
+        yield Examined(check.name, shown, time.monotonic() - began)
     surroundings.close()
-
-
-_Answers = queue.SimpleQueue[Finding | None]
-"""The findings of a check, then None."""
-
-
-def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
-    try:
-        for finding in check.run(surroundings):
-            found.put(finding)
-    except NotReadyError as error:
-        found.put(not_checked(check.name, str(error)))
-    except Exception as error:
-        log.info("The check %s met a fault", check.name, exc_info=error)
-        message = f"The check failed: {type(error).__name__}: {error}."
-        advice = "If nothing else here explains it, report it with what `dcc --debug doctor` prints."
-        found.put(failed(check.name, message, advice))
-    finally:
-        found.put(None)
-
-
-def _answers_of(check: Check, surroundings: Environment, found: _Answers, seconds: float) -> Iterator[Finding]:
-    try:
-        while (finding := found.get(timeout=surroundings.left)) is not None:
-            yield finding
-    except queue.Empty:
-        yield failed(
-            check.name,
-            f"It was not done within {seconds:g} seconds.",
-            "Something does not answer: see the other findings, or give it more time: dcc doctor --seconds 120",
-        )

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
-import queue
 import re
 import stat
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dcc.errors import ConfigurationError, SourceError
-from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
+from dcc.operations.doctor.checks import (
+    Check,
+    Environment,
+    Finding,
+    explained,
+    failed,
+    not_checked,
+    ok,
+    run_all,
+    warning,
+)
 from dcc.operations.doctor.machine import clock_finding
 from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import list_source
@@ -156,40 +166,26 @@ def check_answers(surroundings: Environment) -> Iterator[Finding]:
     """Each active source accepts a login and lists its directories; all are asked at once."""
     with surroundings.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
-    yield from _ask_all(surroundings, addresses)
+    checks = [_check_of(address) for address in addresses]
+    hurried = replace(surroundings, deadline=surroundings.deadline - _SECONDS_FOR_OTHERS)
+    for _, finding in run_all(checks, hurried):
+        yield finding
 
 
-def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> Iterator[Finding]:
-    settings = surroundings.hurried_settings
-    answers: dict[int, queue.SimpleQueue[list[Finding]]] = {address.id: queue.SimpleQueue() for address in addresses}
+def _check_of(address: SourceAddress) -> Check:
+    advice = f"Ask whoever runs the server; try it alone: dcc source test {address.id}"
+    return Check(f"{address.label} at present", partial(_check_answer, address), advice)
 
-    def ask(address: SourceAddress) -> None:
-        subject, answer = f"{address.label} at present", answers[address.id].put
-        try:
-            listing = list_source(address, settings)
-            if listing.error is not None:
-                error = str(listing.error.said.problem)
-                answer([failed(subject, error, f"dcc source test {address.id}")])
-                return
-            zips = sum(len(part.zips) for part in listing.listings)
-            found = [ok(subject, f"It lists {archive_count(zips)}, in {listing.seconds:.1f} s.")]
-            answer(found + list(_check_its_clock(surroundings, address)))
-        except Exception as error:
-            # An error that one server provokes must not hide the others' answers.
-            advice = "Report it with what `dcc --debug doctor` prints."
-            answer([failed(subject, f"{type(error).__name__}: {error}.", advice)])
 
-    for address in addresses:
-        threading.Thread(target=ask, args=(address,), name=f"doctor source {address.id}", daemon=True).start()
-    for address in addresses:
-        try:
-            yield from answers[address.id].get(timeout=max(surroundings.left - _SECONDS_FOR_OTHERS, 0.01))
-        except queue.Empty:
-            yield failed(
-                f"{address.label} at present",
-                "It did not answer in time.",
-                f"Ask whoever runs the server; try it alone: dcc source test {address.id}",
-            )
+def _check_answer(address: SourceAddress, surroundings: Environment) -> Iterator[Finding]:
+    subject = f"{address.label} at present"
+    listing = list_source(address, surroundings.hurried_settings)
+    if listing.error is not None:
+        yield failed(subject, str(listing.error.said.problem), f"dcc source test {address.id}")
+        return
+    zips = sum(len(part.zips) for part in listing.listings)
+    yield ok(subject, f"It lists {archive_count(zips)}, in {listing.seconds:.1f} s.")
+    yield from _check_its_clock(surroundings, address)
 
 
 def _check_its_clock(surroundings: Environment, address: SourceAddress) -> Iterator[Finding]:
