@@ -35,10 +35,8 @@ from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
-from dcc.tracker.submission_rows import LATEST, key_of
+from dcc.tracker.submission_rows import IDS, LATEST, chunks, key_of, rows_about
 from dcc_assets.metadata.archives import ERRORS_SHOWN
-
-_CHUNK = 500
 
 
 def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:
@@ -83,9 +81,8 @@ def recorded_zips(
             ZipFile.file_name.in_({key.file_name for key in keys})
         )
     chosen = None if keys is None else frozenset(keys)
-    ids = connection.scalars(query.order_by(ZipAction.id)).all()
-    for start in range(0, len(ids), _CHUNK):
-        for zip_ in _chunk(connection, ids[start : start + _CHUNK], sources):
+    for ids in chunks(connection.scalars(query)):
+        for zip_ in _chunk(connection, ids, sources):
             if chosen is None or zip_.key in chosen:
                 yield zip_
 
@@ -182,16 +179,15 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
 def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[Problem]]:
     """The errors of documents; of one with more than are shown, the first ones."""
     errors: dict[int, list[Problem]] = defaultdict(list)
-    for start in range(0, len(documents), _CHUNK):
-        query = (
-            select(XmlLog.xml_id, *OF_DOCUMENT)
-            .join(AnException, AnException.id == XmlLog.exception_id)
-            .where(XmlLog.xml_id.in_(documents[start : start + _CHUNK]), XmlLog.cleared.is_(None))
-            .order_by(XmlLog.id)
-        )
-        for row in connection.execute(query):
-            if len(errors[row.xml_id]) <= ERRORS_SHOWN:
-                errors[row.xml_id].append(problem_of(row))
+    query = (
+        select(XmlLog.xml_id, *OF_DOCUMENT)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+        .order_by(XmlLog.id)
+    )
+    for row in rows_about(connection, query, documents):
+        if len(errors[row.xml_id]) <= ERRORS_SHOWN:
+            errors[row.xml_id].append(problem_of(row))
     return errors
 
 

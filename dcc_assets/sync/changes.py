@@ -29,11 +29,11 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import chunks
 from dcc_assets.keys import CENTRES
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.sync.document_records import (
-    AT_ONCE,
     documented_zip_actions,
     recorded_contexts,
     recorded_overviews,
@@ -212,8 +212,8 @@ class Mirror:
     def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
         """As `recorded_data`. Each page is reported once it is complete, so that no retry reports anything twice."""
         ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys, self._shown))
-        for start in range(0, len(ids), AT_ONCE):
-            yield from self._read(partial(recorded_page, ids=ids[start : start + AT_ONCE]))
+        for some in chunks(ids):
+            yield from self._read(partial(recorded_page, ids=some))
 
     def _read(self, work: Callable[[Connection, Connection], T]) -> T:
         def read() -> T:

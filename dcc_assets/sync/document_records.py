@@ -24,13 +24,11 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, DOCUMENT, FINDING, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
-from dcc.tracker.submission_rows import IDS, key_of, latest_downloads
+from dcc.tracker.submission_rows import IDS, chunks, key_of, latest_downloads, rows_about
 from dcc.vocabulary import ContextState, DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
 
-AT_ONCE: Final = 500
-"""How many submissions are read together."""
 _STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 _RANK: Final = case(
     {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=FINDING.c.severity, else_=3
@@ -80,12 +78,12 @@ def recorded_data(
     or stopped before it.
     """
     ids = documented_zip_actions(tracker, keys, wanted)
-    for start in range(0, len(ids), AT_ONCE):
-        yield from recorded_page(tracker, qc, ids[start : start + AT_ONCE])
+    for some in chunks(ids):
+        yield from recorded_page(tracker, qc, some)
 
 
 def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[ZipData]:
-    """As `recorded_data`, for the ids of at most `AT_ONCE` submissions."""
+    """As `recorded_data`, for the ids of one portion of submissions (see `chunks`)."""
     found = list(_documents(tracker, ids))
     xml_ids = [document.id for recorded in found for document in recorded.documents]
     reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
@@ -104,20 +102,14 @@ def documented_zip_actions(
         query = query.where(wanted)
     if keys is None:
         return [row.id for row in tracker.execute(query)]
-    chosen, names = frozenset(keys), sorted({key.file_name for key in keys})
-    found = (
-        row
-        for start in range(0, len(names), AT_ONCE)
-        for row in tracker.execute(query.where(ZipFile.file_name.in_(names[start : start + AT_ONCE])))
-    )
+    chosen = frozenset(keys)
+    found = rows_about(tracker, query.where(ZipFile.file_name.in_(IDS)), [key.file_name for key in keys])
     return sorted(row.id for row in found if key_of(row) in chosen)
 
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> Iterator[_Recorded]:
     downloads = {
-        download_id: za_id
-        for za_id, download_id, reopened in latest_downloads(tracker, ids)
-        if reopened is None or reopened < download_id
+        download_id: za_id for za_id, download_id, reopened in latest_downloads(tracker, ids) if reopened < download_id
     }
     of_actions: dict[int, list[Row[Any]]] = defaultdict(list)
     documents: Select[*tuple[Any, ...]] = (
@@ -145,9 +137,8 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
         .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
-    for start in range(0, len(xml_ids), AT_ONCE):
-        for xml_id, kind, message in tracker.execute(query, {"ids": xml_ids[start : start + AT_ONCE]}):
-            reasons.setdefault(xml_id, message or kind)
+    for xml_id, kind, message in rows_about(tracker, query, xml_ids):
+        reasons.setdefault(xml_id, message or kind)
     return reasons
 
 
@@ -159,9 +150,8 @@ def _left_out(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Ph
         .join(AnException, AnException.id == XmlLog.exception_id)
         .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None), AnException.short_name.in_(_STEPS))
     )
-    for start in range(0, len(xml_ids), AT_ONCE):
-        for xml_id, kind in tracker.execute(query, {"ids": xml_ids[start : start + AT_ONCE]}):
-            found[xml_id] = (*found.get(xml_id, ()), _STEPS[kind])
+    for xml_id, kind in rows_about(tracker, query, xml_ids):
+        found[xml_id] = (*found.get(xml_id, ()), _STEPS[kind])
     return found
 
 
@@ -169,8 +159,8 @@ def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
     findings: dict[int, list[FindingEntry]] = {}
-    for start in range(0, len(xml_ids), AT_ONCE):
-        of_documents = DOCUMENT.c.tracker_id.in_(xml_ids[start : start + AT_ONCE])
+    for some in chunks(xml_ids):
+        of_documents = DOCUMENT.c.tracker_id.in_(some)
         query = select(DOCUMENT).where(of_documents, DOCUMENT.c.action != DocumentAction.UNDO.value)
         by_id = {row.id: row for row in qc.execute(query)}
         rows |= {row.tracker_id: row for row in by_id.values()}
