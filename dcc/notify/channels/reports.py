@@ -8,6 +8,7 @@ from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.notify.channels.mail import MailTransport, Wording, sender_of
@@ -15,7 +16,8 @@ from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_direct
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url
 
-_WORDING = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
+WORDING: Final = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
+"""What errors say of a report that cannot be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ def send_by_mail(settings: Settings, report: Report) -> str:
 
     Raises ReportNotSentError; see `MailTransport`.
     """
-    transport, recipients = _transport(settings), settings.report_addresses
+    transport = MailTransport(parse_smtp_url(settings.smtp_url), settings, WORDING)
+    recipients = settings.report_addresses
     refused = transport.deliver(_letter(report, sender_of(settings), recipients), recipients)
     if refused:
         others = ", ".join(address for address in recipients if address not in refused)
@@ -86,12 +89,3 @@ def ways_to_send(settings: Settings) -> list[Callable[[Report], str]]:
     if settings.report_addresses:
         ways.append(partial(send_by_mail, settings))
     return ways
-
-
-def reach_mail_server(settings: Settings) -> str:
-    """Check that the mail server accepts a login, without sending; returns its name. Raises ReportNotSentError."""
-    return _transport(settings).reach()
-
-
-def _transport(settings: Settings) -> MailTransport:
-    return MailTransport(parse_smtp_url(settings.smtp_url), settings, _WORDING)

@@ -16,7 +16,7 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError, NotificationNotSentError
 from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
-from dcc.notify.channels.reports import reach_mail_server
+from dcc.notify.channels.reports import WORDING
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
 from dcc.notify.messages import Kind as MessageKind
@@ -221,7 +221,8 @@ def check_notifications(surroundings: Environment) -> Iterator[Finding]:
 def examine_notifications(connection: Connection, settings: Settings) -> Iterator[Finding]:
     """Findings on the channels of the settings; nothing is sent."""
     if settings.notify_centres or settings.notify_addresses:
-        yield _mail_server(settings)
+        wording = Wording("A notification", "DCC_SMTP_URL", NotificationNotSentError)
+        yield _mail_server("notifications by e-mail", settings, wording)
     if settings.notify_centres:
         lacking = [
             centre.short_name for centre in list_centres(connection) if centre.is_active and not addresses_of(centre)
@@ -245,13 +246,12 @@ def examine_notifications(connection: Connection, settings: Settings) -> Iterato
     yield _ledger(connection)
 
 
-def _mail_server(settings: Settings) -> Finding:
-    wording = Wording("A notification", "DCC_SMTP_URL", NotificationNotSentError)
+def _mail_server(subject: str, settings: Settings, wording: Wording) -> Finding:
     try:
         label = MailTransport(parse_smtp_url(settings.smtp_url), settings, wording).reach()
     except DccError as error:
-        return failed("notifications by e-mail", *explained(error))
-    return ok("notifications by e-mail", f"The mail server {label} can be used.")
+        return failed(subject, *explained(error))
+    return ok(subject, f"The mail server {label} can be used.")
 
 
 def _ledger(connection: Connection) -> Finding:
@@ -278,9 +278,4 @@ def check_reports(surroundings: Environment) -> Iterator[Finding]:
     if not settings.report_addresses:
         yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
         return
-    try:
-        label = reach_mail_server(settings)
-    except DccError as error:
-        yield failed("session reports", *explained(error))
-    else:
-        yield ok("session reports", f"The mail server {label} can be used.")
+    yield _mail_server("session reports", settings, WORDING)
