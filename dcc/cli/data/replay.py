@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from dcc.cli.shell.context import json_option, open_qc, open_tracker, require_ce
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable, warn
+from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 
@@ -94,7 +93,12 @@ def replay(
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)
     settings = settings_from_environment(workers=workers, k8s_jobs=workers)
     require_centres(settings, *centre)
-    with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm():
+    with (
+        open_tracker(settings) as tracker,
+        open_qc(settings) as qc,
+        interrupted_by_sigterm(),
+        progress_shown() as show,
+    ):
         found = replay_archives(
             tracker,
             qc,
@@ -103,7 +107,7 @@ def replay(
             centres=centre,
             since=since,
             workers=_workers_of(settings),
-            on_progress=_progress,
+            on_progress=lambda done, of: show("Preparing archives", done, of),
         )
     note_facts(unwritten=page is None)
     if page is not None:
@@ -124,11 +128,6 @@ def _workers_of(settings: Settings) -> Workers | None:
     from dcc.settings.workers import ExecutorKind
 
     return None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings)
-
-
-def _progress(done: int, of: int) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\r{done:,} of {of:,} archives prepared", nl=done == of, err=True)
 
 
 def _reference(text: str) -> tuple[str, str]:
