@@ -65,11 +65,12 @@ class _SettingsAsk:
             yield from self._send_lineage(session, failure)
 
     def measure(self) -> Iterable[str]:
-        if self.settings.metrics_file is None:
+        path = self.settings.metrics_file
+        if path is None:
             return ()
         from dcc.operations.metrics.collector import write_metrics_file
 
-        return write_metrics_file(self.settings)
+        return write_metrics_file(self.settings, path)
 
     def _report(self, session_id: int) -> Iterable[str]:
         if not self.settings.asks_for_reports:

@@ -54,14 +54,11 @@ def exposition(families: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-def write_metrics_file(settings: Settings) -> tuple[str, ...]:
-    """Write all metrics to the file of the settings, if any; readers find either the old or the new ones.
+def write_metrics_file(settings: Settings, path: Path) -> tuple[str, ...]:
+    """Write all metrics to a file; readers find either the old or the new ones.
 
     Returns a sentence if that failed, which is also logged as a warning; the session's work stands.
     """
-    path = settings.metrics_file
-    if path is None:
-        return ()
     try:
         replace_file(path, exposition(Collection(settings).collect()))
     except OSError as error:
