@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -76,6 +79,32 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
     assert done == 1
     assert len(store.keys()) == 1
     assert results.look() == 1
+
+
+@only_sqlite
+def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
+    installation: Installation, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker removes what this one has just listed."""
+    settings = installation.settings
+    qc = open_qc_database(settings)
+    init_qc_database(qc)
+    results = FromWorkers(ObjectStore(settings), 1, tmp_path / "scratch")
+    results.put_batch("batch_1", batch_of(folder, ["H.2013-10-30.1.impc.zip"]))
+    leftovers = [settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
+    for left in leftovers:
+        left.mkdir(parents=True)
+        os.utime(left, (0, 0))
+    remove = shutil.rmtree
+
+    def remove_all(path: Path, **options: Any) -> None:
+        for each in leftovers if Path(path) in leftovers else [path]:
+            remove(each, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", remove_all)
+    assert prepare_batch(settings, installation.tracker, qc, results.folder, "batch_1") == 1
+    qc.dispose()
+    assert not list(leftovers[0].parent.iterdir())
 
 
 @dataclass
