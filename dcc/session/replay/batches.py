@@ -144,8 +144,8 @@ class _Part:
 
     def prepare(self, archives: Sequence[KeptArchive]) -> Path:
         """The file with the result. Raises TimeoutError, DccError, OSError, and ValueError for odd texts."""
-        to_open = [ToOpen(archive.key, archive.centre, self._fetch(archive), archive.md5) for archive in archives]
         try:
+            to_open = [ToOpen(archive.key, archive.centre, self._fetch(archive), archive.md5) for archive in archives]
             opened = self.run("prepare", f"{archives[0].key}", to_open).result(self.patience)
         finally:
             for one in archives:
