@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from dcc.databases.schema import init_database
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.rights import Delegations
 from dcc.session.data import prepared_archives, uploader
 from dcc.session.data.data_session import Fact
@@ -21,7 +22,7 @@ from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.uploader import Uploader
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import XmlLog
 from tests.support import dying_data_session
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -47,8 +48,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("undisturbed")
     settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
     tracker, qc = open_tracker(settings), open_qc_database(settings)
-    init_tracker(tracker)
-    init_qc_database(qc)
+    init_database(tracker)
+    init_database(qc)
     base = Installation(tracker, settings, root)
     base.add_centre("H", "J")
     data = DataInstallation(base, qc, base.add_folder())

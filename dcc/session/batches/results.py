@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from dcc.databases.schema import require_current
 from dcc.errors import (
     DccError,
     FileMissingError,
@@ -22,7 +23,7 @@ from dcc.errors import (
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
-from dcc.qc.database import open_qc_database, require_current
+from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
