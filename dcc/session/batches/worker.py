@@ -33,8 +33,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.transfer_speed import Pace
 from dcc.store.objects import ObjectStore
-from dcc.store.staged_documents import prepared_place
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
 

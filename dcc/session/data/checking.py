@@ -54,7 +54,7 @@ from dcc.session.data.qc_documents import (
 )
 from dcc.session.data.uploader import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
-from dcc.store.staged_documents import staged_path
+from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState

@@ -33,8 +33,7 @@ from dcc.session.data.data_session import DataSession
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare import worker
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
-from dcc.store.staged_documents import document_lost, place_of_document, prepared_place
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)

@@ -25,8 +25,7 @@ from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
 from dcc.session.prepare.manifests import unlike_manifest
-from dcc.store.staged_documents import PREPARED_FILE
-from dcc.store.staging import disk_errors
+from dcc.store.staging import PREPARED_FILE, disk_errors
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
