@@ -93,8 +93,10 @@ def test_a_database_that_is_missing_or_of_another_version_is_refused(
     init_database(engine)
     with monkeypatch.context() as patched:
         patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions={**REVISIONS, "9998": None}))
+        later = open_qc_database(qc_settings)
         with pytest.raises(QcDatabaseOutdatedError, match=rf"The QC database .*{HEAD}.*9998.*dcc init"):
-            require_current(engine)
+            require_current(later)
+        later.dispose()
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     for refused in (require_current, init_database):

@@ -196,11 +196,15 @@ def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings:
     engine.dispose()
 
 
-def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_database_is_refused_and_left_alone(
+    tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = schema_of(tracker)
     monkeypatch.setattr(database, "TRACKER", replace(database.TRACKER, revisions={**REVISIONS, "9999": None}))
+    engine = open_tracker(settings)
     with pytest.raises(TrackerOutdatedError, match=rf"{HEAD}.*9999.*dcc init"):
-        require_current(tracker)
+        require_current(engine)
+    engine.dispose()
     assert schema_of(tracker) == before
 
 
