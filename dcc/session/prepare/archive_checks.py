@@ -176,23 +176,9 @@ class ArchiveChecker:
             return problems if origin is None else [origin.placed(problem) for problem in problems]
 
 
-@dataclass
-class _Process:
-    checker: ArchiveChecker | None = None
-
-
-_process = _Process()
-
-
-def begin(setup: Setup) -> None:
-    """Make this process check archives in this way from now on."""
-    _process.checker = ArchiveChecker(setup)
+def begin(setup: Setup) -> ArchiveChecker:
+    """What checks archives in this process from now on."""
+    checker = ArchiveChecker(setup)
     # The parsers of prologs are cycles, each with some memory.
     gc.freeze()
-
-
-def check_archive(archive: Path, target: Path, md5: str | None, ready: Ready | None) -> CheckedArchive | NotOpened:
-    """Check an archive in this process: see `ArchiveChecker.check`."""
-    if _process.checker is None:
-        raise RuntimeError("A process was given an archive before what to go by.")
-    return _process.checker.check(archive, target, md5, ready)
+    return checker
