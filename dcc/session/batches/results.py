@@ -35,7 +35,7 @@ from dcc.session.batches.exchange import (
     folder_of_session,
     remove_old_replays,
 )
-from dcc.session.batches.planning import Batch, BatchArchive, plan_round
+from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import Ready
@@ -109,7 +109,7 @@ class FromWorkers(Exchange):
         """Store a batch for its worker."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         path = self.scratch / "batch.json"
-        path.write_bytes(batch.to_json())
+        path.write_bytes(BATCH_TYPE.dump_json(batch))
         self.put_plan(name, path)
 
     def look(self) -> int:

@@ -22,7 +22,7 @@ from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import Found, write_bundle
 from dcc.session.batches.exchange import WORKERS, Given
-from dcc.session.batches.planning import Batch, BatchArchive
+from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
@@ -50,7 +50,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     """
     with scratch_directory(settings.staging_directory / WORKERS) as folder:
         given = Given(ObjectStore(settings), session, name, folder / "batch.json")
-        batch = Batch.from_json((folder / "batch.json").read_bytes())
+        batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
         address, centres = run_reading(
             tracker, lambda connection: _surroundings(connection, batch), patience_seconds=settings.database_retry
         )
