@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine, event
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.engines import MOST_ATTACHED, open_database
+from dcc.databases.engines import MOST_ATTACHED, disposed, open_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
@@ -392,12 +392,9 @@ class _Judging:
 @contextmanager
 def _scratch(place: Path) -> Iterator[Engine]:
     """A scratch QC database."""
-    engine = open_database(f"sqlite:///{place}", QC_DATABASE)
-    event.listen(engine, "connect", _forget_safety)
-    try:
+    with disposed(open_database(f"sqlite:///{place}", QC_DATABASE)) as engine:
+        event.listen(engine, "connect", _forget_safety)
         yield engine
-    finally:
-        engine.dispose()
 
 
 def _forget_safety(connection: Any, record: object) -> None:  # noqa: ARG001
