@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from dcc.databases.engines import MOST_ATTACHED
 from dcc.databases.schema import init_database
 from dcc.phases import Phase
 from dcc.qc import models
@@ -137,6 +138,19 @@ def test_documents_that_fail_together_are_applied_one_by_one(
     data.take_up()
     assert data.ending() == undisturbed
     assert "documents are applied one by one" in caplog.text
+
+
+def test_archives_of_both_kinds_of_documents_are_applied_together(
+    data: DataInstallation, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has two prepared files, of which SQLite reads only so many in one transaction."""
+    stems = [f"2013-10-{day}.1" for day in range(10, 10 + MOST_ATTACHED)]
+    for number, stem in enumerate(stems):
+        first = 1 + 3 * number
+        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=first) | experiments(stem, first=first))
+    data.run()
+    assert "documents are applied one by one" not in caplog.text
+    assert set(data.states().values()) == {"qc pending"}
 
 
 def count_of_same_entries(data: DataInstallation) -> int:
