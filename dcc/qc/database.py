@@ -1,4 +1,4 @@
-"""The QC database: opened, created or upgraded, and checked before use.
+"""The QC database: what it is, and how it is opened; `dcc.databases.schema` makes and checks it.
 
 It is used like the tracker, by `dcc.databases.transactions`: all writes happen inside `run_writing`, and changes of
 centres' data lock these first (`dcc.qc.apply.upload_lock`).

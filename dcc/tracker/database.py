@@ -1,4 +1,4 @@
-"""The tracker database: its tables and reference rows, its creation, and the kinds of errors in it.
+"""The tracker database: its tables and reference rows, how it is opened, and the kinds of errors in it.
 
 All writes happen inside `writing` or, better, `run_writing`; reads use `engine.connect()` (see
 `dcc.databases.transactions`). Only `dcc init` changes a schema (see `dcc.databases.schema`).
