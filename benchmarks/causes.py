@@ -22,14 +22,15 @@ from sqlalchemy import insert
 from benchmarks.measuring import Figure, Note, clean_environment, module
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import mariadb_server
+from dcc.databases.schema import init_database
 from dcc.declarations import all_declared, cause_id, message_of, rule_of
 from dcc.messages import names_in, to_json
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reports.causes.collecting import causes_of_centre
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc.vocabulary import DocumentState, Severity
 
 FINDINGS: Final = 1_000_000
@@ -65,8 +66,8 @@ def _facts() -> Iterator[dict[str, Any]]:
 def fill(tracker: str, qc: str, findings: int, documents: int) -> None:
     """Make both databases, with so many findings in so many documents of one centre."""
     settings = _settings(tracker, qc)
-    for engine, init in ((open_tracker(settings), init_tracker), (open_qc_database(settings), init_qc_database)):
-        init(engine)
+    for engine in (open_tracker(settings), open_qc_database(settings)):
+        init_database(engine)
         engine.dispose()
     engine = open_qc_database(settings)
     with engine.begin() as connection:

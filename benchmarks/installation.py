@@ -8,12 +8,13 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import HostKey
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc.tracker.register.centres import NewCentre, add_centre
 from dcc.tracker.register.file_sources import add_source
 
@@ -43,8 +44,8 @@ def make_installation(
     """
     keys = [] if known_hosts is None else [HostKey.parse(known_hosts.read_text("ascii").split(maxsplit=1)[1])]
     with databases(home, variables) as (_, tracker, qc):
-        init_tracker(tracker)
-        init_qc_database(qc)
+        init_database(tracker)
+        init_database(qc)
         with writing(tracker) as connection:
             for source in sources:
                 add_centre(connection, NewCentre(source.centre, full_name=f"Centre {source.centre}"))

@@ -18,7 +18,8 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from benchmarks.servers import MariaDb
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.databases.schema import init_database
+from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT_TABLES
 from dcc.qc.rows.lines import as_lines
 from dcc.settings import Settings
@@ -42,7 +43,7 @@ class FinishedRows:
 def init_qc(url: str) -> None:
     """Make the tables of a QC database."""
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
-    init_qc_database(engine)
+    init_database(engine)
     engine.dispose()
 
 

@@ -19,26 +19,26 @@ from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.reference.snapshots import load_active
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.prepare import archive_checks, worker
-from dcc.session.prepare.archive_checks import CheckedArchive, Setup, check_archive
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
 from dcc.session.replay.stored_archives import ArchiveBytes, centres_known, find_archives
 
 
-def begin(setup: Setup, basis: Basis) -> None:
-    """Check and prepare archives in this process."""
-    archive_checks.begin(setup)
-    worker.begin(basis)
+def begin(setup: Setup, basis: Basis) -> tuple[ArchiveChecker, Basis]:
+    """What checks and prepares archives in this process."""
+    return archive_checks.begin(setup), worker.begin(basis)
 
 
-def prepare(key: ZipKey, path: Path, target: Path) -> int:
+def prepare(begun: tuple[ArchiveChecker, Basis], key: ZipKey, path: Path, target: Path) -> int:
     """Open an archive, and prepare its documents; how many there are."""
-    found = check_archive(path, target, None, None)
+    checker, basis = begun
+    found = checker.check(path, target, None, None)
     if not isinstance(found, CheckedArchive):
         raise TypeError(f"{key} was not opened: {found.error}")
     documents = [
         DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5) for one in found.archive.documents
     ]
-    if failed := worker.prepare(ArchiveToPrepare(key, "H", target / "prepared.rows", documents)):
+    if failed := worker.prepare(basis, ArchiveToPrepare(key, "H", target / "prepared.rows", documents)):
         raise RuntimeError(f"{key} was not prepared: {failed}")
     for one in found.archive.documents:
         one.path.unlink()

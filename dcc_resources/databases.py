@@ -11,9 +11,10 @@ from dagster import InitResourceContext
 from pydantic import PrivateAttr
 from sqlalchemy import Engine
 
-from dcc.qc import database as qc
+from dcc.databases.schema import require_current
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc.tracker import database as tracker
+from dcc.tracker.database import open_tracker
 from dcc_resources.platform_resource import PlatformResource, setting
 
 
@@ -25,10 +26,6 @@ class DatabaseResource(PlatformResource):
     @abstractmethod
     def _open(self, settings: Settings) -> Engine:
         """The engine, which connects on first use."""
-
-    @abstractmethod
-    def _require_current(self, engine: Engine, patience_seconds: float | None) -> None:
-        """Raise DatabaseOutdatedError or DatabaseUnreachableError."""
 
     def engine(self) -> Engine:
         """The engine of the database, of any version. Raises ConfigurationError."""
@@ -43,7 +40,7 @@ class DatabaseResource(PlatformResource):
         DatabaseUnreachableError and ConfigurationError.
         """
         patience = self.settings_with().database_retry if patience_seconds is None else patience_seconds
-        self._require_current(self.engine(), patience)
+        require_current(self.engine(), patience_seconds=patience)
         return self.engine()
 
     @contextmanager
@@ -81,10 +78,7 @@ class TrackerResource(DatabaseResource):
         return resource
 
     def _open(self, settings: Settings) -> Engine:
-        return tracker.open_tracker(settings)
-
-    def _require_current(self, engine: Engine, patience_seconds: float | None) -> None:
-        tracker.require_current(engine, patience_seconds=patience_seconds)
+        return open_tracker(settings)
 
 
 class QcDatabaseResource(DatabaseResource):
@@ -95,7 +89,4 @@ class QcDatabaseResource(DatabaseResource):
     url: str | None = setting("qc_url", secret=True, plain=r"sqlite:.*")
 
     def _open(self, settings: Settings) -> Engine:
-        return qc.open_qc_database(settings)
-
-    def _require_current(self, engine: Engine, patience_seconds: float | None) -> None:
-        qc.require_current(engine, patience_seconds=patience_seconds)
+        return open_qc_database(settings)

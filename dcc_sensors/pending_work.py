@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,18 +11,18 @@ from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, tru
 
 from dcc.databases.columns import utc_now
 from dcc.databases.engines import disposed
+from dcc.databases.schema import require_current
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import count_due
 from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.database import open_qc_database
-from dcc.qc.database import require_current as require_current_qc
 from dcc.session.data.checking import documents_to_judge_now
 from dcc.session.data.documents import count_waiting, load_due
 from dcc.session.data.qc_documents import in_state
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.database import open_tracker, require_current
+from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
@@ -99,19 +99,19 @@ def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
 
 
 @contextmanager
-def _connected(opened: Engine, require: Callable[[Engine], object]) -> Iterator[Connection]:
+def _connected(opened: Engine) -> Iterator[Connection]:
     with disposed(opened) as engine:
-        require(engine)
+        require_current(engine)
         with engine.connect() as connection:
             yield connection
 
 
 def _tracker(settings: Settings) -> AbstractContextManager[Connection]:
-    return _connected(open_tracker(settings), require_current)
+    return _connected(open_tracker(settings))
 
 
 def _qc_database(settings: Settings) -> AbstractContextManager[Connection]:
-    return _connected(open_qc_database(settings), require_current_qc)
+    return _connected(open_qc_database(settings))
 
 
 def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:

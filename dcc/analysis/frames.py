@@ -15,9 +15,10 @@ from dcc.analysis.known_values import require_known
 from dcc.analysis.measurements import MeasurementFilter, load_measurements
 from dcc.analysis.parameters import ParameterEntry, list_parameters, parameter_names
 from dcc.databases.engines import open_database
+from dcc.databases.schema import require_current
 from dcc.errors import ConfigurationError
 from dcc.nearest_names import nearest_sentence
-from dcc.qc.database import QC_DATABASE, open_qc_database, require_current
+from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.settings import Settings, load_settings
 
 

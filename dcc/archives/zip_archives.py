@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import IO, BinaryIO, Final, Protocol
+from typing import IO, BinaryIO, Final
 
 from dcc.archives.entries import Entry, bad_archive, check_distinct, damage, damaged, shown, unsafe_entry, unsafe_path
 from dcc.archives.limits import Allowance
@@ -197,16 +197,6 @@ def _count_entries(file: BinaryIO, start: int, end: int, label: str, allowance: 
     return count
 
 
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def needs_input(self) -> bool: ...
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
 def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
     """The entry's content, in pieces of at most 256 kB: exactly as many bytes as it declares.
 
@@ -233,7 +223,7 @@ def _decompressed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[
     left, checksum = entry.file_size, 0
     with archive.open(stored) as compressed:
         lzma_wanted = entry.compress_type == zipfile.ZIP_LZMA
-        decompressor: _Decompressor = _lzma_decompressor(compressed) if lzma_wanted else bz2.BZ2Decompressor()
+        decompressor = _lzma_decompressor(compressed) if lzma_wanted else bz2.BZ2Decompressor()
         while left and not decompressor.eof:
             piece = compressed.read(_CHUNK) if decompressor.needs_input else b""
             if decompressor.needs_input and not piece:

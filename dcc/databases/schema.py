@@ -16,7 +16,7 @@ from typing import Final
 from sqlalchemy import URL, Connection, Engine, func, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from dcc.databases.database import MADE_FIRST, Database
+from dcc.databases.database import MADE_FIRST, Database, database_of
 from dcc.databases.engines import WRITES, database_label, disposed, open_url
 from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
@@ -39,7 +39,7 @@ class InitReport:
     to_revision: str
 
 
-def init_database(engine: Engine, database: Database, *, unfinished: bool = False) -> InitReport:
+def init_database(engine: Engine, *, unfinished: bool = False) -> InitReport:
     """Create a database, or upgrade it to the schema of this version; no effect if it has that.
 
     A database that rows are being copied into is refused with StorageUnfinishedError, unless `unfinished`.
@@ -49,6 +49,7 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
     this version, and its `unreachable` error. Raises ConfigurationError for a database with such tables of another
     system, and its subclass DatabaseServerUnfitError for a server that is too old or wrongly set up.
     """
+    database = database_of(engine)
     if engine.dialect.name == "sqlite":
         _create_file(Path(str(engine.url.database)), database)
     else:
@@ -105,14 +106,14 @@ def plan_upgrade(engine: Engine, database: Database) -> UpgradePlan:
     return UpgradePlan(present, pending, tuple(makes), converts=converts)
 
 
-def require_current(engine: Engine, database: Database, *, patience_seconds: float | None = None) -> None:
+def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
     """Raise the database's `outdated` error unless it has the schema of this version; changes nothing.
 
     An unreachable database is tried again for `patience_seconds`, as by `run_reading`; None: once. Raises its
     `unreachable` error, DatabaseServerUnfitError for a server that is too old or wrongly set up, and
     StorageUnfinishedError for a database that rows are being copied into.
     """
-    label = database_label(engine.url)
+    database, label = database_of(engine), database_label(engine.url)
     if file_is_missing(engine):
         raise database.outdated(
             f"There is no {database.name} at {label}. Name the installation by DCC_HOME, or create one with: dcc init."

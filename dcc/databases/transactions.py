@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -115,6 +115,13 @@ def writing(engine: Engine, *, turn_seconds: float = BUSY_SECONDS) -> Iterator[C
             yield connection
 
 
+class RolledBackError(Exception):
+    """Raised by the work of `run_writing`, whose transaction is rolled back and which returns the `result`."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+
 def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
     """Run `work` in a write transaction, and again after failures for `patience_seconds`; returns its result.
 
@@ -137,6 +144,8 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
                 outcome.append(work(connection))
         except (DBAPIError, DatabaseUnreachableError) as error:
             patience.pause_after(error)
+        except RolledBackError as rolled_back:
+            return cast(T, rolled_back.result)
         else:
             if receipt is not None:
                 receipt.give_back()

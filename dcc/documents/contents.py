@@ -18,7 +18,9 @@ of thousands of them. Tuples of two classes are equal if their fields are.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from dcc.vocabulary import EntityKind
 
 
 class SpecimenKind(StrEnum):
@@ -318,3 +320,20 @@ Entity = Specimen | Housing | Line | Experiment
 
 Content = Block | Entity
 """An element of a document's sequence."""
+
+_KINDS: Final[dict[type[Entity], EntityKind]] = {
+    Specimen: EntityKind.SPECIMEN,
+    Experiment: EntityKind.EXPERIMENT,
+    Line: EntityKind.LINE,
+    Housing: EntityKind.HOUSING,
+}
+
+
+def kind_of(entity: Entity) -> EntityKind:
+    """The kind of an entity."""
+    return _KINDS[type(entity)]
+
+
+def element_name(entity: Entity) -> str:
+    """The name of an entity's element; entities are counted by it."""
+    return entity.kind if isinstance(entity, Specimen) else kind_of(entity)

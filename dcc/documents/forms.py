@@ -292,3 +292,8 @@ ROOTS: dict[DocumentKind, tuple[str, Form]] = {
 
 The content of its `centre` elements is not in their fields: it follows the block as separate objects.
 """
+
+
+def path_of_centre(kind: DocumentKind, position: int) -> str:
+    """The path of the centre element at a position in a document of a kind, as an XPath without namespaces."""
+    return f"/{ROOTS[kind][0]}/centre[{position}]"

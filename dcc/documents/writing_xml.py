@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
-from dcc.documents.contents import Block, Content, Specimen
+from dcc.documents.contents import Block, Content, element_name
 from dcc.documents.forms import NAMESPACES, ROOTS, Form
 from dcc.naming import DocumentKind
 
@@ -65,12 +65,8 @@ def content_lines(kind: DocumentKind, content: Content) -> list[str]:
     centre = root.forms["centre"]
     if isinstance(content, Block):
         return [f"<centre{_attributes(centre, content)}>"]
-    element = _name_of(content)
+    element = element_name(content)
     return [f"{_INDENT * tag.depth}{tag.text}" for tag in _element(element, centre.forms[element], content, 0)]
-
-
-def _name_of(content: Content) -> str:
-    return content.kind.value if isinstance(content, Specimen) else type(content).__name__.lower()
 
 
 def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
@@ -85,7 +81,7 @@ def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
             yield _Tag(1, f"<centre{_attributes(centre, content)}>", content.line)
             in_block = True
             continue
-        element = _name_of(content)
+        element = element_name(content)
         if not in_block or element not in centre.forms:
             raise ValueError(f"a {kind} document cannot hold <{element}> {'here' if in_block else 'before a block'}")
         yield from _element(element, centre.forms[element], content, 2)

@@ -1,4 +1,4 @@
-"""The QC database: opened, created or upgraded, and checked before use.
+"""The QC database: what it is, and how it is opened; `dcc.databases.schema` makes and checks it.
 
 It is used like the tracker, by `dcc.databases.transactions`: all writes happen inside `run_writing`, and changes of
 centres' data lock these first (`dcc.qc.apply.upload_lock`).
@@ -10,9 +10,8 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from dcc.databases import engines, schema
+from dcc.databases import engines
 from dcc.databases.database import OUTAGE_SECONDS, Database
-from dcc.databases.schema import InitReport
 from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.qc.models import UPLOAD_LOCK, QcBase
@@ -22,11 +21,8 @@ from dcc.settings import Settings
 
 __all__ = [
     "QC_DATABASE",
-    "InitReport",
-    "init_qc_database",
     "insert_rows",
     "open_qc_database",
-    "require_current",
     "run_reading",
     "run_writing",
     "writing",
@@ -42,23 +38,6 @@ def open_qc_database(settings: Settings) -> Engine:
     engine = engines.open_database(settings.qc_database_url, QC_DATABASE)
     engine.update_execution_options(**{OUTAGE_SECONDS: settings.database_retry})
     return engine
-
-
-def init_qc_database(engine: Engine) -> InitReport:
-    """Create the QC database, or upgrade it to the schema of this version; no effect if it has that.
-
-    Raises QcDatabaseOutdatedError for a schema newer than this version, ConfigurationError for a database with such
-    tables of another system, QcDatabaseUnreachableError.
-    """
-    return schema.init_database(engine, QC_DATABASE)
-
-
-def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
-    """Raise QcDatabaseOutdatedError unless the database has the schema of this version; changes nothing.
-
-    As `dcc.databases.schema.require_current`.
-    """
-    schema.require_current(engine, QC_DATABASE, patience_seconds=patience_seconds)
 
 
 def _add_rows(connection: Connection) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import IntEnum
+from json import JSONDecoder
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case, cast, func, null, select
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, func, null, select
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from dcc.errors import NotFoundError
@@ -27,7 +28,8 @@ from dcc.vocabulary import Validity
 
 _VERSION: Final = len("_001")
 _AT_ONCE: Final = 2_000
-_INVALID: Final = {str(Validity.INVALID), str(Validity.INVALID_ANIMAL)}
+_INVALID: Final = {Validity.INVALID, Validity.INVALID_ANIMAL}
+_DECODER: Final = JSONDecoder()
 
 
 class Delivery(IntEnum):
@@ -208,13 +210,24 @@ def due_procedures(connection: Connection, wanted: Expected) -> list[DueProcedur
 def _states(done: str) -> Mapping[str, tuple[Delivery, str | None]]:
     """The best state of each procedure, by its key without version, with a status code; `done` is that of `_done`."""
     found: dict[str, tuple[Delivery, str | None]] = {}
-    for each in done.split(","):
-        procedure, validity, code = [*each.split(":", 2), "", ""][:3]
+    for procedure, validity, code in _elements(done):
         state = Delivery.EXPLAINED if code else Delivery.INVALID if validity in _INVALID else Delivery.DELIVERED
         stem = procedure[:-_VERSION]
         if stem not in found or state < found[stem][0]:
             found[stem] = state, code or None
     return found
+
+
+def _elements(done: str) -> Iterator[tuple[str, int, str | None]]:
+    """The elements of a text of `_done` up to the one at which a server cut it off."""
+    position = 0
+    while position < len(done):
+        try:
+            element, end = _DECODER.raw_decode(done, position)
+        except ValueError:
+            return
+        yield element
+        position = end + len(",")
 
 
 def _animals(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
@@ -252,8 +265,8 @@ def _subjects(connection: Connection, query: Any) -> Iterator[tuple[Subject, str
 
 
 def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[bool]) -> ScalarSelect[str]:
-    """What is there of a subject, as one text: `procedure:validity:status code`, separated by commas."""
-    each = own.procedure_id + ":" + cast(own.validity, String(8)) + ":" + func.coalesce(STATUS_CODE.c.code, "")
+    """What is there of a subject, as one text: JSON arrays of procedure, validity and status code, between commas."""
+    each = func.json_array(own.procedure_id, own.validity, STATUS_CODE.c.code)
     with_codes = joined.outerjoin(STATUS_CODE, and_(STATUS_CODE.c.owner_kind == kind, STATUS_CODE.c.owner_id == own.id))
     return (
         select(func.group_concat(each.distinct()))

@@ -29,8 +29,9 @@ from dcc.documents.contents import (
     SeriesValue,
     SimpleParameter,
     Specimen,
+    element_name,
 )
-from dcc.documents.entity_paths import element_name, path_of_centre
+from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot

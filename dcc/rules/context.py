@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import NamedTuple, Protocol, TypeVar
 
-from dcc.documents.contents import Block, Entity, Experiment, Housing, Line, Procedure, Specimen
+from dcc.documents.contents import Block, Entity, Procedure, kind_of
 from dcc.documents.origins import Origin
 from dcc.errors import InternalFaultError
 from dcc.naming import Action
@@ -46,14 +46,6 @@ MEDIA_TYPES = frozenset(
     }
 )
 """The permitted file types of media, in lower case; `img/jpg` because the format's own samples use it."""
-
-
-_KIND_OF: dict[type, EntityKind] = {
-    Specimen: EntityKind.SPECIMEN,
-    Experiment: EntityKind.EXPERIMENT,
-    Line: EntityKind.LINE,
-    Housing: EntityKind.HOUSING,
-}
 
 
 class Where(NamedTuple):
@@ -158,7 +150,7 @@ class Context(NamedTuple):
     @property
     def entity_kind(self) -> EntityKind | None:
         """The kind of the entity that contains the element."""
-        return None if self.entity is None else _KIND_OF[type(self.entity)]
+        return None if self.entity is None else kind_of(self.entity)
 
     @property
     def colonies(self) -> Colonies:

@@ -3,46 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, Final
 
 from dcc.declarations import WORDS
 from dcc.messages import from_json, shown, to_json
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind, Severity
 
+_FIELDS: Final = [field.name for field in fields(Finding)]
+
 
 def packed(finding: Finding) -> list[Any]:
-    """A finding in JSON's types."""
-    return [
-        finding.code,
-        finding.severity.value,
-        to_json(finding.details) or to_json({WORDS: shown(finding.message)}),
-        finding.line,
-        finding.path,
-        None if finding.value is None else str(finding.value),
-        finding.centre,
-        finding.procedure,
-        finding.references,
-        finding.block,
-        finding.entity_kind,
-        finding.entity,
-    ]
+    """A finding in JSON's types: its fields in their order."""
+    held = {name: getattr(finding, name) for name in _FIELDS}
+    held["details"] = to_json(finding.details) or to_json({WORDS: shown(finding.message)})
+    held["value"] = None if finding.value is None else str(finding.value)
+    return list(held.values())
 
 
 def unpacked(held: Sequence[Any]) -> Finding:
     """The finding of a packed one."""
-    code, severity, details, line, path, value, centre, procedure, references, block, kind, entity = held
-    return Finding(
-        code,
-        Severity(severity),
-        from_json(details) or {},
-        line,
-        path,
-        value,
-        centre,
-        procedure,
-        tuple(references),
-        block,
-        None if kind is None else EntityKind(kind),
-        entity,
+    found = Finding(*held)
+    return replace(
+        found,
+        severity=Severity(found.severity),
+        details=from_json(held[_FIELDS.index("details")]) or {},
+        references=tuple(found.references),
+        entity_kind=None if found.entity_kind is None else EntityKind(found.entity_kind),
     )

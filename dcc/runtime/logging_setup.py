@@ -25,6 +25,7 @@ from typing import Final
 from dcc.configuration_file import given_variables
 from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
+from dcc.runtime.legible_text import legible
 from dcc.runtime.log_context import FIELDS, log_context
 from dcc.runtime.private_files import make_directory
 
@@ -39,7 +40,6 @@ OWN_LOGGERS: Final = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _FORMATS: Final = ("text", "json")
-_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\\]")
 _PLAIN: Final = re.compile(r"[\w./:@+,~-]+", re.ASCII)
 _PRIVATE: Final = 0o640
 _LONGEST_AT_ONCE: Final = 1024 * 1024
@@ -148,14 +148,7 @@ def _traceback(record: logging.LogRecord) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _UNSEEN.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    if found.group() == "\\":
-        return "\\\\"
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    return legible(text.replace("\\", "\\\\"))
 
 
 def _word(value: str | int) -> str:

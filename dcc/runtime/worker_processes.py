@@ -43,6 +43,8 @@ class _Piece:
 class WorkerProcesses:
     """A number of processes, each of which first calls `begin` with the given arguments.
 
+    Each task is first given what `begin` returned; an exception that it raised fails each task.
+
     They end with this process, however it ends. If one of them dies, for example without memory, the others go on. The
     tasks of dead processes are repeated one by one in a separate process, so that a task that kills its process each
     time costs no other.
@@ -142,6 +144,17 @@ class WorkerProcesses:
         )
 
 
+@dataclass
+class _Begun:
+    """What `begin` returned in this process, or the exception that it raised."""
+
+    result: Any = None
+    error: Exception | None = None
+
+
+_begun = _Begun()
+
+
 def _has_ended(done: Future[Any]) -> bool:
     return not done.cancelled() and isinstance(done.exception(), BrokenProcessPool)
 
@@ -159,7 +172,9 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
     """Run a task in a process, and make its exception portable."""
     with logging_about(**context):
         try:
-            return work(*given)
+            if _begun.error is not None:
+                raise _begun.error
+            return work(_begun.result, *given)
         except Exception as error:
             if not isinstance(error, DccError):
                 log.error("A process of the platform met a fault of the platform", exc_info=error)  # noqa: TRY400
@@ -182,7 +197,10 @@ def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) ->
     forbid_core_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_logging(plan_from_environment())
-    begin(*given)
+    try:
+        _begun.result = begin(*given)
+    except Exception as error:
+        _begun.error = portable(error)
 
 
 class _Popen(popen_spawn_posix.Popen):

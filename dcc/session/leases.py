@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, func, insert, select, update
@@ -40,14 +39,6 @@ _LOCK: Final = SessionLock.__table__
 _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
 
 
-class Holding(Enum):
-    """How an open session is held: a process works on it, that process died, or it waits to be resumed."""
-
-    ACTIVE = auto()
-    DEAD = auto()
-    HANDED_OVER = auto()
-
-
 class DeadSession(NamedTuple):
     """A session whose process died unnoticed, with a sentence about it."""
 
@@ -60,12 +51,14 @@ class DeadSession(NamedTuple):
 class Lease:
     """The lease of an open session: its group of centres (None: all), and its process.
 
-    `age_seconds` is the time since its last sign of life.
+    It `is_open` if it waits for a run to resume it, and `is_active` if its process is alive. `age_seconds` is the time
+    since its last sign of life.
     """
 
     session: int
     group: CentreGroup | None
-    holding: Holding
+    is_open: bool
+    is_active: bool
     host: str
     pid: int
     acquired: datetime
@@ -73,19 +66,9 @@ class Lease:
     age_seconds: float
 
     @property
-    def is_active(self) -> bool:
-        """Whether a process has it."""
-        return self.holding is Holding.ACTIVE
-
-    @property
     def is_dead(self) -> bool:
         """Whether its process has died."""
-        return self.holding is Holding.DEAD
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it waits for a run to resume it."""
-        return self.holding is Holding.HANDED_OVER
+        return not (self.is_open or self.is_active)
 
     @property
     def label(self) -> str:
@@ -288,11 +271,10 @@ def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]
 
 
 def _lease(lock: Row[Any], group: CentreGroup | None, settings: Settings) -> Lease:
-    holding = Holding.HANDED_OVER
-    if lock.holder is not None:
-        holding = Holding.ACTIVE if is_alive(lock, settings) else Holding.DEAD
+    is_open = lock.holder is None
+    is_active = not is_open and is_alive(lock, settings)
     host, age = str(lock.host).split(" ")[0], max(_age(lock).total_seconds(), 0.0)
-    return Lease(lock.session_id, group, holding, host, lock.pid, lock.acquired, lock.heartbeat, age)
+    return Lease(lock.session_id, group, is_open, is_active, host, lock.pid, lock.acquired, lock.heartbeat, age)
 
 
 def is_alive(lock: Row[Any], settings: Settings) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Final
 
-from dcc.documents.contents import Block, Content
+from dcc.documents.contents import Block, Content, kind_of
 from dcc.documents.origins import Origin
 from dcc.qc.apply.entity_rows import LIMITS
 from dcc.qc.apply.upload_findings import FindingsKept, too_long
 from dcc.qc.rows.building import NUMBERED, RowBuilder
-from dcc.qc.rows.entity_keys import key_of, kind_of
+from dcc.qc.rows.entity_keys import key_of
 from dcc.qc.rows.types import Row, TooLong
 
 

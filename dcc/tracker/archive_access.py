@@ -25,8 +25,7 @@ from dcc.phases import Phase, Status
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.private_files import scratch_directory
 from dcc.settings import Settings
-from dcc.store.staged_documents import staged_path
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, staged_path
 from dcc.tracker.models import (
     Centre,
     DocumentPlace,

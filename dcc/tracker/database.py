@@ -1,4 +1,4 @@
-"""The tracker database: its tables and reference rows, its creation, and the kinds of errors in it.
+"""The tracker database: its tables and reference rows, how it is opened, and the kinds of errors in it.
 
 All writes happen inside `writing` or, better, `run_writing`; reads use `engine.connect()` (see
 `dcc.databases.transactions`). Only `dcc init` changes a schema (see `dcc.databases.schema`).
@@ -13,9 +13,8 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, Transaction, bindparam, insert, select
 from sqlalchemy.dialects import mysql, sqlite
 
-from dcc.databases import engines, schema
+from dcc.databases import engines
 from dcc.databases.database import Database
-from dcc.databases.schema import InitReport
 from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
 from dcc.phases import REFERENCE_ROWS
@@ -24,13 +23,10 @@ from dcc.tracker.models import AnException, Base, SessionLock
 from dcc.tracker.upgrades import REVISIONS
 
 __all__ = [
-    "InitReport",
     "exception_id",
-    "init_tracker",
     "insert_missing",
     "insert_rows",
     "open_tracker",
-    "require_current",
     "run_reading",
     "run_writing",
     "writing",
@@ -74,23 +70,6 @@ def open_tracker(settings: Settings) -> Engine:
     unknown kind (see `open_database`).
     """
     return engines.open_database(settings.tracker_database_url, TRACKER)
-
-
-def init_tracker(engine: Engine) -> InitReport:
-    """Create the tracker database, or upgrade it to the schema of this version; no effect if it has that.
-
-    Missing reference rows are added. Raises TrackerOutdatedError for a schema newer than this version,
-    ConfigurationError for a database with such tables of another system, TrackerUnreachableError.
-    """
-    return schema.init_database(engine, TRACKER)
-
-
-def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
-    """Raise TrackerOutdatedError unless the database has the schema of this version; changes nothing.
-
-    As `dcc.databases.schema.require_current`.
-    """
-    schema.require_current(engine, TRACKER, patience_seconds=patience_seconds)
 
 
 def _add_rows(connection: Connection) -> None:

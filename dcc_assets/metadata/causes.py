@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.engines import disposed
+from dcc.databases.schema import require_current
 from dcc.errors import DatabaseUnreachableError, QcDatabaseOutdatedError
 from dcc.outcomes import ZipKey
-from dcc.qc.database import open_qc_database, require_current
+from dcc.qc.database import open_qc_database
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading

@@ -17,6 +17,7 @@ from typing import BinaryIO, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from dcc.databases.engines import disposed
+from dcc.databases.schema import require_current
 from dcc.errors import (
     ConfigurationError,
     DatabaseOutdatedError,
@@ -27,7 +28,6 @@ from dcc.errors import (
 )
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
-from dcc.qc.database import require_current as require_current_qc
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.collecting import scope_of_session
 from dcc.reports.causes.scopes import Scope
@@ -41,7 +41,7 @@ from dcc.reports.submissions.stored_reports import json_text
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
 from dcc.tracker.archive_access import SubmittedDocument, delivered_document, fetched_document
-from dcc.tracker.database import open_tracker, require_current, run_reading
+from dcc.tracker.database import open_tracker, run_reading
 from dcc_assets.metadata.links import BOARD, HOME, localised, report_of_zip, xml_of_document
 from dcc_assets.partitions import keys_of_partitions
 
@@ -291,7 +291,7 @@ def reading(work: Callable[[Databases], T]) -> T:
             )
 
         try:
-            require_current_qc(qc, patience_seconds=_PATIENCE_SECONDS)
+            require_current(qc, patience_seconds=_PATIENCE_SECONDS)
         except (DatabaseOutdatedError, DatabaseUnreachableError) as error:
             return read(None, str(error))
         return run_reading(qc, read, patience_seconds=_PATIENCE_SECONDS)

@@ -21,10 +21,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from dcc.databases.engines import disposed
+from dcc.databases.schema import require_current
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker, require_current
+from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
 from dcc_assets.pages.overviews import causes_page, expected_page, index_page, kept_list_page, kept_report_page
 from dcc_assets.pages.reports import (

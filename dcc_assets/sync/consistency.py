@@ -12,10 +12,11 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine
 
 from dcc.databases.engines import disposed
+from dcc.databases.schema import require_current
 from dcc.errors import QcDatabaseOutdatedError
 from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.qc.database import open_qc_database, require_current
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc_assets.keys import CENTRES, CHECK_OF_GROUP, CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, UPLOAD_CHECK, ZIP_ACTIONS

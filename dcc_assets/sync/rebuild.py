@@ -8,9 +8,10 @@ from dagster import DagsterInstance, OpExecutionContext, job, op
 from sqlalchemy import Engine, func, select
 
 from dcc.databases.engines import disposed
+from dcc.databases.schema import require_current
 from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
 from dcc.phases import Phase
-from dcc.qc.database import open_qc_database, require_current
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import ZipAction

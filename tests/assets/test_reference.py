@@ -14,7 +14,8 @@ from dagster import (
     SkipReason,
 )
 
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.databases.schema import init_database
+from dcc.qc.database import open_qc_database
 from dcc.reference.loading import SETS
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
@@ -137,7 +138,7 @@ def test_every_day_a_refresh_is_asked_for_once_there_is_a_database(qc_settings: 
     assert isinstance(skipped, SkipReason)
     assert "dcc init" in (skipped.skip_message or "")
     engine = open_qc_database(qc_settings)
-    init_qc_database(engine)
+    init_database(engine)
     engine.dispose()
     assert isinstance(looked(refresh_reference), RunRequest)
     resources = Definitions(resources=platform_resources())

@@ -18,14 +18,15 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, func, select
 
+from dcc.databases.schema import init_database
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.qc.database import init_qc_database, open_qc_database, writing
+from dcc.qc.database import open_qc_database, writing
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.register import centres
@@ -145,8 +146,8 @@ class ChaosInstallation:
 
     def prepare(self) -> None:
         """Make its databases, centres and reference data."""
-        init_tracker(self.tracker)
-        init_qc_database(self.qc)
+        init_database(self.tracker)
+        init_database(self.qc)
         with writing_tracker(self.tracker) as connection:
             for code in ("H", "J"):
                 centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))

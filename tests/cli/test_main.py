@@ -169,7 +169,7 @@ def test_every_other_end_has_its_code_and_one_line(
         raise error
 
     bare_dcc("init")
-    monkeypatch.setattr("dcc.tracker.database.require_current", fail)
+    monkeypatch.setattr("dcc.databases.schema.require_current", fail)
     result = bare_dcc("status", exit_code=exit_code)
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -183,7 +183,7 @@ def test_what_is_logged_as_an_error_is_a_warning_on_one_line(bare_dcc: Dcc, monk
         logging.getLogger("some.library").error("two\nlines")
 
     bare_dcc("init")
-    monkeypatch.setattr("dcc.tracker.database.require_current", complain)
+    monkeypatch.setattr("dcc.databases.schema.require_current", complain)
     assert bare_dcc("session", "list").stderr == "Warning: two lines\n"
     assert bare_dcc("--debug", "session", "list").stderr == "Warning: a detail\nWarning: two lines\n"
     assert logging.getLogger().handlers == [

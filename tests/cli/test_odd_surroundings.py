@@ -126,7 +126,7 @@ def test_processes_work_in_a_current_directory_that_one_may_not_use(tmp_path: Pa
     code = (
         "from dcc.runtime.worker_processes import WorkerProcesses\n"
         "processes = WorkerProcesses(1, int)\n"
-        "print(processes.submit('a number', int, '7').result(timeout=60))\n"
+        "print(processes.submit('a number', max, 7).result(timeout=60))\n"
         "processes.stop()"
     )
     ended = run_in_closed_directory(tmp_path / "closed", sys.executable, "-c", code)

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, inspect
 
 from dcc.databases.descriptions import described
+from dcc.databases.schema import init_database
 from dcc.databases.upgrades import record_revision
-from dcc.qc.database import init_qc_database
 from dcc.qc.models import QcBase
 from dcc.tracker.models import Base
 from tests.support.databases import only_mariadb
@@ -57,5 +57,5 @@ def test_an_earlier_database_gets_the_descriptions_and_keeps_its_columns(qc_data
         connection.exec_driver_sql(f"ALTER TABLE document {stripped}, COMMENT ''")
         record_revision(connection, "0010")
     assert set(_definitions(qc_database)[1].values()) == {""}
-    init_qc_database(qc_database)
+    init_database(qc_database)
     assert _definitions(qc_database) == (made, comments)

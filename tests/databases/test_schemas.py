@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData, inspect, text
 
-from dcc.databases.schema import InitReport
-from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
-from dcc.qc.database import require_current as require_current_qc_database
+from dcc.databases.schema import init_database, require_current
+from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.settings import Settings
-from dcc.tracker.database import TRACKER, init_tracker, open_tracker, require_current
+from dcc.tracker.database import TRACKER, open_tracker
 from dcc.tracker.models import Base
 from tests.support.databases import only_mariadb, schema_of
 
@@ -75,16 +72,15 @@ def test_every_table_is_innodb_and_tells_texts_apart_by_their_bytes(made: Made) 
 
 
 def test_init_reports_what_it_did_and_does_nothing_twice(qc_settings: Settings) -> None:
-    cases: list[tuple[Engine, Callable[[Engine], InitReport], Callable[[Engine], None], str]] = [
-        (open_tracker(qc_settings), init_tracker, require_current, TRACKER.head),
-        (open_qc_database(qc_settings), init_qc_database, require_current_qc_database, QC_DATABASE.head),
-    ]
-    for engine, init, require, head in cases:
-        first = init(engine)
+    for engine, head in (
+        (open_tracker(qc_settings), TRACKER.head),
+        (open_qc_database(qc_settings), QC_DATABASE.head),
+    ):
+        first = init_database(engine)
         before = schema_of(engine)
-        second = init(engine)
+        second = init_database(engine)
         assert (first.created, first.from_revision, first.to_revision) == (True, None, head)
         assert (second.created, second.from_revision, second.to_revision) == (False, head, head)
         assert schema_of(engine) == before
-        require(engine)
+        require_current(engine)
         engine.dispose()

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from dcc.databases.schema import init_database
 from dcc.outcomes import ZipKey
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.qc.database import writing as writing_qc
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
-from dcc.tracker.database import init_tracker, open_tracker, writing
+from dcc.tracker.database import open_tracker, writing
 from dcc.tracker.register import delegations
 from tests.histories import submissions
 from tests.histories.expected import LOADED, Expected
@@ -59,8 +60,8 @@ class Prepared:
         self._statements: dict[object, object] = {}
         settings = _settings(folder)
         tracker, qc = open_tracker(settings), open_qc_database(settings)
-        init_tracker(tracker)
-        init_qc_database(qc)
+        init_database(tracker)
+        init_database(qc)
         with writing_qc(qc) as connection:
             for snapshot in load_shipped():
                 snapshots.save(connection, snapshot)

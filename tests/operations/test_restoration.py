@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
-from dcc.databases.database import database_of
-from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, require_current
+from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, init_database, require_current
 from dcc.databases.transactions import writing
 from dcc.errors import (
     BackupError,
@@ -33,9 +32,8 @@ from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
-from dcc.qc.database import init_qc_database
 from dcc.settings import Settings
-from dcc.tracker.database import TRACKER, init_tracker
+from dcc.tracker.database import TRACKER
 from dcc.tracker.models import Centre
 from tests.support.databases import MariaDb, seed_centre
 from tests.support.dying_copies import POINTS, killed_move, killed_restoration
@@ -72,7 +70,7 @@ def usable(store: Store) -> bool:
     """Whether commands would work with both databases."""
     try:
         for engine in (store.tracker, store.qc):
-            require_current(engine, database_of(engine))
+            require_current(engine)
     except DccError:
         return False
     finally:
@@ -230,7 +228,7 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date(kind: str, new_store: Ma
         connection.commit()
     old.close()
     with pytest.raises(DccError, match="dcc init"):
-        require_current(old.tracker, TRACKER)
+        require_current(old.tracker)
     made = make_backup(old.tracker, old.qc, old.settings, tmp_path / "sets")
     assert made.manifest.tracker.revision == "0001"
     restore_backup(made.directory, store.tracker, store.qc, store.settings)
@@ -357,11 +355,11 @@ def test_a_database_that_is_being_copied_into_is_neither_initialised_nor_backed_
     new_store: MakeStore, tmp_path: Path
 ) -> None:
     store = new_store("sqlite").init()
-    for engine, init in ((store.qc, init_qc_database), (store.tracker, init_tracker)):
+    for engine in (store.qc, store.tracker):
         with writing(engine) as connection:
             connection.exec_driver_sql(f"CREATE TABLE {UNFINISHED_COPY} (note TEXT)")
         with pytest.raises(StorageUnfinishedError, match="dcc restore or dcc migrate-storage"):
-            init(engine)
+            init_database(engine)
     with pytest.raises(StorageUnfinishedError):
         make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
     assert not list((tmp_path / "sets").glob("dcc-*"))

@@ -323,14 +323,14 @@ def serially(settings: Settings, of_centres: dict[str, list[Handed]], make: Call
 @pytest.fixture
 def another(qc_settings: Settings) -> Iterator[Callable[[str], Engine]]:
     """Makes further databases, on SQLite."""
-    from dcc.qc.database import init_qc_database
+    from dcc.databases.schema import init_database
 
     made: list[Engine] = []
 
     def make(name: str) -> Engine:
         settings = qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / name})
         engine = open_qc_database(settings)
-        init_qc_database(engine)
+        init_database(engine)
         made.append(engine)
         return engine
 

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 import pytest
 from sqlalchemy import Engine, insert
 
+from dcc.databases.engines import LISTED_BYTES
 from dcc.documents.contents import SpecimenKind, StatusCode
 from dcc.naming import Action
 from dcc.qc.database import writing
@@ -107,6 +108,38 @@ def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> N
     assert (cbc.delivered, cbc.invalid, cbc.explained, cbc.missing, cbc.expected) == (1, 1, 2, 2, 6)
     assert cbc.due[1:5] == ("IMPC_CBC_003", "impc_cbc_003", "experiment", 16.0)
     assert (fertility.delivered, fertility.missing, fertility.due.level) == (1, 1, "line")
+
+
+@pytest.mark.both_databases
+def test_a_status_code_is_free_text(qc: Engine) -> None:
+    codes = ("IMPC_PSC_015:died, cage 2", 'see "E9",IMPC_EYE_001:1:')
+    submit(qc, Action.ADD, *(specimen(f"S{number}") for number in range(len(codes))))
+    submit(
+        qc,
+        Action.ADD,
+        *(
+            experiment(f"E{number}", [f"S{number}"])._replace(status_codes=(StatusCode(9, None, code),))
+            for number, code in enumerate(codes)
+        ),
+    )
+    found = {key: said for key, said in lacking(qc).items() if key[1] != "FER"}
+    assert found == {
+        ("S0", "CBC"): (Delivery.EXPLAINED, codes[0]),
+        ("S1", "CBC"): (Delivery.EXPLAINED, codes[1]),
+        ("S0", "EYE"): (Delivery.MISSING, None),
+        ("S1", "EYE"): (Delivery.MISSING, None),
+    }
+
+
+@pytest.mark.both_databases
+def test_more_status_codes_than_a_server_lists_are_no_error(qc: Engine) -> None:
+    submit(qc, Action.ADD, specimen("S1"))
+    several = (
+        experiment(f"E{number}", ["S1"])._replace(status_codes=(StatusCode(9, None, f"{number}{'€' * 1_900}"),))
+        for number in range(LISTED_BYTES // (3 * 1_900) + 2)
+    )
+    submit(qc, Action.ADD, *several)
+    assert lacking(qc)["S1", "CBC"][0] is Delivery.EXPLAINED
 
 
 @pytest.mark.both_databases

@@ -15,10 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
+from dcc.databases.schema import init_database
 from dcc.documents.contents import Content, Entity, Experiment, Housing, Line
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.qc.models import LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
@@ -80,7 +81,7 @@ def _empty_database() -> bytes:
     with tempfile.TemporaryDirectory(prefix="dcc-model-") as home:
         path = Path(home) / "qc.db"
         engine = open_qc_database(Settings(home=Path(home), qc_url=SecretStr(f"sqlite:///{path}")))
-        init_qc_database(engine)
+        init_database(engine)
         engine.dispose()
         return path.read_bytes()
 

@@ -14,15 +14,10 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, Engine, event, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
+from dcc.databases.schema import init_database, require_current
 from dcc.errors import ConfigurationError, QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.qc import database, models
-from dcc.qc.database import (
-    QC_DATABASE,
-    init_qc_database,
-    open_qc_database,
-    require_current,
-    writing,
-)
+from dcc.qc.database import QC_DATABASE, open_qc_database, writing
 from dcc.qc.models import QcBase
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
@@ -59,7 +54,7 @@ def test_values_are_kept_in_columns_that_hold_any_of_them(qc_database: Engine) -
 
 
 def test_there_is_one_lock_for_all_centres(qc_database: Engine) -> None:
-    init_qc_database(qc_database)
+    init_database(qc_database)
     with qc_database.connect() as connection:
         assert connection.execute(text("SELECT id, holder FROM upload_lock")).all() == [(1, None)]
 
@@ -77,12 +72,12 @@ def test_an_init_that_broke_off_is_taken_up_again(qc_settings: Settings) -> None
     event.listen(Engine, "before_cursor_execute", break_off)
     try:
         with pytest.raises(KeyboardInterrupt):
-            init_qc_database(engine)
+            init_database(engine)
     finally:
         event.remove(Engine, "before_cursor_execute", break_off)
     left = set(inspect(engine).get_table_names())
     assert left == set() if engine.dialect.name == "sqlite" else 0 < len(left) < 30
-    init_qc_database(engine)
+    init_database(engine)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), QcBase.metadata) == []
     assert set(inspect(engine).get_view_names()) == VIEWS
@@ -95,14 +90,16 @@ def test_a_database_that_is_missing_or_of_another_version_is_refused(
     engine = open_qc_database(qc_settings)
     with pytest.raises((QcDatabaseOutdatedError, QcDatabaseUnreachableError), match=r"QC database.*dcc init"):
         require_current(engine)
-    init_qc_database(engine)
+    init_database(engine)
     with monkeypatch.context() as patched:
         patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions={**REVISIONS, "9998": None}))
+        later = open_qc_database(qc_settings)
         with pytest.raises(QcDatabaseOutdatedError, match=rf"The QC database .*{HEAD}.*9998.*dcc init"):
-            require_current(engine)
+            require_current(later)
+        later.dispose()
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    for refused in (require_current, init_qc_database):
+    for refused in (require_current, init_database):
         with pytest.raises(QcDatabaseOutdatedError, match=r"9999, which is newer"):
             refused(engine)
     engine.dispose()
@@ -112,7 +109,7 @@ def test_the_trackers_database_is_not_taken_for_the_qc_database(tracker: Engine,
     both = settings.model_copy(update={"qc_url": SecretStr(settings.tracker_database_url)})
     engine = open_qc_database(both)
     before = schema_of(tracker)
-    for refused in (require_current, init_qc_database):
+    for refused in (require_current, init_database):
         with pytest.raises(ConfigurationError, match=r"something else than the QC database.*DCC_QC_URL"):
             refused(engine)
     assert schema_of(tracker) == before

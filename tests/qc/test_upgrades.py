@@ -12,11 +12,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Column, Connection, Engine, MetaData, insert, inspect, text
 
+from dcc.databases.schema import init_database
 from dcc.declarations import cause_id
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
+from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.qc.reference.snapshots import active_snapshots
 from dcc.reports.causes.counting import count_causes
@@ -80,7 +81,7 @@ def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first:
             connection.execute(text("DROP VIEW current_specimen"))
             number = "INTEGER" if connection.dialect.name == "sqlite" else "SMALLINT UNSIGNED"
             connection.execute(text(f"ALTER TABLE specimen ADD COLUMN validity {number} NOT NULL DEFAULT 0"))
-    assert init_qc_database(first).from_revision == "0001"
+    assert init_database(first).from_revision == "0001"
     with first.connect() as connection:
         opts = {"compare_type": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=opts), QcBase.metadata) == []
@@ -105,7 +106,7 @@ def test_the_view_of_measurements_tells_animals_by_all_of_their_names(
     if broken_off:
         with engine.begin() as connection:
             connection.execute(text("DROP VIEW current_measurement"))
-    assert init_qc_database(engine).from_revision == "0002"
+    assert init_database(engine).from_revision == "0002"
     changed = {name: query for name, query in _views(engine).items() if name in before and query != before[name]}
     # The others that tell what is valid change with later revisions.
     assert sorted(changed) == sorted(name for name in before if name.startswith("current_"))
@@ -119,7 +120,7 @@ def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have(
 ) -> None:
     """Of a database in which an animal that is not valid counted as any other, with its experiment."""
     engine = open_qc_database(qc_settings)
-    init_qc_database(engine)
+    init_database(engine)
     submit(engine, Action.ADD, specimen("good"), specimen("bad", colony_id="C2", position=2))
     submit(engine, Action.ADD, experiment("E1", ["good"]), experiment("E2", ["bad"]), experiment("E3", ["good", "bad"]))
     build_contexts(engine)
@@ -130,7 +131,7 @@ def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have(
         connection.execute(text("UPDATE specimen SET validity = :invalid WHERE specimen_id = 'bad'"), made)
         if broken_off:
             connection.execute(text("DROP VIEW current_experiment"))
-    assert init_qc_database(engine).from_revision == "0003"
+    assert init_database(engine).from_revision == "0003"
     build_contexts(engine)
     build_overviews(engine)
     with engine.connect() as connection:
@@ -169,7 +170,7 @@ def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
         if broken_off:
             masked = {"source": shown_source(sources[0])}
             connection.execute(text("UPDATE reference_snapshot SET source = :source WHERE id = 1"), masked)
-    assert init_qc_database(engine).from_revision == "0004"
+    assert init_database(engine).from_revision == "0004"
     with engine.connect() as connection:
         found = connection.scalars(text("SELECT source FROM reference_snapshot ORDER BY id")).all()
         assert found == [shown_source(source) for source in sources]
@@ -202,7 +203,7 @@ def test_findings_of_earlier_versions_get_their_details_where_these_can_be_had_a
         connection.execute(insert(known.tables["finding"]), [common | of_specimen, common | of_value])
         if broken_off:
             connection.execute(text("ALTER TABLE finding ADD COLUMN code VARCHAR(64) NOT NULL DEFAULT ''"))
-    assert init_qc_database(engine).from_revision == "0005"
+    assert init_database(engine).from_revision == "0005"
     with engine.connect() as connection:
         said = connection.execute(text("SELECT rule, code, details, cause FROM finding ORDER BY id")).all()
         assert [tuple(row)[:3] for row in said] == [("S4", "S4", '{"specimen":"M1"}'), ("P9", "P9", None)]

@@ -12,13 +12,14 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases import engines
+from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.upload_lock import lock_centres
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
@@ -82,7 +83,7 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
     parallel = told(qc_database)
     serial = open_qc_database(qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / "serial"}))
     try:
-        init_qc_database(serial)
+        init_database(serial)
         upload(serial, [by_zip[name] for name in order])
         assert told(serial) == parallel
     finally:

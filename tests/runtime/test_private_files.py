@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 
 from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, replacement_path, save_manifest
 from dcc.cli.demo import submissions
+from dcc.databases.schema import init_database
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
 from dcc.notify.channels.reports import Report, write_to_directory
@@ -36,7 +37,7 @@ from dcc.runtime.private_files import (
 )
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc_dagster.instance_configuration import write_configuration
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens
@@ -96,9 +97,9 @@ def test_a_whole_session_leaves_nothing_that_others_can_read(installation: Insta
 @only_sqlite
 def test_a_database_file_that_others_could_read_is_closed_to_them(settings: Settings) -> None:
     engine = open_tracker(settings)
-    init_tracker(engine)
+    init_database(engine)
     (settings.home / "tracker.db").chmod(0o664)
-    init_tracker(engine)
+    init_database(engine)
     engine.dispose()
     assert mode(settings.home / "tracker.db") == 0o660
 
@@ -164,7 +165,7 @@ def test_nothing_is_made_where_a_strangers_link_leads(strangers_link: Path) -> N
         Staging(strangers_link).make,
         lambda: Staging(strangers_link / "staging").prepare(key),
         lambda: write_configuration(Settings(home=strangers_link)),
-        lambda: init_tracker(open_tracker(Settings(home=strangers_link / "home"))),
+        lambda: init_database(open_tracker(Settings(home=strangers_link / "home"))),
     ]
     for attempt in tries:
         with pytest.raises(ConfigurationError, match="link that another user"):

@@ -114,7 +114,7 @@ def test_a_stricter_umask_stays(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def _own_surroundings() -> bytes:
+def _own_surroundings(_: object) -> bytes:
     return Path("/proc/self/environ").read_bytes() + Path("/proc/self/cmdline").read_bytes()
 
 

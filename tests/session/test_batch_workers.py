@@ -5,20 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
+from dcc.databases.schema import init_database
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
@@ -59,7 +63,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
 ) -> None:
     """A worker that hung must neither go on using the source beside its session nor leave what nobody takes."""
     qc = open_qc_database(installation.settings)
-    init_qc_database(qc)
+    init_database(qc)
     store = ObjectStore(installation.settings)
     results = FromWorkers(store, 1, tmp_path / "scratch")
     results.put_batch("batch_1", batch_of(folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
@@ -76,6 +80,32 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
     assert done == 1
     assert len(store.keys()) == 1
     assert results.look() == 1
+
+
+@only_sqlite
+def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
+    installation: Installation, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker removes what this one has just listed."""
+    settings = installation.settings
+    qc = open_qc_database(settings)
+    init_database(qc)
+    results = FromWorkers(ObjectStore(settings), 1, tmp_path / "scratch")
+    results.put_batch("batch_1", batch_of(folder, ["H.2013-10-30.1.impc.zip"]))
+    leftovers = [settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
+    for left in leftovers:
+        left.mkdir(parents=True)
+        os.utime(left, (0, 0))
+    remove = shutil.rmtree
+
+    def remove_all(path: Path, **options: Any) -> None:
+        for each in leftovers if Path(path) in leftovers else [path]:
+            remove(each, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", remove_all)
+    assert prepare_batch(settings, installation.tracker, qc, results.folder, "batch_1") == 1
+    qc.dispose()
+    assert not list(leftovers[0].parent.iterdir())
 
 
 @dataclass

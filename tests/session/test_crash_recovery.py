@@ -55,12 +55,13 @@ def ending(installation: Installation) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """How a session ends that nothing disturbs, on SQLite."""
-    from dcc.tracker.database import init_tracker, open_tracker
+    from dcc.databases.schema import init_database
+    from dcc.tracker.database import open_tracker
 
     root = tmp_path_factory.mktemp("undisturbed")
     settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
     tracker = open_tracker(settings)
-    init_tracker(tracker)
+    init_database(tracker)
     installation = Installation(tracker, settings, root)
     installation.add_centre("H", "J")
     fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])

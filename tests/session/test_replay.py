@@ -12,8 +12,9 @@ from pydantic import SecretStr
 
 from benchmarks.replay import RULES, Facts, facts_of, recorded, rows
 from dcc.cli.demo.submissions import damaged
+from dcc.databases.schema import init_database
 from dcc.errors import DccError
-from dcc.qc.database import init_qc_database, open_qc_database, writing
+from dcc.qc.database import open_qc_database, writing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import confirm_submission
@@ -21,7 +22,7 @@ from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
 from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_processes import change, mixed
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -104,8 +105,8 @@ def judged_anew(data: DataInstallation, proposal: Proposal, home: Path) -> dict[
     home.mkdir()
     tracker, qc = open_tracker(settings), open_qc_database(settings)
     try:
-        init_tracker(tracker)
-        init_qc_database(qc)
+        init_database(tracker)
+        init_database(qc)
         base = Installation(tracker, settings, home)
         base.add_centre("H", "J")
         address = SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(data.folder.path))

@@ -11,8 +11,10 @@ import pytest
 
 from dcc.errors import NotFoundError
 from dcc.session.batches.exchange import Exchange, folder_of_session
+from dcc.session.replay import batches, replaying
 from dcc.session.replay.batches import prepare_batch
 from dcc.session.replay.replaying import Proposal, replay
+from dcc.session.replay.stored_archives import ArchiveBytes, KeptArchive
 from dcc.session.replay.verdicts import Replay
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
@@ -102,6 +104,35 @@ def test_what_workers_cannot_do_the_replay_does(
     assert run(shared, lost, tmp_path) == alone
     assert lost.done == [0]
     assert f"{KEYS[0]} and those with it are left to the replay" in caplog.text
+
+
+def test_a_part_that_fails_keeps_no_archives_on_the_disk(
+    filled: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[Path] = []
+    lost = "edit/H.2013-11-01.2.impc.zip"
+    filled.put(lost, specimens("2013-11-01.2"))
+    filled.run()
+
+    class OneIsLost(ArchiveBytes):
+        """Has no copy of the second archive of a part; tells what it still has at the end of the batch."""
+
+        def fetch(self, archive: KeptArchive) -> Path | None:
+            """The bytes of the others."""
+            return None if f"{archive.key}" == lost else super().fetch(archive)
+
+        def close(self) -> None:
+            """Note what was not released."""
+            left.extend(self._folder.iterdir())
+            super().close()
+
+    monkeypatch.setattr(batches, "ArchiveBytes", OneIsLost)
+    monkeypatch.setattr(replaying, "_AHEAD", 1)
+    shared = filled.with_settings(executor=ExecutorKind.MULTIPROCESS)
+    worker = HereAndNow(filled.settings.model_copy(update={"staging": tmp_path / "of-worker"}))
+    run(shared, worker, tmp_path)
+    assert worker.done == [2]
+    assert left == []
 
 
 def test_a_worker_that_nobody_waits_for_stops(filled: DataInstallation, tmp_path: Path) -> None:

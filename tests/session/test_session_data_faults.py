@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from dcc.databases.engines import MOST_ATTACHED
+from dcc.databases.schema import init_database
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.rights import Delegations
 from dcc.session.data import prepared_archives, uploader
 from dcc.session.data.data_session import Fact
@@ -21,7 +23,7 @@ from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.uploader import Uploader
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import XmlLog
 from tests.support import dying_data_session
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -47,8 +49,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("undisturbed")
     settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
     tracker, qc = open_tracker(settings), open_qc_database(settings)
-    init_tracker(tracker)
-    init_qc_database(qc)
+    init_database(tracker)
+    init_database(qc)
     base = Installation(tracker, settings, root)
     base.add_centre("H", "J")
     data = DataInstallation(base, qc, base.add_folder())
@@ -136,6 +138,19 @@ def test_documents_that_fail_together_are_applied_one_by_one(
     data.take_up()
     assert data.ending() == undisturbed
     assert "documents are applied one by one" in caplog.text
+
+
+def test_archives_of_both_kinds_of_documents_are_applied_together(
+    data: DataInstallation, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has two prepared files, of which SQLite reads only so many in one transaction."""
+    stems = [f"2013-10-{day}.1" for day in range(10, 10 + MOST_ATTACHED)]
+    for number, stem in enumerate(stems):
+        first = 1 + 3 * number
+        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=first) | experiments(stem, first=first))
+    data.run()
+    assert "documents are applied one by one" not in caplog.text
+    assert set(data.states().values()) == {"qc pending"}
 
 
 def count_of_same_entries(data: DataInstallation) -> int:

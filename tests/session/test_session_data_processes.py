@@ -16,7 +16,7 @@ from dcc.qc import models
 from dcc.session.data import checking, prepared_archives
 from dcc.session.data.corrections import recheck
 from dcc.session.prepare import worker
-from dcc.session.prepare.documents import ArchiveToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 
@@ -140,14 +140,14 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
     assert [row[2] for row in findings(data)] == ["E4"] * 3
 
 
-def killed(archive: ArchiveToPrepare) -> dict[str, Exception]:
+def killed(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
     """In the place of what a process does: it ends over one of the archives, each time, or once."""
     once = archive.target.parent.parent.parent / "once"
     if archive.key.file_name in LATER and (not once.exists() or once.read_text() == "never"):
         if not once.exists():
             once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return worker.prepare(archive)
+    return worker.prepare(basis, archive)
 
 
 @only_sqlite

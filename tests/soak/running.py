@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
+from dcc.databases.schema import require_current
 from dcc.errors import SessionActiveError
 from dcc.naming import Action
 from dcc.operations.consistency.check import check_consistency
@@ -23,7 +24,7 @@ from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.database import open_tracker, require_current, writing
+from dcc.tracker.database import open_tracker, writing
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sessions import run_session

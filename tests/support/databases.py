@@ -25,15 +25,16 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import URL, Engine, inspect, make_url, select
 
+from dcc.databases.schema import init_database
 from dcc.naming import Action
 from dcc.phases import Phase, Status
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.qc.database import writing as qc_writing
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker import progress, states
-from dcc.tracker.database import init_tracker, insert_rows, open_tracker, writing
+from dcc.tracker.database import insert_rows, open_tracker, writing
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -253,15 +254,15 @@ def _open_qc_database(url: str) -> Engine:
 
 
 def _init_with_reference(engine: Engine) -> None:
-    init_qc_database(engine)
+    init_database(engine)
     with qc_writing(engine) as connection:
         for snapshot in load_shipped():
             snapshots.save(connection, snapshot)
 
 
 _HOW_TO_MAKE = {
-    "tracker": (_open_tracker, init_tracker),
-    "qc_database": (_open_qc_database, init_qc_database),
+    "tracker": (_open_tracker, init_database),
+    "qc_database": (_open_qc_database, init_database),
     "qc_with_reference": (_open_qc_database, _init_with_reference),
 }
 

@@ -77,7 +77,7 @@ QC_LATER: Mapping[str, tuple[str, ...]] = {
 
 def init_as(engine: Engine, database: Database, revision: str) -> None:
     """Make a database as the version of the platform made it that worked with a revision."""
-    init_database(engine, database)
+    init_database(engine)
     with exclusive_connection(engine, database) as connection:
         undo(connection, database, revision)
         connection.commit()

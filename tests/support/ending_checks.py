@@ -7,18 +7,28 @@ import signal
 from pathlib import Path
 
 from dcc.session.prepare import archive_checks
-from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Ready, begin
+from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Ready, Setup
 
-__all__ = ["DEADLY", "FAULTY", "begin", "check_archive"]
+__all__ = ["DEADLY", "FAULTY", "ArchiveChecker", "begin"]
 
 DEADLY = "H.2013-10-31.6.impc.zip"
 FAULTY = "H.2013-10-31.7.impc.zip"
 
 
-def check_archive(archive: Path, target: Path, md5: str | None, ready: Ready | None) -> CheckedArchive | NotOpened:
-    """Do what a process that checks archives does."""
-    if archive.name == DEADLY:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if archive.name == FAULTY:
-        raise ZeroDivisionError("oh")
-    return archive_checks.check_archive(archive, target, md5, ready)
+class ArchiveChecker(archive_checks.ArchiveChecker):
+    """What checks archives."""
+
+    def check(
+        self, archive: Path, target: Path, md5: str | None, ready: Ready | None = None
+    ) -> CheckedArchive | NotOpened:
+        """Do what a process that checks archives does."""
+        if archive.name == DEADLY:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if archive.name == FAULTY:
+            raise ZeroDivisionError("oh")
+        return super().check(archive, target, md5, ready)
+
+
+def begin(setup: Setup) -> ArchiveChecker:
+    """Check archives in this way."""
+    return ArchiveChecker(setup)

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import Connection, Engine
 
+from dcc.databases.transactions import RolledBackError, run_writing
 from dcc.documents.contents import (
     Block,
     Content,
@@ -169,6 +170,9 @@ def undo_documents(
 
     def work(connection: Connection) -> withdrawal.Undone:
         lock_centres_of(connection, ids)
-        return withdrawal._undo(connection, ids, author, reason)
+        undone = withdrawal._undo(connection, ids, author, reason)
+        if undone.builders:
+            raise RolledBackError(undone)
+        return undone
 
-    return withdrawal._all_or_nothing(engine, work, patience_seconds)
+    return run_writing(engine, work, patience_seconds=patience_seconds)

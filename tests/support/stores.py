@@ -13,10 +13,11 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.databases.database import database_of
+from dcc.databases.schema import init_database
 from dcc.operations.backups.row_copies import LEFT_OUT
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from tests.support.databases import MariaDb
 from tests.support.prepared_databases import PreparedFile
 
@@ -40,8 +41,8 @@ class Store:
             self.prepared["tracker"].copy_to(self.settings.home / "tracker.db")
             self.prepared["qc_database"].copy_to(self.settings.home / "qc.db")
             return self
-        init_tracker(self.tracker)
-        init_qc_database(self.qc)
+        init_database(self.tracker)
+        init_database(self.qc)
         return self
 
     def close(self) -> None:

@@ -17,9 +17,10 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.databases.schema import init_database
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import open_tracker
 from tests.session.test_crash_recovery import ending
 from tests.support.installations import Installation
 from tests.support.prepared_processes import run_dcc
@@ -63,9 +64,9 @@ def empty_installation(root: Path) -> Installation:
     root.mkdir()
     settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
     tracker = open_tracker(settings)
-    init_tracker(tracker)
+    init_database(tracker)
     qc = open_qc_database(settings)
-    init_qc_database(qc)
+    init_database(qc)
     qc.dispose()
     installation = Installation(tracker, settings, root)
     installation.add_centre("H", "J")

@@ -15,17 +15,10 @@ from sqlalchemy import Connection, Engine, delete, event, func, make_url, select
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.engines import database_label
+from dcc.databases.schema import init_database, require_current
 from dcc.errors import ConfigurationError, TrackerUnreachableError
 from dcc.settings import Settings, load_settings
-from dcc.tracker.database import (
-    exception_id,
-    init_tracker,
-    insert_rows,
-    open_tracker,
-    require_current,
-    run_writing,
-    writing,
-)
+from dcc.tracker.database import exception_id, insert_rows, open_tracker, run_writing, writing
 from dcc.tracker.models import (
     MESSAGE_BYTES,
     AnException,
@@ -266,7 +259,7 @@ def test_a_database_that_goes_away_and_comes_back_loses_nothing(tracker: Engine,
 @only_sqlite
 def test_a_sqlite_file_that_cannot_be_opened_is_named(settings: Settings) -> None:
     engine = open_tracker(settings)
-    for use in (init_tracker, require_current):
+    for use in (init_database, require_current):
         settings.home.write_text("not a folder", encoding="utf-8")
         with pytest.raises((TrackerUnreachableError, ConfigurationError), match=r"home/tracker\.db"):
             use(engine)
@@ -286,7 +279,7 @@ def test_every_usual_spelling_of_the_url_works(settings: Settings, tracker_url: 
     for place, scheme in enumerate(("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")):
         url = make_url(tracker_url).set(drivername=scheme).render_as_string(hide_password=False)
         engine = open_tracker(load_settings(home=settings.home, tracker_url=url))
-        assert init_tracker(engine).created == (place == 0)
+        assert init_database(engine).created == (place == 0)
         require_current(engine)
         engine.dispose()
 
@@ -299,7 +292,7 @@ def test_the_password_is_in_no_message_or_repr(settings: Settings, tracker: Engi
     away = open_tracker(load_settings(tracker_url=url.set(port=1).render_as_string(hide_password=False)))
     failures: list[BaseException] = []
     for engine in (refused, away):
-        for use in (init_tracker, require_current, lambda e: run_writing(e, lambda _: None, patience_seconds=0)):
+        for use in (init_database, require_current, lambda e: run_writing(e, lambda _: None, patience_seconds=0)):
             with pytest.raises(TrackerUnreachableError) as caught:
                 use(engine)
             failures.append(caught.value)

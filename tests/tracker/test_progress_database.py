@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, delete, select
 
+from dcc.databases.schema import init_database
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.database import init_tracker, open_tracker, run_writing, writing
+from dcc.tracker.database import open_tracker, run_writing, writing
 from dcc.tracker.models import (
     DocumentReopening,
     Reopening,
@@ -214,7 +215,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, 
     """A SQLite tracker with two file sources, used by all examples of the properties."""
     home: Path = tmp_path_factory.mktemp("scratch") / "home"
     engine = open_tracker(Settings(home=home, tracker_url=None))
-    init_tracker(engine)
+    init_database(engine)
     centre = seed_centre(engine)
     yield engine, [seed_source(engine, centre) for _ in range(2)]
     engine.dispose()

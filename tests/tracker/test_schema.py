@@ -13,13 +13,13 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Column, Connection, Engine, String, inspect, text
 
-from dcc.databases.schema import exclusive_connection
+from dcc.databases.schema import exclusive_connection, init_database, require_current
 from dcc.databases.upgrades import upgrade
 from dcc.errors import ConfigurationError, TrackerOutdatedError
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import database
-from dcc.tracker.database import init_tracker, open_tracker, require_current
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Base
 from dcc.tracker.upgrades import REVISIONS
 from tests.support.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite, schema_of
@@ -162,7 +162,7 @@ def test_reference_rows_are_there_in_the_order_that_carries_meaning(tracker: Eng
 def test_init_leaves_reference_rows_that_are_there(tracker: Engine) -> None:
     with tracker.begin() as connection:
         connection.execute(text("UPDATE phase SET description = 'in other words' WHERE id = 1"))
-    init_tracker(tracker)
+    init_database(tracker)
     with tracker.connect() as connection:
         assert connection.scalar(text("SELECT description FROM phase WHERE id = 1")) == "in other words"
         assert connection.scalar(text("SELECT COUNT(*) FROM phase")) == len(REFERENCE_ROWS["phase"])
@@ -171,7 +171,7 @@ def test_init_leaves_reference_rows_that_are_there(tracker: Engine) -> None:
 @only_sqlite
 def test_the_sqlite_file_and_its_folder_are_private(settings: Settings) -> None:
     engine = open_tracker(settings)
-    init_tracker(engine)
+    init_database(engine)
     engine.dispose()
     assert stat.S_IMODE(settings.home.stat().st_mode) == 0o700
     assert stat.S_IMODE((settings.home / "tracker.db").stat().st_mode) == 0o600
@@ -186,7 +186,7 @@ def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings:
         settings.home.mkdir()
         sqlite3.connect(settings.home / "tracker.db").close()
     else:
-        init_tracker(engine)
+        init_database(engine)
         with engine.begin() as connection:
             connection.execute(text("DROP TABLE alembic_version"))
     before = schema_of(engine)
@@ -196,11 +196,15 @@ def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings:
     engine.dispose()
 
 
-def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_database_is_refused_and_left_alone(
+    tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = schema_of(tracker)
     monkeypatch.setattr(database, "TRACKER", replace(database.TRACKER, revisions={**REVISIONS, "9999": None}))
+    engine = open_tracker(settings)
     with pytest.raises(TrackerOutdatedError, match=rf"{HEAD}.*9999.*dcc init"):
-        require_current(tracker)
+        require_current(engine)
+    engine.dispose()
     assert schema_of(tracker) == before
 
 
@@ -217,7 +221,7 @@ def test_a_database_with_such_tables_of_another_system_is_refused_and_left_alone
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE centre (name VARCHAR(8))"))
     with pytest.raises(ConfigurationError, match="another system"):
-        init_tracker(engine)
+        init_database(engine)
     assert inspect(engine).get_table_names() == ["centre"]
     engine.dispose()
 
@@ -263,7 +267,7 @@ def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(set
             connection.execute(text(statement))
         for number, (status, finished) in enumerate(((0, _END), (2, _END), (-2, _END), (-1, "NULL")), start=1):
             connection.execute(text(_SESSION.format(number=number, status=status, finished=finished)))
-    report = init_tracker(engine)
+    report = init_database(engine)
     assert (report.created, report.from_revision, report.to_revision) == (False, "0002", HEAD)
     with engine.begin() as connection:
         reasons = connection.execute(text("SELECT end_reason FROM crawling_session ORDER BY id")).scalars().all()
@@ -290,7 +294,7 @@ def test_a_tracker_of_the_first_version_is_brought_up_to_date_with_its_rows(
             connection.execute(text(statement))
         if broken_off:
             connection.execute(text("ALTER TABLE xml_log ADD COLUMN cleared DATETIME"))
-    report = init_tracker(engine)
+    report = init_database(engine)
     assert (report.created, report.from_revision, report.to_revision) == (False, "0001", HEAD)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []

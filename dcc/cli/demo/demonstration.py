@@ -127,14 +127,13 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
 
 def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str]:
     """Register everything and run one session; returns what is not as expected. Raises as these."""
-    from dcc.qc.database import init_qc_database
-    from dcc.tracker.database import init_tracker
+    from dcc.databases.schema import init_database
     from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
 
     display = SessionDisplay(click.echo, None, len(addresses), 0)
     with any_databases(settings) as (tracker, qc):
-        init_tracker(tracker)
-        init_qc_database(qc)
+        init_database(tracker)
+        init_database(qc)
         _register(tracker, settings, addresses)
         with dagster_side().open_instance(settings) as instance:
             dagster_side().run_session(

@@ -98,11 +98,10 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
 
 
 def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
-    from dcc.qc.database import init_qc_database
-    from dcc.tracker.database import init_tracker
+    from dcc.databases.schema import init_database
 
     with any_databases(settings) as (tracker, qc):
-        return init_tracker(tracker), init_qc_database(qc)
+        return init_database(tracker), init_database(qc)
 
 
 def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:

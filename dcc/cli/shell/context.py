@@ -96,10 +96,11 @@ def open_tracker(settings: Settings) -> Iterator[Engine]:
     Raises TrackerOutdatedError, TrackerUnreachableError.
     """
     from dcc.databases.engines import disposed
+    from dcc.databases.schema import require_current
     from dcc.tracker import database
 
     with disposed(database.open_tracker(settings)) as engine:
-        database.require_current(engine)
+        require_current(engine)
         yield engine
 
 
@@ -111,10 +112,11 @@ def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Ite
     QcDatabaseUnreachableError.
     """
     from dcc.databases.engines import disposed
+    from dcc.databases.schema import require_current
     from dcc.qc import database
 
     with disposed(database.open_qc_database(settings)) as engine:
-        database.require_current(engine, patience_seconds=patience_seconds)
+        require_current(engine, patience_seconds=patience_seconds)
         yield engine
 
 

@@ -202,5 +202,5 @@ def _current(path: Path, of_set: DatabaseOfSet, target: Target) -> Iterator[Conn
 def _upgrade(path: Path, database: Database) -> None:
     path.chmod(0o600)
     with disposed(open_url(URL.create("sqlite", database=str(path)), database)) as engine:
-        init_database(engine, database)
+        init_database(engine)
     finish_file(path)

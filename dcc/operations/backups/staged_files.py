@@ -20,7 +20,7 @@ from typing import Final
 from dcc.errors import BackupError
 from dcc.naming import Action
 from dcc.runtime.checksums import md5_of_open_file
-from dcc.store.staged_documents import PREPARED_FILE
+from dcc.store.staging import PREPARED_FILE
 
 FilesProgress = Callable[[int], None]
 _CONTENTS: Final = ".contents"

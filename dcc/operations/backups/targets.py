@@ -156,7 +156,7 @@ class Target:
         if not self._on_server:
             return write_file(source, self.database, self.database.head, self._beside, on_progress)
         drop_tables(self.engine, self.database)
-        init_database(self.engine, self.database, unfinished=True)
+        init_database(self.engine, unfinished=True)
         expected = load_rows(source, self.engine, self.settings.database_retry, on_progress)
         sums = self.sums("rows of the {} read back", on_progress, sum(table.rows for table in expected.values()))
         if sums != expected:

@@ -77,7 +77,7 @@ class Environment:
         """A connection for reading; raises NotReadyError if the database is away or has another schema."""
         engine = self.engine(database)
         try:
-            require_current(engine, database)
+            require_current(engine)
         except DccError as error:
             raise NotReadyError(f"The {database.name} is not ready; see above.") from error
         with engine.connect() as connection:

@@ -132,7 +132,7 @@ def check_schemas(surroundings: Environment) -> Iterator[Finding]:
         if file_is_missing(engine):
             continue
         try:
-            require_current(engine, database)
+            require_current(engine)
         except DatabaseUnreachableError:
             continue
         except DccError as error:

@@ -20,6 +20,7 @@ from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from dcc.databases.engines import disposed
+from dcc.databases.schema import require_current
 from dcc.operations.metrics.families import Labels, Metric, gauge
 from dcc.operations.metrics.sources import centre_families, source_families
 from dcc.operations.metrics.storage import (
@@ -30,11 +31,11 @@ from dcc.operations.metrics.storage import (
     staging_families,
 )
 from dcc.operations.metrics.work import quality_families, session_families, work_families
-from dcc.qc import database as qc_database
+from dcc.qc.database import open_qc_database
 from dcc.runtime.log_context import with_log_context
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 from dcc.settings import Settings
-from dcc.tracker import database as tracker_database
+from dcc.tracker.database import open_tracker
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +86,8 @@ Part = Callable[[Settings], Iterable[Metric]]
 
 
 def _tracker(settings: Settings) -> Iterator[Metric]:
-    with disposed(tracker_database.open_tracker(settings)) as engine:
-        tracker_database.require_current(engine)
+    with disposed(open_tracker(settings)) as engine:
+        require_current(engine)
         with engine.connect() as connection:
             yield from session_families(connection, settings)
             yield from source_families(connection, settings.source_failure_limit)
@@ -97,8 +98,8 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
 
 
 def _qc(settings: Settings) -> Iterator[Metric]:
-    with disposed(qc_database.open_qc_database(settings)) as engine:
-        qc_database.require_current(engine)
+    with disposed(open_qc_database(settings)) as engine:
+        require_current(engine)
         with engine.connect() as connection:
             yield from quality_families(connection)
         yield size_family("qc", database_bytes(engine))

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
 from dcc.databases.list_parameters import portions, rows_with
-from dcc.databases.transactions import run_writing
+from dcc.databases.transactions import RolledBackError, run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
@@ -68,25 +68,15 @@ class Plan:
     contexts: frozenset[TouchedContext]
 
 
-class _PlannedError(Exception):
-    """Rolls the transaction back."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-
 def plan_document(engine: Engine, document: ToApply, *, patience_seconds: float = PATIENCE_SECONDS) -> Plan:
     """What applying a document would change; nothing is changed. Raises as `apply_documents`."""
 
     def work(connection: Connection) -> Plan:
         # An addition that would be held is planned as if it were confirmed.
         (applied,) = apply_on(connection, [document], foreign_additions=NotPermitted.NOTE)
-        raise _PlannedError(_compare(connection, applied))
+        raise RolledBackError(_compare(connection, applied))
 
-    try:
-        return run_writing(engine, work, patience_seconds=patience_seconds)
-    except _PlannedError as planned:
-        return planned.plan
+    return run_writing(engine, work, patience_seconds=patience_seconds)
 
 
 def _compare(connection: Connection, applied: Applied) -> Plan:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Select, and_, exists, func, insert, select, update
 
-from dcc.databases.transactions import run_writing
+from dcc.databases.transactions import RolledBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.documents import others_of
@@ -116,9 +116,12 @@ def undo_submission(
         found = _undo(connection, ids, author, reason)
         withdrawn = tuple(sorted([*found.withdrawn, *held], reverse=True))
         owners = tuple(other.centre for other in others)
-        return replace(found, withdrawn=withdrawn, others=owners, declined=declined)
+        result = replace(found, withdrawn=withdrawn, others=owners, declined=declined)
+        if result.builders:
+            raise RolledBackError(result)
+        return result
 
-    return _all_or_nothing(engine, work, patience_seconds)
+    return run_writing(engine, work, patience_seconds=patience_seconds)
 
 
 def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:
@@ -127,26 +130,6 @@ def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[Decline
     table = DOCUMENT.c
     names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id))
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
-
-
-class _BuiltOnError(Exception):
-    """Rolls a withdrawal back."""
-
-    def __init__(self, undone: Undone) -> None:
-        self.undone = undone
-
-
-def _all_or_nothing(engine: Engine, work: Any, patience_seconds: float) -> Undone:
-    def attempt(connection: Connection) -> Undone:
-        undone: Undone = work(connection)
-        if undone.builders:
-            raise _BuiltOnError(undone)
-        return undone
-
-    try:
-        return run_writing(engine, attempt, patience_seconds=patience_seconds)
-    except _BuiltOnError as refused:
-        return refused.undone
 
 
 def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> Undone:

@@ -43,7 +43,7 @@ from dcc.settings import Settings
 from dcc.settings.reference import is_from_source, is_url, shown_source
 
 LOOKED_AT_WITHIN: Final = timedelta(hours=36)
-"""Seconds for which a session relies on a set from a server: longer than from one nightly refresh to the next."""
+"""How long a session relies on a set from a server: longer than from one nightly refresh to the next."""
 
 SMALLEST_SHARE: Final = 0.5
 """The share of its entries that a set must keep to be accepted without `force`."""

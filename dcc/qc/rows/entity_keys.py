@@ -10,26 +10,11 @@ Uses no database, like `dcc.qc.rows.building`.
 from __future__ import annotations
 
 from datetime import date
-from typing import Final
 
 from dcc.documents import contents
 from dcc.documents.lexical import parse_boolean, parse_date
-from dcc.vocabulary import EntityKind
 
 Key = tuple[str | bool | None, ...]
-
-
-def kind_of(entity: contents.Entity) -> EntityKind:
-    """The kind of an entity."""
-    return _KINDS[type(entity)]
-
-
-_KINDS: Final[dict[type[contents.Entity], EntityKind]] = {
-    contents.Specimen: EntityKind.SPECIMEN,
-    contents.Experiment: EntityKind.EXPERIMENT,
-    contents.Line: EntityKind.LINE,
-    contents.Housing: EntityKind.HOUSING,
-}
 
 
 def key_of(block: contents.Block, entity: contents.Entity) -> Key:

@@ -31,10 +31,10 @@ from zlib import crc32
 
 from dcc.documents import contents
 from dcc.documents.content_digest import ContentDigest
-from dcc.documents.entity_paths import element_name, path_of_centre
+from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
-from dcc.qc.rows.entity_keys import Key, key_of, kind_of
+from dcc.qc.rows.entity_keys import Key, key_of
 from dcc.qc.rows.lines import as_lines, with_fields
 from dcc.qc.rows.procedures import OF_RUN
 from dcc.qc.rows.types import Limits, Row, TooLong, Value
@@ -197,9 +197,9 @@ class DocumentWriter:
         if self._block is None:
             raise RuntimeError("An entity was read before its centre element.")
         self._centres.add(self._block.centre)
-        name = element_name(content)
+        name = contents.element_name(content)
         self._numbers[name] = number = self._numbers.get(name, 0) + 1
-        path, kind, key = f"{self._path}/{name}[{number}]", kind_of(content), key_of(self._block, content)
+        path, kind, key = f"{self._path}/{name}[{number}]", contents.kind_of(content), key_of(self._block, content)
         row = self._builder.add_entity(content) if self._usable else None
         if row is None or isinstance(row, TooLong):
             self._note(kind, content.line, path, key, None, row)

@@ -25,8 +25,7 @@ from dcc.reports.causes.cause import Cause, FailedDocument
 from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.runtime.installed_packages import has_platform
 from dcc.settings import Settings
-from dcc.store.staged_documents import staged_path
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, staged_path
 from dcc.tracker.archive_access import SubmittedDocument, failed_documents, fetched_document
 from dcc.tracker.models import Centre, ZipAction, ZipFile
 from dcc.tracker.submission_rows import KEY, key_of, latest_downloads

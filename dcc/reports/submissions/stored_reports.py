@@ -250,11 +250,12 @@ def _wanted(tracker: Engine, settings: Settings, session_id: int) -> list[ZipKey
 @contextmanager
 def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | None]]:
     """A connection to the QC database, or None and why there is none: not made, of another version, or away."""
-    from dcc.qc import database
+    from dcc.databases.schema import require_current
+    from dcc.qc.database import open_qc_database
 
-    with disposed(database.open_qc_database(settings)) as engine:
+    with disposed(open_qc_database(settings)) as engine:
         try:
-            database.require_current(engine)
+            require_current(engine)
             connection = engine.connect()
         except DccError as error:
             yield None, str(error)

@@ -64,7 +64,7 @@ class _Processes:
         self._pool = WorkerProcesses(min(workers, os.cpu_count() or 1), archive_checks.begin, setup)
 
     def submit(self, job: Job, *given: Any) -> Future[Any]:
-        return self._pool.submit(str(job.key), archive_checks.check_archive, *given)
+        return self._pool.submit(str(job.key), archive_checks.ArchiveChecker.check, *given)
 
     def stop(self) -> None:
         self._pool.stop()

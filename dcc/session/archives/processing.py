@@ -206,15 +206,11 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, 
         held = note_held(connection, waiting.held)
         first = set(take_urgent(connection))
         planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
-        if not session.urgent:
-            return Work(tuple(whole), tuple(planned), further=further, held=tuple(held))
-        wanted = tuple(plan for plan in planned if plan.key in session.urgent)
-        return Work(
-            tuple(submission for submission in whole if submission.key in session.urgent),
-            wanted,
-            further=further,
-            held=tuple(held),
-        )
+        taken_up = whole
+        if session.urgent:
+            taken_up = [submission for submission in whole if submission.key in session.urgent]
+            planned = [plan for plan in planned if plan.key in session.urgent]
+        return Work(tuple(taken_up), tuple(planned), further=further, held=tuple(held))
 
     return session.write(take_up)
 

@@ -15,7 +15,7 @@ from dcc.outcomes import Problem
 from dcc.session.batches.exchange import unpack
 from dcc.sources.base import Validators
 from dcc.sources.hosting import Hosting
-from dcc.store.staged_documents import PREPARED_FILE
+from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.problems import problem_columns, problem_of
 
 ARCHIVE: Final = "archive.zip"

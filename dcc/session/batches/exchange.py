@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 from uuid import uuid4
 
 from dcc.errors import NotFoundError
-from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
 
 LEFT_SINCE: Final = timedelta(days=1)
-"""Age at which leftovers of killed processes are removed, on the disk or in the store; a batch takes half a minute."""
+"""Age at which leftovers of killed processes are removed from the store; a batch takes half a minute."""
+
+WORKERS: Final = ".batches"
+"""The folder of staging in which workers of this machine have their scratch directories."""
 
 SESSIONS, REPLAYS = "sessions", "replays"
 """The folders of the store with a folder for each session, and for each replay, and its workers."""
@@ -104,18 +103,6 @@ class Given:
     def leave(self, name: str, path: Path) -> None:
         """Leave a result."""
         self._store.put(f"{self._folder}/{_RESULTS}/{name}", path)
-
-
-@contextmanager
-def worker_folder(settings: Settings) -> Iterator[Path]:
-    """A working folder for a batch, after removing leftovers of killed workers of this machine."""
-    parent = settings.staging_directory / ".batches"
-    parent.mkdir(parents=True, exist_ok=True)
-    for left in parent.iterdir():
-        if time.time() - left.stat().st_mtime > LEFT_SINCE.total_seconds():
-            shutil.rmtree(left, ignore_errors=True)
-    with TemporaryDirectory(prefix="dcc-batch-", dir=parent) as folder:
-        yield Path(folder)
 
 
 def unpack(bundle: Path, folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Final, TypeVar
 
 from pydantic import TypeAdapter
@@ -50,19 +49,9 @@ class Batch:
     source_id: int
     archives: tuple[BatchArchive, ...]
 
-    def to_json(self) -> bytes:
-        """The batch as stored in the object store, without secrets."""
-        return _adapter().dump_json(self)
 
-    @classmethod
-    def from_json(cls, text: bytes) -> Batch:
-        """The batch of such a text."""
-        return _adapter().validate_json(text)
-
-
-@cache
-def _adapter() -> TypeAdapter[Batch]:
-    return TypeAdapter(Batch)
+BATCH_TYPE: Final = TypeAdapter(Batch)
+"""Batches as they are stored in the object store, without secrets."""
 
 
 def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[Batch]:

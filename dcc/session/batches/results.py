@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from dcc.databases.schema import require_current
 from dcc.errors import (
     DccError,
     FileMissingError,
@@ -22,7 +23,7 @@ from dcc.errors import (
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
-from dcc.qc.database import open_qc_database, require_current
+from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
@@ -34,7 +35,7 @@ from dcc.session.batches.exchange import (
     folder_of_session,
     remove_old_replays,
 )
-from dcc.session.batches.planning import Batch, BatchArchive, plan_round
+from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import Ready
@@ -108,7 +109,7 @@ class FromWorkers(Exchange):
         """Store a batch for its worker."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         path = self.scratch / "batch.json"
-        path.write_bytes(batch.to_json())
+        path.write_bytes(BATCH_TYPE.dump_json(batch))
         self.put_plan(name, path)
 
     def look(self) -> int:

@@ -19,9 +19,10 @@ from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
+from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import Found, write_bundle
-from dcc.session.batches.exchange import Given, worker_folder
-from dcc.session.batches.planning import Batch, BatchArchive
+from dcc.session.batches.exchange import WORKERS, Given
+from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
@@ -32,8 +33,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.transfer_speed import Pace
 from dcc.store.objects import ObjectStore
-from dcc.store.staged_documents import prepared_place
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
 
@@ -48,9 +48,9 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     removes the batch, nothing more is stored. Raises NotFoundError for a missing batch, StoreUnreachableError and the
     `unreachable` error of either database.
     """
-    with worker_folder(settings) as folder:
+    with scratch_directory(settings.staging_directory / WORKERS) as folder:
         given = Given(ObjectStore(settings), session, name, folder / "batch.json")
-        batch = Batch.from_json((folder / "batch.json").read_bytes())
+        batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
         address, centres = run_reading(
             tracker, lambda connection: _surroundings(connection, batch), patience_seconds=settings.database_retry
         )

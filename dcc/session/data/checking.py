@@ -54,7 +54,7 @@ from dcc.session.data.qc_documents import (
 )
 from dcc.session.data.uploader import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
-from dcc.store.staged_documents import staged_path
+from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -211,7 +211,7 @@ def documents_to_judge_now(connection: Connection) -> set[int]:
 
 
 def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDocument]) -> list[DueDocument]:
-    """The `due` documents that the QC database has; `there` is extended. Others are set to be uploaded again."""
+    """The `due` documents that the QC database has, which `applied` gets too. Others are set to be uploaded again."""
     unknown = [document for document in due if document.xml_id not in applied]
     applied.update(work.read_qc(lambda connection: documents_of(connection, unknown)))
     stands = {xml_id for xml_id, found in applied.items() if found.state is DocumentState.APPLIED}

@@ -6,7 +6,7 @@ Processes that replay archives load this, and nothing of the tracker's tables.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -89,6 +89,30 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
         if document.xml_id not in sent:
             result.append(document)
     return result
+
+
+def groups_to_apply(
+    documents: Iterable[DueDocument],
+    is_addition: Callable[[DueDocument], bool],
+    file_of: Callable[[DueDocument], Hashable],
+    most_files: int,
+) -> Iterator[list[DueDocument]]:
+    """Documents in their order, in groups for one transaction each: additions, as many as it takes, or one other.
+
+    Those of a group have their rows in `most_files` prepared files at most, which `file_of` tells apart.
+    """
+    group: list[DueDocument] = []
+    size, files = 0, set[Hashable]()
+    for document in documents:
+        size += document.size_bytes
+        files.add(file_of(document))
+        is_full = len(group) == MOST_DOCUMENTS or size > MOST_BYTES or len(files) > most_files
+        if group and (is_full or not is_addition(group[0]) or not is_addition(document)):
+            yield group
+            group, size, files = [], document.size_bytes, {file_of(document)}
+        group.append(document)
+    if group:
+        yield group
 
 
 def document_to_apply(

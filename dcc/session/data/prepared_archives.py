@@ -33,8 +33,7 @@ from dcc.session.data.data_session import DataSession
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare import worker
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
-from dcc.store.staged_documents import document_lost, place_of_document, prepared_place
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
@@ -67,7 +66,7 @@ class PreparedFiles:
 
     def find(self, document: DueDocument) -> PreparedDocument | None:
         """A prepared document, if there is one."""
-        file = self.file(_part_of(document))
+        file = self.file(part_of(document))
         name, md5 = document.name.file_name, document.md5 or ""
         return file.document(name, md5) if file is not None and file.has(name, md5) else None
 
@@ -132,7 +131,7 @@ class PreparedArchives:
 
         Raises HelperEndedError if its process ended, for example without memory, DiskFullError and SessionLostError.
         """
-        part, name = _part_of(document), document.name.file_name
+        part, name = part_of(document), document.name.file_name
         archive = self._parts.get(part)
         if archive is None:
             raise document_lost(document.key, name)
@@ -203,7 +202,8 @@ def remove_prepared_files(staging: Staging, key: ZipKey) -> None:
         log.info("The prepared documents of %s were not removed: %s", key, error)
 
 
-def _part_of(document: DueDocument) -> _Part:
+def part_of(document: DueDocument) -> _Part:
+    """The part of an archive whose prepared file has the document."""
     return document.key, document.name.kind
 
 
@@ -222,7 +222,7 @@ def _parts(staging: Staging, due: Sequence[DueDocument]) -> dict[_Part, ArchiveT
         if path is not None:
             name = document.name
             one = DocumentToPrepare(path, name.kind, name.centre, document.md5)
-            documents.setdefault(_part_of(document), []).append(one)
+            documents.setdefault(part_of(document), []).append(one)
             centres[document.key] = document.centre
     return {
         part: ArchiveToPrepare(part[0], centres[part[0]], _place(staging, part), some)

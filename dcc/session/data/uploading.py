@@ -9,7 +9,7 @@ document that cannot be applied leaves no row of data, and always an entry in `x
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -27,9 +27,9 @@ from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.statistics import update_statistics
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
-from dcc.session.data.due_documents import MOST_BYTES, MOST_DOCUMENTS, DueDocument
+from dcc.session.data.due_documents import MOST_DOCUMENTS, DueDocument, groups_to_apply
 from dcc.session.data.judging_basis import current_basis
-from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of
+from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.session.data.uploader import HELD, Uploader, failed_upload
 from dcc.session.sessions import STOPPING
@@ -133,13 +133,13 @@ class _Upload:
 
     def __init__(self, work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> None:
         self._work, self._applied = work, applied
-        self._waiting = deque(due)
+        self._due = due
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
         self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
-        self._most_archives = MOST_ATTACHED if work.qc.dialect.name == "sqlite" else MOST_DOCUMENTS
+        self._most_files = MOST_ATTACHED if work.qc.dialect.name == "sqlite" else MOST_DOCUMENTS
         together_from = work.read_qc(newest_document) + 1
         self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
 
@@ -150,9 +150,8 @@ class _Upload:
 
     def all(self) -> Iterator[ZipData]:
         """Apply all documents."""
-        while self._waiting:
+        for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.check()
-            group = self._next()
             for document in group:
                 self.recorder.show_running(document)
             if self.recorder.is_due or group[0].size_bytes > _LONG_BYTES:
@@ -162,21 +161,6 @@ class _Upload:
                 if fact.data.held or fact.state is None:
                     self._work.reopen({fact.document.xml_id: HELD}, _WAITS if fact.data.held else _LOST)
                 self.recorder.add(fact)
-
-    def _next(self) -> list[DueDocument]:
-        """The next documents to apply: new additions, as many as a transaction takes, or one other."""
-        group = [self._waiting.popleft()]
-        size, archives = group[0].size_bytes, {group[0].za_id}
-        if not self._is_addition(group[0]):
-            return group
-        while self._waiting and len(group) < MOST_DOCUMENTS:
-            following = self._waiting[0]
-            size += following.size_bytes
-            archives.add(following.za_id)
-            if size > MOST_BYTES or len(archives) > self._most_archives or not self._is_addition(following):
-                break
-            group.append(self._waiting.popleft())
-        return group
 
     def _is_addition(self, document: DueDocument) -> bool:
         return document.key.action is Action.ADD and document.xml_id not in self._applied

@@ -25,8 +25,7 @@ from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
 from dcc.session.prepare.manifests import unlike_manifest
-from dcc.store.staged_documents import PREPARED_FILE
-from dcc.store.staging import disk_errors
+from dcc.store.staging import PREPARED_FILE, disk_errors
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -177,23 +176,9 @@ class ArchiveChecker:
             return problems if origin is None else [origin.placed(problem) for problem in problems]
 
 
-@dataclass
-class _Process:
-    checker: ArchiveChecker | None = None
-
-
-_process = _Process()
-
-
-def begin(setup: Setup) -> None:
-    """Make this process check archives in this way from now on."""
-    _process.checker = ArchiveChecker(setup)
+def begin(setup: Setup) -> ArchiveChecker:
+    """What checks archives in this process from now on."""
+    checker = ArchiveChecker(setup)
     # The parsers of prologs are cycles, each with some memory.
     gc.freeze()
-
-
-def check_archive(archive: Path, target: Path, md5: str | None, ready: Ready | None) -> CheckedArchive | NotOpened:
-    """Check an archive in this process: see `ArchiveChecker.check`."""
-    if _process.checker is None:
-        raise RuntimeError("A process was given an archive before what to go by.")
-    return _process.checker.check(archive, target, md5, ready)
+    return checker

@@ -31,8 +31,7 @@ from dcc.runtime.disk_space import is_full
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
 from dcc.session.neighbours import NO_NEIGHBOURS
-from dcc.store.staged_documents import document_lost
-from dcc.store.staging import disk_errors
+from dcc.store.staging import disk_errors, document_lost
 
 MOST_FINDINGS: Final = 2_000
 """The most findings kept of a document; one with more is read and judged again by itself."""

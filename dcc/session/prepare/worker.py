@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from dataclasses import dataclass
 from typing import Final
 
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive
@@ -13,26 +12,16 @@ _LESS_URGENT: Final = 5
 """What is added to the niceness of the process."""
 
 
-@dataclass
-class _Work:
-    basis: Basis | None = None
-
-
-_work = _Work()
-
-
-def begin(basis: Basis) -> None:
+def begin(basis: Basis) -> Basis:
     """Prepare by this basis from now on."""
-    _work.basis = basis
     # What is prepared waits for the session's own process, which therefore comes first.
     os.nice(_LESS_URGENT)
     # Loaded modules stay and need not be scanned for cycles; contents of documents have none.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    return basis
 
 
-def prepare(archive: ArchiveToPrepare) -> dict[str, Exception]:
+def prepare(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
     """Prepare an archive: see `prepare_archive`."""
-    if _work.basis is None:
-        raise RuntimeError("A process was given an archive before what to prepare it by.")
-    return prepare_archive(archive, _work.basis)
+    return prepare_archive(archive, basis)

@@ -23,8 +23,9 @@ from pydantic import TypeAdapter
 
 from dcc.errors import DccError, StoredObjectLostError
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.runtime.private_files import scratch_directory
 from dcc.runtime.worker_processes import WorkerProcesses
-from dcc.session.batches.exchange import Given, unpack, worker_folder
+from dcc.session.batches.exchange import WORKERS, Given, unpack
 from dcc.session.replay import worker
 from dcc.session.replay.replayer import Opened, Replayer, ToOpen
 from dcc.session.replay.stored_archives import ArchiveBytes, KeptArchive
@@ -109,7 +110,7 @@ def prepare_batch(settings: Settings, bundle: str, name: str) -> int:
     the batch, nothing more is stored. Raises NotFoundError for a missing batch, TimeoutError, and as the store.
     """
     store, done = ObjectStore(settings), 0
-    with worker_folder(settings) as folder:
+    with scratch_directory(settings.staging_directory / WORKERS) as folder:
         given = Given(store, bundle.rpartition("/")[0], name, folder / "plan.tar")
         unpack(folder / "plan.tar", folder)
         replayer = _replayer(store, bundle, folder)
@@ -143,8 +144,8 @@ class _Part:
 
     def prepare(self, archives: Sequence[KeptArchive]) -> Path:
         """The file with the result. Raises TimeoutError, DccError, OSError, and ValueError for odd texts."""
-        to_open = [ToOpen(archive.key, archive.centre, self._fetch(archive), archive.md5) for archive in archives]
         try:
+            to_open = [ToOpen(archive.key, archive.centre, self._fetch(archive), archive.md5) for archive in archives]
             opened = self.run("prepare", f"{archives[0].key}", to_open).result(self.patience)
         finally:
             for one in archives:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine, event
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.engines import MOST_ATTACHED, open_database
+from dcc.databases.engines import MOST_ATTACHED, disposed, open_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
@@ -47,10 +47,9 @@ from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.session.data.document_problems import problems_of
 from dcc.session.data.due_documents import (
-    MOST_BYTES,
-    MOST_DOCUMENTS,
     DueDocument,
     document_to_apply,
+    groups_to_apply,
     in_order_of_upload,
 )
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
@@ -273,15 +272,14 @@ class _Application:
         """Apply the documents of a session: additions in groups, all others one by one."""
         together_from = run_reading(self._engine, newest_document, patience_seconds=0) + 1
         by_id = {one.document.xml_id: one for one in batch}
-        group: list[ToJudge] = []
-        for document in in_order_of_upload(one.document for one in batch):
-            one = by_id[document.xml_id]
-            if group and not _fits(group, one):
-                self._apply(group, together_from)
-                group = []
-            group.append(one)
-        if group:
-            self._apply(group, together_from)
+        groups = groups_to_apply(
+            in_order_of_upload(one.document for one in batch),
+            lambda document: document.key.action is Action.ADD,
+            lambda document: by_id[document.xml_id].prepared,
+            MOST_ATTACHED,
+        )
+        for group in groups:
+            self._apply([by_id[document.xml_id] for document in group], together_from)
 
     def _apply(self, group: Sequence[ToJudge], together_from: int) -> None:
         """Apply documents together; if that fails, each by itself."""
@@ -319,19 +317,6 @@ class _Application:
             for finding in applied.findings
         ]
         self.verdicts[one.document.xml_id] = _verdict(outcome, problems_of(entries, len(entries), self._replayer.limit))
-
-
-def _fits(group: Sequence[ToJudge], one: ToJudge) -> bool:
-    """Whether a document may be applied in one transaction with others."""
-    if not all(each.document.key.action is Action.ADD for each in (group[0], one)):
-        return False
-    together = [*group, one]
-    size = sum(each.document.size_bytes for each in together)
-    return (
-        len(together) <= MOST_DOCUMENTS
-        and size <= MOST_BYTES
-        and len({each.prepared for each in together}) <= MOST_ATTACHED
-    )
 
 
 class _Judging:
@@ -392,12 +377,9 @@ class _Judging:
 @contextmanager
 def _scratch(place: Path) -> Iterator[Engine]:
     """A scratch QC database."""
-    engine = open_database(f"sqlite:///{place}", QC_DATABASE)
-    event.listen(engine, "connect", _forget_safety)
-    try:
+    with disposed(open_database(f"sqlite:///{place}", QC_DATABASE)) as engine:
+        event.listen(engine, "connect", _forget_safety)
         yield engine
-    finally:
-        engine.dispose()
 
 
 def _forget_safety(connection: Any, record: object) -> None:  # noqa: ARG001

@@ -22,13 +22,14 @@ from typing import Any, Final
 from sqlalchemy import Engine
 
 from dcc.databases.engines import open_database
+from dcc.databases.schema import init_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.entity_rows import columns_for
-from dcc.qc.database import QC_DATABASE, init_qc_database
+from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
 from dcc.qc.reference.snapshots import load_active
@@ -134,7 +135,7 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposa
     waivers = run_reading(qc, lambda connection: waivers_in_force(connection, today), patience_seconds=patience)
     engine = open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)
     try:
-        init_qc_database(engine)
+        init_database(engine)
         proposed = {name: read_source(engine, settings, name) for name in proposal.reference}
         columns = columns_for(engine)._replace(left_out=LEFT_OUT)
     finally:
