@@ -52,6 +52,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
     document is applied, and overviews another. Raises as `decide`.
     """
     started = time.monotonic()
+    check_reason(reason)
     full_reason = f"Counted again by {author}: {reason}"
     check_reason(full_reason)
     recounted = run_writing(qc, partial(_recount, reason=full_reason), patience_seconds=patience_seconds)
