@@ -40,10 +40,11 @@ STATE = """{
 
 @dataclass(frozen=True)
 class ServedPage:
-    """A `dcc ui` that answers on a port; `printed` is what it said."""
+    """A `dcc ui` that answers on a port; what it printed by then, and the seconds of a processor that this took."""
 
     port: int
     printed: str
+    seconds: float
 
     @property
     def url(self) -> str:
@@ -98,8 +99,8 @@ def served_page(
         subprocess.run([PROGRAM, *command], env=environment, check=True, capture_output=True, stdin=subprocess.DEVNULL)
     prepare()
     port = free_port()
-    with ui_process([PROGRAM, "ui", "--port", str(port), *options], environment) as printed:
-        yield ServedPage(port, printed)
+    with ui_process([PROGRAM, "ui", "--port", str(port), *options], environment) as answering:
+        yield ServedPage(port, *answering)
 
 
 PAGE_NAME = "dcc.example.org"
