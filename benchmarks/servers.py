@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic import SecretStr
 
@@ -208,16 +209,19 @@ def configure_vsftpd(folder: Path, root: Path, port: int, **more: object) -> Pat
 
 
 class MariaDb:
-    """A running server; `client` is the command of its client, which may send files."""
+    """A running server with the user dcc; `client` is the command of its client, which may send files.
 
-    def __init__(self, folder: Path, port: int) -> None:
+    The client finds the server by the options `place`; all others by `port`, on 127.0.0.1.
+    """
+
+    def __init__(self, port: int, password: str, *place: str) -> None:
         self.client = ["mariadb", "--no-defaults", "--local-infile=1", "--batch", "--skip-column-names"]
-        self.client += [f"--socket={folder / 'socket'}", "--user=dcc", f"--password={_PASSWORD}"]
-        self._port = port
+        self.client += [*place, "--user=dcc", f"--password={password}"]
+        self._port, self._password = port, password
 
     def url(self, database: str) -> str:
         """The URL of a database, as settings take it."""
-        return f"mysql://dcc:{_PASSWORD}@127.0.0.1:{self._port}/{database}"
+        return f"mysql://dcc:{quote(self._password, safe='')}@127.0.0.1:{self._port}/{database}"
 
     def query(self, statement: str) -> str:
         """What the client tells of a statement. Raises CalledProcessError when it fails."""
@@ -240,7 +244,7 @@ def mariadb_server(folder: Path) -> Iterator[MariaDb]:
         f"CREATE USER IF NOT EXISTS 'dcc'@'%' IDENTIFIED BY '{_PASSWORD}', 'dcc'@'localhost' IDENTIFIED BY "
         f"'{_PASSWORD}';\nGRANT ALL ON *.* TO 'dcc'@'%';\nGRANT ALL ON *.* TO 'dcc'@'localhost';\n"
     )
-    server = MariaDb(folder, port := free_port())
+    server = MariaDb(port := free_port(), _PASSWORD, f"--socket={folder / 'socket'}")
     command = [program("mariadbd"), *place, f"--socket={folder / 'socket'}", f"--port={port}"]
     command += ["--bind-address=127.0.0.1", f"--init-file={folder / 'init.sql'}", f"--pid-file={folder / 'pid'}"]
     command.append(f"--innodb-buffer-pool-size={BUFFER_POOL_GB}G")

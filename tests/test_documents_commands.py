@@ -11,9 +11,9 @@ In a block, `$ ` starts a command and the other lines are what it prints: each m
 order, where `...` stands for anything. All blocks of a document run in one temporary directory with a DCC_HOME of its
 own, so that a document tells one story; `.venv/bin/` before a command may be left out or not.
 
-Those of README.md are run by a shell, as all that need one or a terminal. Of other documents, `dcc` alone is run in a
-process that is forked from one that has imported it: to import it takes longer than most commands. That process says
-nothing to Dagster, which would take half of the time.
+What needs a shell or a terminal is run by one. `dcc` alone is run in a process that is forked from one that imported
+it: to import it takes longer than most commands. That process says nothing to Dagster, which would take half of the
+time; the session of README.md does, as a process of its own.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ BLOCK = re.compile(
 )
 COMMAND_SECONDS = 120
 Way = Callable[["Command", Path], tuple[int | None, str]]
-ALONE = re.compile(r"(\w+=[\w./$]+ )*(\.venv/bin/)?dcc( [\w./:=@-]+| \"[\w ]+\")+")
-"""A command in which there is nothing for a shell to do, but to set variables for it."""
+ALONE = re.compile(r"(\w+=[\w./$]+ )*(\.venv/bin/)?dcc( [\w./:=@-]+| \"[\w $/]+\")+")
+"""A command in which a shell has nothing to do but to set variables for it, and to put in the values of others."""
 
 
 @dataclass
@@ -109,11 +109,11 @@ def fork(command: Command, folder: Path) -> tuple[int | None, str]:
     """Run `dcc` without a shell; its exit code and what it prints."""
     output = folder.with_name(f"{folder.name}-printed")
     output.unlink(missing_ok=True)
-    environment = {**environment_in(folder), "DCC_DAGSTER_EVENTS": "false"}
-    words = shlex.split(command.text)
+    environment = {**environment_in(folder), "DCC_DAGSTER_EVENTS": "false", "PWD": str(folder)}
+    words = [Template(word).substitute(environment) for word in shlex.split(command.text)]
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
-        environment[name] = Template(value).substitute(environment)
+        environment[name] = value
     code = run_dcc(words[1:], folder, environment, output, output, seconds=COMMAND_SECONDS)
     return code, output.read_text("utf-8")
 
@@ -207,7 +207,8 @@ def way(document: Path, block: Block, command: Command) -> Way:
     """In which way a command is run."""
     if "asked" in block.marks:
         return converse
-    return fork if document.name != "README.md" and ALONE.fullmatch(command.text) else execute
+    tells_dagster = document.name == "README.md" and command.text == "dcc crawl"
+    return fork if ALONE.fullmatch(command.text) and not tells_dagster else execute
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

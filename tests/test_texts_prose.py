@@ -6,8 +6,6 @@ import ast
 import inspect
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -18,6 +16,7 @@ from dagster import Definitions
 
 from dcc.cli.main import dcc as command
 from dcc.reports.languages.loading import SHIPPED
+from tests.support.prepared_processes import run_in_process
 from tests.support.prose import faults_of_text, long_sentences, wordings
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +39,7 @@ def test_the_help_of_commands_is_easy_to_read() -> None:
 def test_what_dagster_describes_is_easy_to_read(tmp_path: Path) -> None:
     """In a process of its own: the code location sets up the logging of the one that loads it."""
     told = tmp_path / "descriptions.json"
-    subprocess.run([sys.executable, "-m", "tests.test_texts_prose", str(told)], cwd=ROOT, check=True, timeout=300)
+    assert run_in_process(describe, str(told), {"DCC_HOME": str(tmp_path / "home")}) == 0
     described = json.loads(told.read_text("utf-8"))
     assert len(described) > 30
     assert [name for name, text in described.items() if not text] == []
@@ -120,7 +119,8 @@ def _descriptions(defs: Definitions) -> Iterator[tuple[str, str]]:
         yield f"resource {name}", resource.description or ""
 
 
-if __name__ == "__main__":
-    from dcc_definitions import defs as described
+def describe(told: str) -> None:
+    """Write what Dagster shows to the file `told`."""
+    from dcc_definitions import defs
 
-    Path(sys.argv[1]).write_text(json.dumps(dict(_descriptions(described))), "utf-8")
+    Path(told).write_text(json.dumps(dict(_descriptions(defs))), "utf-8")

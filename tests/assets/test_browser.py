@@ -10,12 +10,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from dcc.cli.demo import submissions
-from tests.support.browsing import click, keep, see, wait_for
+from tests.support.browsing import click, for_pictures, keep, see, wait_for
 from tests.support.prepared_processes import run_dcc
 
 FAILED = "add/H.2013-11-04.3.impc.zip"
 IN_ERROR = "add/J.2013-11-04.28.impc.zip"
-REASON = 'Attribute "isBaseline" of ‹mouse› is "no"; expected true or false'
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
 FLOW = [
     "file_sou…_listings",
@@ -40,17 +39,6 @@ def test_the_lineage_page_shows_the_flow(browser: WebDriver, served: str) -> Non
 
 
 @pytest.mark.servers
-def test_the_failing_check_shows_the_zip_the_document_the_line_and_the_reason(browser: WebDriver, served: str) -> None:
-    """A wrangler's way: Checks, xsd, Partitions, the zip in red."""
-    see(browser, f"{served}/assets/validated_documents?view=checks", "xsd", "Failed", "Execution history")
-    click(browser, "//*[text()='Partitions']", last=True)
-    wait_for(browser, "Failed (2)", FAILED)
-    click(browser, f"//*[contains(text(), '{FAILED}')]")
-    wait_for(browser, "Latest execution", DOCUMENT, "line 4", REASON)
-    keep(browser, "failing-check")
-
-
-@pytest.mark.servers
 def test_the_partition_of_a_failed_zip_leads_to_the_reason(browser: WebDriver, served: str) -> None:
     page = f"{served}/assets/validated_documents?view=partitions&partition={quote(FAILED, safe='')}"
     see(browser, page, FAILED, DOCUMENT, "Who acts", "What to do", "Submission report", "Tracking board")
@@ -58,11 +46,7 @@ def test_the_partition_of_a_failed_zip_leads_to_the_reason(browser: WebDriver, s
 
 
 @pytest.mark.servers
-def test_the_resources_page_lists_what_the_assets_work_with_and_each_has_its_values(
-    browser: WebDriver, served: str
-) -> None:
-    kinds = ["sftp", "ftp", "http", "folder", "tracker", "qc_database", "store", "reference_data", "mail", "webhook"]
-    see(browser, f"{served}/locations/dcc/resources", "session", *kinds)
+def test_the_page_of_a_resource_has_its_values_and_hides_its_secrets(browser: WebDriver, served: str) -> None:
     told = ["SftpResource", "connect_timeout", "Seconds to connect to a server.", "known_hosts"]
     see(browser, f"{served}/locations/dcc/resources/sftp", *told, picture="resource")
     # The row of the secret may lie below what the window shows, which is then no text of the page.
@@ -70,10 +54,10 @@ def test_the_resources_page_lists_what_the_assets_work_with_and_each_has_its_val
     row = secret.get_attribute("textContent") or ""
     assert "Secret" in row, row
     assert "********" in row, row
-    see(browser, f"{served}/locations/dcc/resources/sftp/uses", "zip_downloads", "crawl_file_sources")
 
 
 @pytest.mark.servers
+@for_pictures
 def test_the_failing_rule_shows_the_document_the_line_and_the_value(browser: WebDriver, served: str) -> None:
     see(browser, f"{served}/assets/data_integrity?view=checks&checkDetail=values", "values", "Failed", "Partitions")
     click(browser, "//*[text()='Partitions']", last=True)

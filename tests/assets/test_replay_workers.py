@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,6 @@ import pytest
 
 from benchmarks.replay import rows
 from dcc.qc.database import open_qc_database
-from dcc.store.objects import ObjectStore
 from tests.assets.test_workers import crawl, installed
 from tests.cli.test_replay import RULE
 from tests.session.test_replay import proposed
@@ -23,7 +20,7 @@ from tests.support.installations import Installation, specimens
 from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
-from tests.support.worker_installations import PROGRAM, celery_variables, celery_workers, environment, run
+from tests.support.worker_installations import celery_variables, celery_workers, run
 
 LEFT = "This machine prepares the others"
 
@@ -34,20 +31,6 @@ class Judged(NamedTuple):
     installation: Installation
     proposal: list[str]
     alone: dict[str, Any]
-
-
-def begin(installation: Installation, proposal: list[str], **more: str) -> subprocess.Popen[str]:
-    """Begin a replay as a process."""
-    command = [PROGRAM / "dcc", "replay", "--json", *proposal]
-    variables = environment(installation.settings, DCC_LOG_FILE=str(installation.root / "replay.log"), **more)
-    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(replay: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
-    """What a replay found, and what it noticed."""
-    found, said = replay.communicate(timeout=240)
-    assert replay.returncode == 0, said
-    return json.loads(found), said
 
 
 def replayed(judged: Judged, **more: str) -> tuple[dict[str, Any], str]:
@@ -94,14 +77,6 @@ def nothing_changes(installation: Installation) -> Iterator[None]:
         qc.dispose()
 
 
-def test_processes_of_the_machine_say_the_same(judged: Judged) -> None:
-    with nothing_changes(judged.installation):
-        found, said = replayed(judged, DCC_EXECUTOR="multiprocess")
-    assert found == judged.alone
-    assert LEFT not in said
-    assert ObjectStore(judged.installation.settings).keys() == []
-
-
 def test_celery_workers_that_reach_only_the_object_store_say_the_same(
     judged: Judged, tmp_path: Path, redis_server: RedisServer, bucket: Bucket
 ) -> None:
@@ -116,19 +91,3 @@ def test_celery_workers_that_reach_only_the_object_store_say_the_same(
     assert "prepare_batch" in told
     for secret in (SECRET_ACCESS_KEY, BROKER_PASSWORD):
         assert secret not in told + said + workers["one"].said()
-
-
-def test_what_a_killed_worker_had_the_replay_does_by_itself(
-    judged: Judged, redis_server: RedisServer, bucket: Bucket
-) -> None:
-    variables = celery_variables(bucket, redis_server) | {"DCC_WORKER_PATIENCE": "10"}
-    with celery_workers(judged.installation, variables, "killed") as workers, nothing_changes(judged.installation):
-        replay = begin(judged.installation, judged.proposal, **variables)
-        # The first task makes the steps of the batches.
-        while workers["killed"].said().count(" received") < 2 and replay.poll() is None:
-            time.sleep(0.05)
-        workers["killed"].kill()
-        found, said = finish(replay)
-    assert found == judged.alone
-    assert f"Workers prepared 0 of {judged.alone['archives']} archives. {LEFT}." in said
-    assert "Contents" not in bucket.client.list_objects_v2(Bucket=bucket.name)

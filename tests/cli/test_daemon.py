@@ -15,10 +15,11 @@ from sqlalchemy import make_url
 from dcc.databases.grants import ACCOUNTS, grant_statements, unlock_statement
 from tests.cli.conftest import Dcc
 from tests.cli.test_production import administrator, statements
-from tests.cli.test_ui import CHANGE, NEVER, ask, descendants, line_of, running, stopped, wait_for_the_end_of
+from tests.cli.test_ui import CHANGE, NEVER, ask, line_of, running, stopped, wait_for_the_end_of
 from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import specimens
 from tests.support.ports import free_port
+from tests.support.process_trees import descendants
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.3.impc.zip"
 DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"

@@ -62,7 +62,7 @@ def test_one_file_is_written_in_the_format_of_its_name(filled: Dcc, tmp_path: Pa
     assert [column[0] for column in columns] == [column.name for column in COLUMNS]
     assert [line.count('"id"') for line in csv.read_text("utf-8").splitlines()] == [1, *[0] * (ANIMALS * WEEKS - 1)]
     assert filled("data", "export", "-", *only).stdout == csv.read_text("utf-8")
-    nothing = filled("data", "export", csv, "--centre", "J", "--procedure", "IMPC_FER_001")
+    nothing = filled("data", "export", csv, "--centre", "J", "--parameter", "IMPC_FER_001_001")
     assert (nothing.stdout, nothing.stderr) == (f"{csv} holds 0 measurements.\n", "")
     assert len(csv.read_text("utf-8").splitlines()) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"home", csv.name, parquet.name}

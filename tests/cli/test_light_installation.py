@@ -6,8 +6,8 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -18,20 +18,25 @@ from packaging.utils import canonicalize_name
 
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
+from tests.support.forking_interpreter import forking_interpreter
 from tests.test_packaging import needed
 
 ROOT = Path(__file__).parents[2]
 AMONG_FEW = """
-import sys
-
 def among_few(find_spec):
     return lambda name, *rest: None if name in ABSENT else find_spec(name, *rest)
 
 for finder in sys.meta_path:
     finder.find_spec = among_few(finder.find_spec)
-from dcc.cli.main import main
-main()
+import dcc.cli.main
+# What the commands import.
+from dcc.cli.demo import example
+from dcc.cli.submissions import explain, manifest, report, validate
+from dcc.reports.submissions import collecting, page, plain_text
+from dcc.session import validation
 """
+MAIN = "from dcc.cli.main import main; main()"
+Light = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def light_packages() -> set[str]:
@@ -51,15 +56,17 @@ def absent_modules() -> str:
     return repr(absent - {"dcc"})
 
 
-def light(dcc: Dcc, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`dcc` where nothing but the light installation can be imported."""
-    return subprocess.run(
-        [sys.executable, "-c", AMONG_FEW.replace("ABSENT", absent_modules()), *map(str, arguments)],
-        env={**os.environ, **dcc.environment, "DCC_SUGGESTIONS": "false", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Light]:
+    """Runs `dcc` where nothing but the light installation can be imported, with the environment of an installation."""
+    begin = AMONG_FEW.replace("ABSENT", absent_modules())
+    with forking_interpreter(begin, os.environ, tmp_path_factory.mktemp("light")) as fork:
+
+        def ran(dcc: Dcc, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+            variables = {**os.environ, **dcc.environment, "DCC_SUGGESTIONS": "false", **environment}
+            return fork(MAIN, *map(str, arguments), environment=variables)
+
+        yield ran
 
 
 def test_the_light_installation_has_few_packages() -> None:
@@ -67,7 +74,9 @@ def test_the_light_installation_has_few_packages() -> None:
 
 
 @only_sqlite
-def test_a_light_installation_writes_an_example_validates_and_explains(bare_dcc: Dcc, tmp_path: Path) -> None:
+def test_a_light_installation_writes_an_example_validates_and_explains(
+    bare_dcc: Dcc, light: Light, tmp_path: Path
+) -> None:
     written = light(bare_dcc, "example", tmp_path / "centre", "--kind", "data-errors")
     assert written.returncode == 0, written.stderr
     validated = light(bare_dcc, "validate", tmp_path / "centre", "--json")
@@ -81,7 +90,7 @@ def test_a_light_installation_writes_an_example_validates_and_explains(bare_dcc:
 
 
 @only_sqlite
-def test_what_a_light_installation_suggests_can_run_there(bare_dcc: Dcc, tmp_path: Path) -> None:
+def test_what_a_light_installation_suggests_can_run_there(bare_dcc: Dcc, light: Light, tmp_path: Path) -> None:
     def said(*arguments: object) -> list[str]:
         return light(bare_dcc, *arguments, DCC_SUGGESTIONS="true").stderr.splitlines()
 
@@ -100,7 +109,7 @@ def test_what_a_light_installation_suggests_can_run_there(bare_dcc: Dcc, tmp_pat
 
 
 @only_sqlite
-def test_the_help_of_a_light_installation_has_what_can_run_there(bare_dcc: Dcc) -> None:
+def test_the_help_of_a_light_installation_has_what_can_run_there(bare_dcc: Dcc, light: Light) -> None:
     helped = light(bare_dcc, "--help").stdout
     listed = set(re.findall(r"^  ([a-z]+) +[A-Z]", helped, re.MULTILINE))
     assert listed == {"completion", "example", "explain", "manifest", "report", "validate"}
@@ -110,7 +119,7 @@ def test_the_help_of_a_light_installation_has_what_can_run_there(bare_dcc: Dcc) 
 
 
 @only_sqlite
-def test_a_light_installation_reports_from_databases_that_are_there(dcc: Dcc, tmp_path: Path) -> None:
+def test_a_light_installation_reports_from_databases_that_are_there(dcc: Dcc, light: Light, tmp_path: Path) -> None:
     folder = dcc.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")
     dcc("crawl")
@@ -123,7 +132,7 @@ def test_a_light_installation_reports_from_databases_that_are_there(dcc: Dcc, tm
 
 @only_sqlite
 @pytest.mark.parametrize("command", [["init"], ["crawl"], ["ui"], ["data", "export", "measurements"]], ids=" ".join)
-def test_a_command_of_the_platform_says_what_to_install(bare_dcc: Dcc, command: list[str]) -> None:
+def test_a_command_of_the_platform_says_what_to_install(bare_dcc: Dcc, light: Light, command: list[str]) -> None:
     told = light(bare_dcc, *command)
     assert told.returncode == 2, told.stderr
     assert told.stderr.splitlines()[-1].endswith("is not installed: `pip install 'dcc[platform]'`.")

@@ -1,9 +1,8 @@
-"""`dcc ui`: where it serves, and what it refuses; and the means by which tests have it run."""
+"""`dcc ui`: where it serves, what it refuses, how it starts and stops; and the means by which tests have it run."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -22,8 +21,9 @@ from dcc.settings import Settings
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.databases import only_sqlite
 from tests.support.ports import free_port
+from tests.support.process_trees import descendants
+from tests.support.served_page import ServedPage
 
-pytestmark = only_sqlite
 CHANGE = 'mutation { deletePipelineRun(runId: "none") { __typename } }'
 NEVER = "0 0 29 2 *"
 
@@ -59,21 +59,6 @@ def ask(port: int, query: str) -> Any:
         return json.load(answer)["data"]
 
 
-def descendants(pid: int) -> set[int]:
-    """The processes that a process has started, directly or not."""
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(entry.parent.name)] = int(fields[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
-
-
 def line_of(process: subprocess.Popen[str]) -> str:
     """The next line that a command prints; what it complained of, if it ended instead."""
     assert process.stdout is not None
@@ -104,6 +89,7 @@ def wait_for_the_end_of(pids: set[int]) -> None:
     assert alive() == set()
 
 
+@only_sqlite
 def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -112,6 +98,7 @@ def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
         assert f"port {port}" in dcc.error("ui", "--port", port, exit_code=2)
 
 
+@only_sqlite
 def test_serving_others_warns_and_says_how_a_login_is_put_before_it(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     answering: list[str] = []
 
@@ -137,6 +124,7 @@ def test_serving_others_warns_and_says_how_a_login_is_put_before_it(dcc: Dcc, mo
         assert "Nothing is run here." in said
 
 
+@only_sqlite
 def test_addresses_and_names_of_the_page_that_are_none_are_refused(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dcc.cli.installation.ui._require_free", lambda *_: None)
     for host in ("", "fe80::1%eth0", "-", "a,b", "a b", "http://localhost"):
@@ -148,17 +136,17 @@ def test_addresses_and_names_of_the_page_that_are_none_are_refused(dcc: Dcc, mon
         assert "dcc.example.org" in error
 
 
-def processor_seconds(pid: int) -> float:
-    """The time that a process has computed, with that of the children it has waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_the_page_answers_after_little_work_and_stops_well_while_its_daemon_starts(dcc: Dcc) -> None:
+def test_the_page_answered_after_little_work(page: ServedPage) -> None:
     """Six seconds of a processor were measured; with the daemon, which starts afterwards, it would be over ten."""
-    with running(dcc, "ui", "--port", free_port()) as ui:
-        assert "The UI is at" in line_of(ui)
-        started = descendants(ui.pid)
-        assert sum(map(processor_seconds, {ui.pid, *started})) < 9
-        stopped(ui, signal.SIGINT)
+    assert page.seconds < 9
+
+
+@only_sqlite
+def test_it_stops_well_while_its_daemon_starts(dcc: Dcc) -> None:
+    with running(dcc, "daemon") as daemon:
+        assert daemon.stderr is not None
+        assert daemon.stderr.readline() == "Starting Dagster ...\n"
+        started = descendants(daemon.pid)
+        assert started
+        stopped(daemon, signal.SIGINT)
         wait_for_the_end_of(started)

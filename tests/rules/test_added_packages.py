@@ -16,6 +16,7 @@ import pytest
 
 from dcc.rules.catalogue import CATALOGUE, GROUP_OF
 from tests.support.data_installations import experiments, specimens
+from tests.support.forking_interpreter import forking_interpreter
 from tests.support.installations import Folder
 
 ROOT = Path(__file__).parents[2]
@@ -84,47 +85,22 @@ def run(installed: Path, *arguments: str, ends: int = 0) -> str:
     return done.stdout if ends in (0, 2) and done.stdout else done.stderr
 
 
-FORKS = """
-import json, os, sys
-import dcc.cli.main, dcc_assets.sessions
-
-for line in sys.stdin:
-    code, arguments, environment, output = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        os.environ.clear()
-        os.environ.update(environment)
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-        sys.argv = ["-c", *arguments]
-        exec(code, {"__name__": "__main__"})
-        sys.exit()
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 Python = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Python]:
     """Runs code with the example package installed, in forks of one interpreter; what it prints."""
-    output = tmp_path_factory.mktemp("python") / "output"
     environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as interpreter:
-        assert interpreter.stdin is not None
-        assert interpreter.stdout is not None
+    folder = tmp_path_factory.mktemp("python")
+    with forking_interpreter("import dcc.cli.main, dcc_assets.sessions", environment, folder) as fork:
 
         def ran(code: str, *arguments: str, ends: int = 0) -> str:
-            print(json.dumps([code, arguments, dict(os.environ), str(output)]), file=interpreter.stdin, flush=True)
-            assert interpreter.stdout.readline() == f"{ends}\n", output.read_text("utf-8")
-            return output.read_text("utf-8")
+            done = fork(code, *arguments, environment=os.environ)
+            assert done.returncode == ends, done.stdout + done.stderr
+            return done.stdout
 
         yield ran
-        interpreter.stdin.close()
 
 
 def test_rules_of_a_package_are_listed_and_explained(python: Python) -> None:
@@ -262,6 +238,7 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
 def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
     platform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DCC_DAGSTER_EVENTS", "false")
     share = tmp_path / "shares" / "harwell"
     share.mkdir(parents=True)
     platform("source", "add", "--centre", "H", "--protocol", "share", "--hostname", "harwell")

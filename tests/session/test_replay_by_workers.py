@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from dcc.errors import NotFoundError
-from dcc.session.batches.exchange import Exchange, folder_of_session
+from dcc.session.batches.exchange import Exchange, Given, folder_of_session
 from dcc.session.replay import batches, replaying
 from dcc.session.replay.batches import prepare_batch
 from dcc.session.replay.replaying import Proposal, replay
@@ -22,6 +24,7 @@ from dcc.store.objects import ObjectStore
 from tests.cli.test_replay import RULE
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
+from tests.support.prepared_processes import FORKED
 
 pytestmark = only_sqlite
 
@@ -44,6 +47,28 @@ class HereAndNow:
             self.done.append(prepare_batch(self.settings, work, name))
             check()
         self.after(results)
+
+
+class Killed(HereAndNow):
+    """A worker that is a process of its own, and is killed when it has left its first result."""
+
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+        """Begin the first batch; the others nobody takes."""
+        worker = FORKED.Process(target=_prepare_until_killed, args=(self.settings, work, names[0]))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == -signal.SIGKILL
+
+
+def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
+    leave = Given.leave
+
+    def last(given: Given, part: str, result: Path) -> None:
+        leave(given, part, result)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Given.leave = last  # type: ignore[method-assign]
+    prepare_batch(settings, work, name)
 
 
 @pytest.fixture
@@ -86,7 +111,7 @@ def test_workers_do_all_of_it(filled: DataInstallation, tmp_path: Path, caplog: 
 def test_what_workers_cannot_do_the_replay_does(
     filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And what is lost or damaged in the store."""
+    """And what is lost or damaged in the store, or was left to a worker that was killed."""
     alone = run(filled, None, tmp_path)
 
     def damage(results: Exchange) -> None:
@@ -104,6 +129,9 @@ def test_what_workers_cannot_do_the_replay_does(
     assert run(shared, lost, tmp_path) == alone
     assert lost.done == [0]
     assert f"{KEYS[0]} and those with it are left to the replay" in caplog.text
+
+    assert run(filled, Killed(of_worker(filled, tmp_path)), tmp_path) == alone
+    assert "Workers prepared 1 of 3 archives. This machine prepares the others." in caplog.text
 
 
 def test_a_part_that_fails_keeps_no_archives_on_the_disk(

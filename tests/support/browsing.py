@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from selenium import webdriver
@@ -23,11 +24,17 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.cli.conftest import clean
 from tests.support.ports import free_port
+from tests.support.process_trees import processor_seconds
+from tests.support.trials import EVERYWHERE
 
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 SEEN_SECONDS = 60
 REBOUND = "rebound.example"
 """A name of somebody else's that leads the browser to this machine, as names do that are bound anew (DNS rebinding)."""
+for_pictures = pytest.mark.skipif(
+    not (EVERYWHERE or os.environ.get("TEST_SCREENSHOTS")),
+    reason="It makes a picture for the documents; others hold what it shows. TESTS_EVERYWHERE=1 runs it.",
+)
 
 
 @pytest.fixture
@@ -82,9 +89,16 @@ def served(
         yield f"http://127.0.0.1:{port}"
 
 
+class Answering(NamedTuple):
+    """What a `dcc ui` printed until it answered, and the seconds that it and all that it started computed for that."""
+
+    printed: str
+    seconds: float
+
+
 @contextmanager
-def ui_process(command: list[str], environment: dict[str, str]) -> Iterator[str]:
-    """A `dcc ui` that answers, until the block ends; what it printed by then."""
+def ui_process(command: list[str], environment: dict[str, str]) -> Iterator[Answering]:
+    """A `dcc ui` that answers, until the block ends."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
@@ -95,8 +109,9 @@ def ui_process(command: list[str], environment: dict[str, str]) -> Iterator[str]
                 break
         else:
             pytest.fail("".join(printed))
+        seconds = processor_seconds(process.pid)
         threading.Thread(target=process.stdout.read, daemon=True).start()
-        yield "".join(printed)
+        yield Answering("".join(printed), seconds)
     finally:
         process.terminate()
         process.wait(60)

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-OF_PAGE = ("tests/hostile/test_web_page.py", "tests/dagster_resources/test_resources_page.py", "tests/test_deploy.py")
+OF_PAGE = (
+    "tests/hostile/test_web_page.py",
+    "tests/dagster_resources/test_resources_page.py",
+    "tests/test_deploy.py",
+    "tests/cli/test_ui.py",
+)
 """Those that use `page`."""
 OF_BROWSER = ("tests/assets/test_browser.py", "tests/assets/pages/test_browser_reports.py")
 """Those that look at the demonstration in a browser."""

@@ -109,6 +109,8 @@ SQL_WRITE = re.compile(r"\b(?:update|insert|replace)\b.*\b(?:phase_id|status_id)
 
 def _writes(source: str) -> Iterator[str]:
     """What in a module would write a phase or status: an argument, key, attribute or SQL that sets the column."""
+    if "phase_id" not in source and "status_id" not in source:
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.keyword) and node.arg in {"phase_id", "status_id"}:
             yield f"{node.value.lineno}: {node.arg}="

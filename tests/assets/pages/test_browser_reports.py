@@ -22,6 +22,7 @@ from tests.support.prepared_processes import run_dcc
 
 FAILED = "add/H.2013-11-04.3.impc.zip"
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
+REASON = 'Attribute "isBaseline" of ‹mouse› is "no"; expected true or false'
 REPORTS = {
     "refused": f"/dcc/reports/{FAILED}",
     "accepted": "/dcc/reports/add/H.2013-10-31.1.impc.zip",
@@ -91,11 +92,12 @@ def barriers(browser: WebDriver) -> list[str]:
 
 
 @pytest.mark.servers
-def test_a_failing_check_leads_to_the_report(browser: WebDriver, served: str) -> None:
+def test_a_failing_check_tells_the_line_and_the_reason_and_leads_to_the_report(browser: WebDriver, served: str) -> None:
+    """A wrangler's way: Checks, xsd, Partitions, the zip in red, its report."""
     see(browser, f"{served}/assets/validated_documents?view=checks&checkDetail=xsd", "xsd", "Partitions")
     click(browser, "//*[text()='Partitions']", last=True)
     click(browser, f"//*[contains(text(), '{FAILED}')]")
-    wait_for(browser, "Latest execution", DOCUMENT)
+    wait_for(browser, "Latest execution", DOCUMENT, "line 4", REASON)
     before = set(browser.window_handles)
     click(browser, "//*[text()='[Show Markdown]']")
     click(browser, "//a[text()='Submission report']")

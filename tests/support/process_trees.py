@@ -1,0 +1,35 @@
+"""What processes have started, and what they have computed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that a process has started, directly or not."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.parent.name)] = int(fields[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def processor_seconds(pid: int) -> float:
+    """The time that a process has computed, with all that it has started."""
+    return sum(map(_seconds, {pid, *descendants(pid)}))
+
+
+def _seconds(pid: int) -> float:
+    """The time of one process, with that of the children it has waited for; none where it has ended meanwhile."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
