@@ -41,8 +41,9 @@ from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_dagster.executors import broker_of, execution_of, require_executor
 from tests.cli.conftest import clean
+from tests.support.browsing import see, wait_for
 from tests.support.ports import free_port
-from tests.support.served_page import PAGE_NAME, ServedPage, launch
+from tests.support.served_page import PAGE_NAME, ServedPage
 from tests.support.servers import ServerProcess, server_program
 from tests.test_documents_commands import Command, look_up
 
@@ -408,9 +409,12 @@ def test_the_page_behind_the_proxy_answers_to_its_names_and_to_no_other_site(pro
 
 @pytest.mark.servers
 def test_the_page_works_in_a_browser_behind_the_proxy(browser: WebDriver, proxy: Proxy) -> None:
-    """A run is launched from it and followed to its end by a WebSocket."""
+    """Reports, Dagster's list of runs, and the events of a run, which come by a WebSocket."""
     browser.get(f"https://dcc:{proxy.password}@127.0.0.1:{proxy.port}/dcc/reports")
-    launch(browser, proxy.url, proxy.page)
+    wait_for(browser, "All pages")
+    run = proxy.page.state()["runs"][-1]
+    see(browser, f"{proxy.url}/runs", run["runId"][:8], run["jobName"])
+    see(browser, f"{proxy.url}/runs/{run['runId']}", "RUN_SUCCESS")
 
 
 def _services() -> dict[str, Any]:
