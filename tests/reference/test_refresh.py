@@ -439,7 +439,7 @@ def fail(server: ReferenceServer) -> None:
     server.failing = {"/tables/projects.csv": -1}
 
 
-@pytest.mark.both_databases
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
