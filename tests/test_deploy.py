@@ -41,9 +41,8 @@ from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_dagster.executors import broker_of, execution_of, require_executor
 from tests.cli.conftest import clean
-from tests.support.browsing import see, wait_for
 from tests.support.ports import free_port
-from tests.support.served_page import PAGE_NAME, ServedPage
+from tests.support.served_page import PAGE_NAME, ServedPage, launch
 from tests.support.servers import ServerProcess, server_program
 from tests.test_documents_commands import Command, look_up
 
@@ -409,12 +408,9 @@ def test_the_page_behind_the_proxy_answers_to_its_names_and_to_no_other_site(pro
 
 @pytest.mark.servers
 def test_the_page_works_in_a_browser_behind_the_proxy(browser: WebDriver, proxy: Proxy) -> None:
-    """Reports, Dagster's list of runs, and the events of a run, which come by a WebSocket."""
+    """A run is launched from it and followed to its end by a WebSocket."""
     browser.get(f"https://dcc:{proxy.password}@127.0.0.1:{proxy.port}/dcc/reports")
-    wait_for(browser, "All pages")
-    run = proxy.page.state()["runs"][-1]
-    see(browser, f"{proxy.url}/runs", run["runId"][:8], run["jobName"])
-    see(browser, f"{proxy.url}/runs/{run['runId']}", "RUN_SUCCESS")
+    launch(browser, proxy.url, proxy.page)
 
 
 def _services() -> dict[str, Any]:

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.cli.conftest import clean
-from tests.support.browsing import ui_process
+from tests.support.browsing import SEEN_SECONDS, click, see, ui_process, wait_for
 from tests.support.installations import Folder
 from tests.support.ports import free_port
 from tests.support.sharing import OF_PAGE
@@ -30,7 +32,7 @@ NEVER = "0 0 29 2 *"
 JSON = {"Content-Type": "application/json"}
 
 STATE = """{
-  runsOrError { ... on Runs { results { runId jobName status } } }
+  runsOrError { ... on Runs { results { jobName status } } }
   schedulesOrError(repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "dcc"}) {
     ... on Schedules { results { name scheduleState { id status } } }
   }
@@ -170,3 +172,13 @@ def _page_of_one_crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     home = tmp_path_factory.mktemp("page") / "home"
     with served_page(home, commands=commands, DCC_UI_HOSTS=PAGE_NAME, **settings, **PAGE_SECRETS) as page:
         yield page
+
+
+def launch(browser: WebDriver, url: str, page: ServedPage) -> None:
+    """Launch a run from the page in a browser and follow it to its end."""
+    before = len(page.state()["runs"])
+    see(browser, f"{url}/locations/dcc/jobs/show_changes/playground", "Launch Run")
+    click(browser, "//button[.//*[text()='Launch Run']][not(@disabled)]")
+    WebDriverWait(browser, SEEN_SECONDS).until(lambda window: "/runs/" in window.current_url)
+    wait_for(browser, "RUN_SUCCESS")
+    assert len(page.state()["runs"]) > before
