@@ -92,16 +92,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     TESTS_EVERYWHERE=1 runs every case on every database. Otherwise a test that is not about databases runs on SQLite.
     """
     if not EVERYWHERE:
-        items[:] = [item for item in items if _is_wanted(item)]
+        items[:] = _without_repetitions([item for item in items if _is_wanted(item)])
     items[:] = _in_order(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def _is_wanted(item: pytest.Item) -> bool:
+def _is_on_mariadb(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
-    if callspec is None or callspec.params.get("tracker_url") != "mariadb":
+    return callspec is not None and callspec.params.get("tracker_url") == "mariadb"
+
+
+def _is_wanted(item: pytest.Item) -> bool:
+    if not _is_on_mariadb(item):
         return True
     is_asked_for = any("tracker_url" in mark.args[0] for mark in item.iter_markers("parametrize"))
     return is_asked_for or item.nodeid.startswith(OF_DATABASES) or bool(item.get_closest_marker("both_databases"))
+
+
+def _without_repetitions(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests without the cases on MariaDB that send what the first one there sends."""
+    kept, seen = [], set()
+    for item in items:
+        mark = item.get_closest_marker("both_databases")
+        if mark is not None and mark.kwargs.get("first_only") and _is_on_mariadb(item):
+            test = item.nodeid.partition("[")[0]
+            if test in seen:
+                continue
+            seen.add(test)
+        kept.append(item)
+    return kept
 
 
 def _in_order(items: list[pytest.Item], processes: int) -> list[pytest.Item]:

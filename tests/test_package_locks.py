@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parent.parent / ".ci" / "apt-get"
-HELD_SECONDS = 3.0
+HELD_SECONDS = 2.0
 LOCKS = {
     "lists/lock": ["update", "-qq"],
     "dpkg/lock-frontend": ["install", "-qq", "-y"],

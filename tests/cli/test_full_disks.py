@@ -12,6 +12,7 @@ from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import specimens
 from tests.support.small_disks import SmallDisk, small_disk
+from tests.support.trials import usually
 
 ARCHIVES = 10
 KEYS = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, ARCHIVES + 1)]
@@ -80,7 +81,10 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
 @only_sqlite
 @pytest.mark.parametrize(
     ("number", "leave", "events"),
-    [(1, 0, "true"), (1, 50_000, "false"), (ARCHIVES, 0, "false"), (ARCHIVES, 200_000, "true")],
+    usually(
+        [(1, 0, "true"), (ARCHIVES, 200_000, "true")],
+        [(1, 0, "true"), (1, 50_000, "false"), (ARCHIVES, 0, "false"), (ARCHIVES, 200_000, "true")],
+    ),
 )
 def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when_there_is(
     dcc: Dcc, number: int, leave: int, events: str
@@ -106,7 +110,13 @@ def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when
 
 
 @only_sqlite
-@pytest.mark.parametrize(("events", "leave"), [("false", 0), ("true", 0), ("false", 200_000), ("true", 500_000)])
+@pytest.mark.parametrize(
+    ("events", "leave"),
+    usually(
+        [("false", 0), ("true", 0), ("true", 500_000)],
+        [("false", 0), ("true", 0), ("false", 200_000), ("true", 500_000)],
+    ),
+)
 def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
     bare_dcc: Dcc, tmp_path: Path, events: str, leave: int
 ) -> None:

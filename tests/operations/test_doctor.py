@@ -99,7 +99,7 @@ class TestExamining:
 
         checks = [Check("a", crash), Check("b", hang), Check("c", unready), Check("d", well)]
         began = time.monotonic()
-        found = list(examine(Settings(), checks, seconds=2))
+        found = list(examine(Settings(), checks, seconds=1))
         never.set()
         assert time.monotonic() - began < 30
         assert [(one.check, one.finding.verdict.value) for one in found] == [
@@ -111,7 +111,7 @@ class TestExamining:
             ("d", "ok"),
         ]
         assert found[1].finding.message == "The check failed: RuntimeError: with ***."
-        assert found[3].finding.message == "It was not done within 2 seconds."
+        assert found[3].finding.message == "It was not done within 1 seconds."
 
     def test_the_worst_verdict_counts(self) -> None:
         assert worst([]) is Verdict.OK
@@ -371,7 +371,7 @@ class TestSources:
                 0, "H", SourceProtocol.FTP, f"127.0.0.1:{port}", "dcc", SecretStr("secret4711"), "/"
             )
             installation.add_source(address)
-            found = _verdicts(sources.check_answers, installation.settings, seconds=4)
+            found = _verdicts(sources.check_answers, installation.settings, seconds=2)
         assert list(found.values()) == ["ok", "failed"]
 
     def test_the_clock_of_a_web_server_is_compared(self, tmp_path: Path) -> None:

@@ -374,7 +374,6 @@ class TestLocks:
                 lock_centres(connection, centres)
 
         cases: list[tuple[list[str] | None, list[str] | None, bool]] = [
-            (["H"], ["H"], True),
             (["H"], ["J"], False),
             (["H", "J"], ["J", "K"], True),
             (["H", "J"], ["K"], False),

@@ -160,7 +160,7 @@ def test_a_server_that_stalls_is_given_up_in_time(
 ) -> None:
     server.stalled = {"/impress/procedure/3", "/tables/strains.csv"}
     began = time.monotonic()
-    refreshed = refresh(qc_database, from_server, ["impress", "strains"])
+    refreshed = refresh(qc_database, from_server.model_copy(update={"idle_timeout": 0.2}), ["impress", "strains"])
     assert outcomes(refreshed) == dict.fromkeys(("impress", "strains"), RefreshOutcome.FAILED)
     assert time.monotonic() - began < 10
     assert all(each.is_unreachable and "stalled" in each.message for each in refreshed)
@@ -439,7 +439,7 @@ def fail(server: ReferenceServer) -> None:
     server.failing = {"/tables/projects.csv": -1}
 
 
-@pytest.mark.both_databases
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [

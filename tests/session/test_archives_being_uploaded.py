@@ -30,10 +30,19 @@ from tests.support.installations import Folder, Installation, growing, specimens
 from tests.support.served_sources import register
 from tests.support.servers import Share
 from tests.support.session_reports import session_report
+from tests.support.trials import usually
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 QUIET = 1.5
+"""Longer than the whole seconds by which servers tell when a file was written last."""
+BRIEF = 0.5
+SERVERS = ["sftp_server", "ftp_server", "local_folder", "web_folder"]
+
+
+def now() -> int:
+    """A time that is young whatever the quiet period: in whole seconds, as servers tell it, and a little ahead."""
+    return int(time.time()) + 1
 
 
 @pytest.fixture
@@ -42,7 +51,7 @@ def careful(quick: Installation) -> Installation:
     return quick.with_settings(quiet_seconds=QUIET)
 
 
-@pytest.fixture(params=["sftp_server", "ftp_server", "local_folder", "web_folder"])
+@pytest.fixture
 def served(request: pytest.FixtureRequest) -> Share:
     """A folder on OpenSSH, on vsftpd, of this machine, on a web server: each lists sizes and times in its own way."""
     found: Share = request.getfixturevalue(request.param)
@@ -59,16 +68,18 @@ def uploading(installation: Installation) -> list[bool]:
 
 
 class TestYoungArchives:
-    def test_what_was_copied_right_before_is_taken_at_the_first_try(self, careful: Installation, served: Share) -> None:
-        served.put(KEY, archive(), int(time.time()))
-        register(careful, served)
+    @pytest.mark.parametrize("served", usually(["local_folder"], SERVERS), indirect=True)
+    def test_what_was_copied_right_before_is_taken_at_the_first_try(self, quick: Installation, served: Share) -> None:
+        served.put(KEY, archive(), now())
+        register(quick, served)
         began = time.monotonic()
-        result = careful.run_session()
+        result = quick.with_settings(quiet_seconds=BRIEF).run_session()
         assert result.zips[KEY].succeeded
-        assert time.monotonic() - began >= QUIET
-        assert uploading(careful) == [False]
+        assert time.monotonic() - began >= BRIEF
+        assert uploading(quick) == [False]
         assert [crawl.notes for crawl in result.crawls.values()] == [()]
 
+    @pytest.mark.parametrize("served", usually(["sftp_server", "web_folder"], SERVERS), indirect=True)
     def test_what_grows_is_not_taken_nor_failed_before_it_is_complete(
         self, careful: Installation, served: Share
     ) -> None:
@@ -120,9 +131,10 @@ class TestYoungArchives:
 
     @only_sqlite
     def test_a_second_look_that_fails_leaves_it_to_a_later_session(
-        self, careful: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        folder.put(KEY, modified=int(time.time()))
+        careful = quick.with_settings(quiet_seconds=BRIEF)
+        folder.put(KEY, modified=now())
         list_action, asked = LocalConnection.list_action, []
 
         def away(self: LocalConnection, action: Action) -> ActionListing:
@@ -137,7 +149,7 @@ class TestYoungArchives:
         (note,) = result.crawls[folder.source_id].notes
         assert f"{KEY} may be being uploaded" in note
         monkeypatch.undo()
-        time.sleep(QUIET + 1)
+        time.sleep(BRIEF + 1)
         assert careful.run_session().zips[KEY].succeeded
 
     @only_sqlite
@@ -153,7 +165,7 @@ class TestYoungArchives:
 
     @only_sqlite
     def test_without_a_quiet_period_all_is_taken_as_it_is(self, installation: Installation, folder: Folder) -> None:
-        folder.put(KEY, modified=int(time.time()))
+        folder.put(KEY, modified=now())
         began = time.monotonic()
         assert installation.run_session().zips[KEY].succeeded
         assert time.monotonic() - began < 5
@@ -195,6 +207,7 @@ class TestChangedWhileFetched:
         assert quick.run_session().zips[KEY].succeeded
 
     @pytest.mark.parametrize("has_md5", [False, True], ids=["no checksum", "checksum"])
+    @pytest.mark.parametrize("served", usually(["local_folder"], SERVERS), indirect=True)
     def test_half_an_archive_is_being_uploaded_if_it_has_grown_since_also_without_a_quiet_period(
         self, quick: Installation, served: Share, has_md5: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:

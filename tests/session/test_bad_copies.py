@@ -8,6 +8,7 @@ import signal
 import warnings
 import zipfile
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.session.test_crash_recovery import run_dying
 from tests.support.installations import MODIFIED, Fetches, Folder, Installation, md5, specimens
 from tests.support.served_sources import logged
 from tests.support.session_reports import session_report
+from tests.support.trials import usually
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -284,11 +286,21 @@ def test_a_checksum_that_the_producer_publishes_later_makes_a_mirrors_copy_good_
     assert installation.run_session().zips[KEY].succeeded
 
 
-@pytest.mark.parametrize(("other", "ends"), [(GOOD, "xsd done"), (SHORT, "unzip failed")], ids=["good", "damaged"])
-@pytest.mark.parametrize("point", ["when a copy is bad", "before a checksum is taken", "when an archive has arrived"])
+KILLS = list(
+    product(("when a copy is bad", "before a checksum is taken", "when an archive has arrived"), (GOOD, SHORT))
+)
+"""Where a session is killed, and the copy of the mirror."""
+
+
+@pytest.mark.parametrize(
+    ("point", "other"),
+    usually(KILLS[:3], KILLS),
+    ids=lambda value: {GOOD: "good", SHORT: "damaged"}.get(value),
+)
 def test_a_session_that_is_killed_at_a_bad_copy_is_continued_at_the_mirror(
-    installation: Installation, folder: Folder, mirror: Folder, other: bytes, ends: str, point: str
+    installation: Installation, folder: Folder, mirror: Folder, other: bytes, point: str
 ) -> None:
+    ends = "xsd done" if other == GOOD else "unzip failed"
     folder.put(KEY, DAMAGED)
     mirror.put(KEY, other)
     assert run_dying(installation.settings, point) == -signal.SIGKILL

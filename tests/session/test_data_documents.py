@@ -155,7 +155,7 @@ def due(tracker: Engine, phase: Phase) -> list[int]:
         return [document.xml_id for document in load_due(connection, phase, NAMING)]
 
 
-@pytest.mark.both_databases
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize(
     ("phase", "before"),
     [

@@ -111,7 +111,7 @@ def test_a_withdrawal_of_what_the_tracker_does_not_know_any_more_has_others_judg
     assert data.documents()[EXPERIMENTS] == "data failed"
 
 
-@pytest.mark.both_databases
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize("state", ["refused", "held", "undone"])
 def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
     data: DataInstallation, state: str

@@ -29,12 +29,12 @@ ALL = {
 REASON = "The step {} is left out for this file source or group of centres (DCC_LEFT_OUT_STEPS)."
 
 
-@pytest.mark.both_databases
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize(
     ("step", "last", "contexts", "documents"),
     [
-        (Phase.UPLOAD, Phase.UPLOAD, False, 0),
         (Phase.DATA, Phase.QC, True, 2),
+        (Phase.UPLOAD, Phase.UPLOAD, False, 0),
         (Phase.CONTEXT, Phase.CONTEXT, False, 2),
         (Phase.OVERVIEW, Phase.QC, True, 2),
     ],

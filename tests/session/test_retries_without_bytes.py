@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import product
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from tests.support.installations import (
     specimens,
 )
 from tests.support.prepared_processes import run_in_process
+from tests.support.trials import usually
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -150,9 +152,15 @@ def test_an_archive_that_was_replaced_since_the_last_crawl_is_fetched_by_a_retry
     assert installation.attempts(KEY) == [(folder.source_id, "xsd done")] * 3
 
 
-@pytest.mark.parametrize("is_back", [True, False], ids=["back", "still away"])
+KILLS = list(
+    product(("when the downloads are planned", "when the downloads are requested", "in mid-transfer"), (True, False))
+)
+"""Where a retry is killed, and whether its source is back afterwards."""
+
+
 @pytest.mark.parametrize(
-    "point", ["when the downloads are planned", "when the downloads are requested", "in mid-transfer"]
+    ("point", "is_back"),
+    usually([kill for kill in KILLS if kill[0] == "in mid-transfer" or not kill[1]], KILLS),
 )
 def test_a_retry_that_is_killed_ends_like_one_that_is_not(
     installation: Installation, failed: Folder, point: str, is_back: bool

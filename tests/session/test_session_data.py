@@ -234,8 +234,8 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     assert data.states() == {ZIP: "qc pending"}
 
 
-@pytest.mark.both_databases
-@pytest.mark.parametrize("is_shown", [False, True], ids=["at once", "once shown as running"])
+@pytest.mark.both_databases(first_only=True)
+@pytest.mark.parametrize("is_shown", [True, False], ids=["once shown as running", "at once"])
 def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, is_shown: bool
 ) -> None:

@@ -29,6 +29,7 @@ from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import Folder, Installation, experiments, specimens
 from tests.support.served_sources import Relay
 from tests.support.servers import Share
+from tests.support.trials import usually
 
 pytestmark = pytest.mark.servers
 
@@ -111,7 +112,18 @@ POINTS = {
 
 
 @only_mariadb
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point",
+    usually(
+        [
+            "when a listing is being written",
+            "in mid-transfer",
+            "before a document is validated",
+            "when the session ends",
+        ],
+        list(POINTS),
+    ),
+)
 def test_a_database_that_goes_away_and_comes_back_costs_only_time(
     through: Installation, folder: Folder, database: Relay, point: str
 ) -> None:

@@ -27,6 +27,7 @@ def end_of(installation: Installation, session_id: int) -> tuple[str, Phase | No
     return entry.outcome, entry.failed_phase
 
 
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize(
     ("error", "reason", "phase"),
     [

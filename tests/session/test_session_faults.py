@@ -23,7 +23,7 @@ from tests.support.installations import Installation, specimens
 from tests.support.sent_statements import sent_statements
 from tests.support.served_sources import Relay, below, large_archive, put_many, register
 from tests.support.servers import Share
-from tests.support.trials import EVERYWHERE
+from tests.support.trials import EVERYWHERE, usually
 
 pytestmark = pytest.mark.servers
 
@@ -45,7 +45,7 @@ class TestServersThatStall:
             stalling = register(quick, relay.share)
             register(quick, healthy, "J")
             began = time.monotonic()
-            result = quick.with_settings(max_retries=0, idle_timeout=2.0).run_session()
+            result = quick.with_settings(max_retries=0, idle_timeout=1.0).run_session()
             seconds = time.monotonic() - began
         assert seconds < 20
         assert list(result.zips)[-1] == KEY
@@ -55,6 +55,7 @@ class TestServersThatStall:
         assert quick.attempts(KEY) == [(stalling, "download failed")]
 
     @only_sqlite
+    @pytest.mark.parametrize("share", usually(["sftp_server"], ["sftp_server", "ftp_server"]), indirect=True)
     def test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session(
         self, quick: Installation, share: Share
     ) -> None:

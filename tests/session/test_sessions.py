@@ -189,7 +189,7 @@ class TestOutcome:
 
 
 class TestDeadHolder:
-    @pytest.mark.both_databases
+    @pytest.mark.both_databases(first_only=True)
     @pytest.mark.parametrize("phase", [Phase.ZIP_NAME, Phase.XSD])
     def test_a_killed_process_is_succeeded_at_once_and_its_session_has_failed(
         self, phase: Phase, tracker: Engine, settings: Settings

@@ -25,11 +25,18 @@ from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.served_sources import Relay, large_archive, logged, register
 from tests.support.servers import Share
+from tests.support.trials import usually
 
 pytestmark = pytest.mark.servers
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
+CHANGES = [
+    (share, size, modified)
+    for share in ("sftp_server", "ftp_server")
+    for size, modified in ((1_500_000, 1_400_000_300), (1_500_100, 1_400_000_000))
+]
+"""A server, and another time or another size of a file on it."""
 
 
 def hosted(installation: Installation) -> dict[int, set[tuple[str, str, int | None, int | None]]]:
@@ -99,7 +106,10 @@ WRONG = {"size": {"size": 7}, "checksum": {"checksum": "0" * 32}, "other archive
 
 @only_sqlite
 class TestManifestsBesideArchives:
-    @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "web_folder", "local_folder"])
+    @pytest.mark.parametrize(
+        "protocol",
+        usually(["sftp_server", "web_folder"], ["sftp_server", "ftp_server", "web_folder", "local_folder"]),
+    )
     def test_each_is_held_against_its_archive(
         self, quick: Installation, protocol: str, request: pytest.FixtureRequest
     ) -> None:
@@ -223,11 +233,7 @@ class TestResuming:
 
     @only_sqlite
     @pytest.mark.parametrize(
-        ("size", "modified"),
-        [
-            pytest.param(1_500_000, 1_400_000_300, id="another time"),
-            pytest.param(1_500_100, 1_400_000_000, id="another size"),
-        ],
+        ("share", "size", "modified"), usually([CHANGES[0], CHANGES[-1]], CHANGES), indirect=["share"]
     )
     def test_not_when_the_file_has_changed(self, quick: Installation, share: Share, size: int, modified: int) -> None:
         """That it changed is reported."""
@@ -249,7 +255,7 @@ class TestResuming:
 
 
 class TestOutages:
-    @pytest.mark.both_databases
+    @pytest.mark.both_databases(first_only=True)
     def test_what_an_outage_prevented_is_done_by_a_later_session(self, quick: Installation, share: Share) -> None:
         """A failed download was never tried again."""
         once = quick.with_settings(max_retries=0)

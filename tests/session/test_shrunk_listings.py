@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from sqlalchemy import select
 
@@ -18,6 +20,7 @@ from tests.support.installations import Folder, Installation
 from tests.support.served_sources import register
 from tests.support.servers import Share
 from tests.support.session_reports import session_report
+from tests.support.trials import usually
 
 NEW = "add/H.2014-01-01.1.impc.zip"
 
@@ -42,8 +45,13 @@ def present(installation: Installation) -> int:
         return sum(when is None for when in connection.scalars(select(FileSourceHasZip.gone_since)))
 
 
-@pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "local_folder", "web_folder"])
-@pytest.mark.parametrize("is_back", [True, False], ids=["back", "gone for good"])
+ENDS = list(product(("sftp_server", "ftp_server", "local_folder", "web_folder"), (True, False)))
+"""Where a directory is gone, and whether it comes back."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "is_back"), usually([end for end in ENDS if end[1] or end[0] == "local_folder"], ENDS)
+)
 def test_a_directory_that_is_gone_is_believed_by_the_next_crawl(
     quick: Installation, protocol: str, is_back: bool, request: pytest.FixtureRequest
 ) -> None:

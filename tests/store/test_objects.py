@@ -286,7 +286,7 @@ def test_a_server_that_is_away_for_a_time_is_waited_for(
     )
     for ask in asks:
         doorway.go_away()
-        timer = threading.Timer(1.0, doorway.come_back)
+        timer = threading.Timer(0.2, doorway.come_back)
         timer.start()
         caplog.clear()
         with caplog.at_level(logging.WARNING, "dcc"):
@@ -301,7 +301,7 @@ def test_a_server_that_is_away_for_a_time_is_waited_for(
 def test_a_server_that_stays_away_is_named(
     bucket: Bucket, doorway: CuttingProxy, archive: Path, tmp_path: Path
 ) -> None:
-    store = store_behind(bucket, doorway, store_retry=1)
+    store = store_behind(bucket, doorway, store_retry=0.2)
     doorway.go_away()
     began = time.monotonic()
     for ask in (lambda: store.put(NAME, archive), lambda: store.get(key_of(NAME, "0" * 32), tmp_path / "back")):
