@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from dcc.cli.demo import submissions
-from tests.support.browsing import click, for_pictures, keep, see, wait_for
+from tests.support.browsing import click, keep, see, wait_for
 from tests.support.prepared_processes import run_dcc
 
 FAILED = "add/H.2013-11-04.3.impc.zip"
@@ -57,7 +57,6 @@ def test_the_page_of_a_resource_has_its_values_and_hides_its_secrets(browser: We
 
 
 @pytest.mark.servers
-@for_pictures
 def test_the_failing_rule_shows_the_document_the_line_and_the_value(browser: WebDriver, served: str) -> None:
     see(browser, f"{served}/assets/data_integrity?view=checks&checkDetail=values", "values", "Failed", "Partitions")
     click(browser, "//*[text()='Partitions']", last=True)

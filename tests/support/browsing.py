@@ -25,16 +25,11 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.cli.conftest import clean
 from tests.support.ports import free_port
 from tests.support.process_trees import processor_seconds
-from tests.support.trials import EVERYWHERE
 
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 SEEN_SECONDS = 60
 REBOUND = "rebound.example"
 """A name of somebody else's that leads the browser to this machine, as names do that are bound anew (DNS rebinding)."""
-for_pictures = pytest.mark.skipif(
-    not (EVERYWHERE or os.environ.get("TEST_SCREENSHOTS")),
-    reason="It makes a picture for the documents; others hold what it shows. TESTS_EVERYWHERE=1 runs it.",
-)
 
 
 @pytest.fixture
