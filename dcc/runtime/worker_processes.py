@@ -43,7 +43,8 @@ class _Piece:
 class WorkerProcesses:
     """A number of processes, each of which first calls `begin` with the given arguments.
 
-    Each task is first given what `begin` returned; an exception that it raised fails each task.
+    Each task is first given what `begin` returned, or raises the DccError that `begin` raised. A process whose `begin`
+    fails otherwise, or by an OSError, ends.
 
     They end with this process, however it ends. If one of them dies, for example without memory, the others go on. The
     tasks of dead processes are repeated one by one in a separate process, so that a task that kills its process each
@@ -146,10 +147,10 @@ class WorkerProcesses:
 
 @dataclass
 class _Begun:
-    """What `begin` returned in this process, or the exception that it raised."""
+    """What `begin` returned in this process, or the error that each task raises instead."""
 
     result: Any = None
-    error: Exception | None = None
+    error: DccError | None = None
 
 
 _begun = _Begun()
@@ -199,7 +200,10 @@ def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) ->
     start_logging(plan_from_environment())
     try:
         _begun.result = begin(*given)
-    except Exception as error:
+    except DccError as error:
+        # Memory, open files and disks may serve the next process: this one ends, and its tasks are tried alone.
+        if isinstance(error.__cause__, OSError):
+            raise
         _begun.error = portable(error)
 
 
