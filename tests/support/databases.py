@@ -55,6 +55,8 @@ PASSWORD = "s3cret@%:/ ü"
 
 TO_VALIDATE = State(Phase.XSD, Status.PENDING)
 
+_FOLDER = tempfile.gettempdir()
+"""As it is before a test has a folder of its own for temporary files, in which a socket's path would be too long."""
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 
@@ -69,7 +71,7 @@ class MariaDb:
     flush_at_commit = 0
 
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-"))
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_FOLDER))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         try:
