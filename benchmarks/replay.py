@@ -29,7 +29,8 @@ REPLAY = "dcc replay --rules"
 GOAL = 1.25
 RULES = '''
 from dcc.rules.registry import rule
-from dcc.rules.findings import Severity, fault
+from dcc.vocabulary import Severity
+from dcc.rules.findings import fault
 from dcc.documents.contents import Experiment
 from datetime import date
 

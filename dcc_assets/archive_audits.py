@@ -18,11 +18,11 @@ from dagster import (
     multi_asset,
 )
 
+from dcc.databases.transactions import run_reading
 from dcc.operations.archive_audits import Audited, audit_archives
 from dcc.operations.archive_overview import StoreOverview, store_overview
 from dcc.reports.checks import CHECKS
 from dcc.store.copies import CopyState
-from dcc.tracker.database import run_reading
 from dcc_assets.specs import OWNERS
 from dcc_dagster.metadata import Metadata, table
 from dcc_resources.databases import TrackerResource

@@ -12,8 +12,8 @@ from dagster import (
     multi_asset,
 )
 
+from dcc.databases.transactions import run_reading
 from dcc.reports.checks import CHECKS
-from dcc.tracker.database import run_reading
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
     CRAWL_OVERDUE,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, select
 
+from dcc.databases.transactions import run_reading
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
 from dcc.settings import Settings
-from dcc.tracker.database import run_reading
 from dcc.tracker.models import Centre, FileSource
 from dcc.tracker.queries.zip_action_lists import find_zips
 

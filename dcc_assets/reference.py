@@ -21,7 +21,7 @@ from dagster import (
 )
 
 from dcc.databases.columns import utc_now
-from dcc.qc.database import run_reading
+from dcc.databases.transactions import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
 from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, refresh, setting_of
 from dcc.reports.checks import CHECKS

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 from dagster import ResourceDependency
 from sqlalchemy import Connection, Engine
 
+from dcc.databases.transactions import run_reading
 from dcc.operations.sessions import open_session
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.redaction import clean
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc.tracker.database import run_reading
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.platform_resource import PlatformResource, setting

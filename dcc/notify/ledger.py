@@ -26,8 +26,8 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.transactions import insert_rows, run_writing
 from dcc.notify.messages import Item, Kind
-from dcc.tracker.database import insert_rows, run_writing
 from dcc.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)

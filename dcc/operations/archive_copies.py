@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import DccError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
 from dcc.phases import Phase
@@ -29,7 +30,6 @@ from dcc.sources.remote_names import path_below
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState, Kept
 from dcc.store.staging import Staging
-from dcc.tracker.database import run_reading, run_writing
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import (
     WantedCopy,

@@ -12,21 +12,11 @@ from sqlalchemy import Connection, Engine, insert, select
 
 from dcc.databases import engines
 from dcc.databases.database import OUTAGE_SECONDS, Database
-from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.qc.models import UPLOAD_LOCK, QcBase
 from dcc.qc.models.views import views
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
-
-__all__ = [
-    "QC_DATABASE",
-    "insert_rows",
-    "open_qc_database",
-    "run_reading",
-    "run_writing",
-    "writing",
-]
 
 
 def open_qc_database(settings: Settings) -> Engine:

@@ -28,10 +28,11 @@ from dcc.reference.snapshots import Colonies
 from dcc.rules.codes import NO_TEXT, fault_without_text, lacks_text
 from dcc.rules.context import Context
 from dcc.rules.elements import ParameterUse, ProcedureUse, values_of
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 from dcc.rules.series_rules import increment_key
 from dcc.rules.values import UnreadableValueError, day_of, is_blank, read_float
+from dcc.vocabulary import Severity
 
 EARLIEST_BIRTH = date(1980, 1, 1)
 """No animal born earlier can be phenotyped for these projects; 1900, 1904 and 1970 are the first days of programs."""

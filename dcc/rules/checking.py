@@ -60,11 +60,12 @@ from dcc.rules.elements import (
     specimens_asked_for,
 )
 from dcc.rules.experiment_rules import key_of_experiment
-from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, Severity, fault
+from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, fault
 from dcc.rules.registry import RULES, Planned, Plans, Rule
 from dcc.rules.upload import NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import load_added
+from dcc.vocabulary import Severity
 
 RULE_MODULES = (
     specimen_rules,

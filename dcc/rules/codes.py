@@ -7,7 +7,8 @@ from typing import Final
 from dcc.declarations import Declaration
 from dcc.messages import mark, message
 from dcc.reference.snapshots import StatusCodes
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
+from dcc.vocabulary import Severity
 
 SPECIMEN_FAMILY = "IMPC_SSC_"
 PROCEDURE_FAMILY = "IMPC_PSC_"

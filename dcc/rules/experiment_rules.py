@@ -13,11 +13,11 @@ from dcc.reference.snapshots import Colonies, Projects, StatusCodes
 from dcc.rules.codes import MISPLACED_CODE, PROCEDURE_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context, ExperimentKey
 from dcc.rules.elements import BlockEnd
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import Actor, EntityKind
+from dcc.vocabulary import Actor, EntityKind, Severity
 
 
 @rule(

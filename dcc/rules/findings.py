@@ -19,8 +19,6 @@ from dcc.declarations import (
 from dcc.messages import Details, mark, to_json
 from dcc.vocabulary import Actor, EntityKind, Severity
 
-__all__ = ["BROKEN_CASE", "MORE_RULE", "REFERENCE_RULE", "Fault", "Finding", "Severity", "fails", "fault"]
-
 
 class Fault(NamedTuple):
     """An objection of a rule: the details in its declaration; of several declarations, that of the `case`.

@@ -31,8 +31,8 @@ from dcc.reference.impress import Parameter
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, Finding, Severity
-from dcc.vocabulary import Actor
+from dcc.rules.findings import Fault, Finding
+from dcc.vocabulary import Actor, Severity
 
 RULE_ID: Final = re.compile(r"[A-Z]+[0-9]+")
 """The form of a rule's id."""

@@ -14,11 +14,11 @@ from dcc.naming import Action
 from dcc.reference.snapshots import Colonies, Colony, Projects, StatusCodes, Strains
 from dcc.rules.codes import MISPLACED_CODE, SPECIMEN_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import Actor, EntityKind
+from dcc.vocabulary import Actor, EntityKind, Severity
 
 REGISTERED_NAMES = {
     "Bcm": "BCM",

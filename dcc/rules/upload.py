@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dcc.declarations import Declaration, code_of, declare, share_case
 from dcc.messages import Message, mark, message
-from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Fault, Severity, fault
-from dcc.vocabulary import Actor, EntityKind
+from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Fault, fault
+from dcc.vocabulary import Actor, EntityKind, Severity
 
 if TYPE_CHECKING:
     from dcc.rules.context import Context, Where

@@ -23,10 +23,10 @@ from dcc.reference.impress import Impress, Option, ValueType
 from dcc.reference.snapshots import StatusCodes
 from dcc.rules.codes import MISPLACED_CODE, PARAMETER_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 from dcc.rules.values import UnreadableValueError, is_blank, read_value
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, Severity
 
 _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
 _TERM_END = re.compile(r"\s")

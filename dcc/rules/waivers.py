@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from dcc.rules.findings import Finding, Severity
-from dcc.vocabulary import WaiverEffect
+from dcc.rules.findings import Finding
+from dcc.vocabulary import Severity, WaiverEffect
 
 
 @dataclass(frozen=True, slots=True)

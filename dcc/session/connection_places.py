@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
+from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ConfigurationError, DatabaseUnreachableError, SourceTimeoutError
 from dcc.messages import mark
 from dcc.runtime.log_context import progress_log, with_log_context
@@ -31,7 +32,6 @@ from dcc.settings.workers import ExecutorKind
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.request_turns import first_free, sharing
-from dcc.tracker.database import insert_rows, run_reading, run_writing
 from dcc.tracker.models import ConnectionPlace, ServerTurn
 
 log = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from functools import partial
 
 from sqlalchemy import Connection, select
 
+from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
 from dcc.messages import mark, message_to_json
 from dcc.naming import Action
@@ -34,7 +35,7 @@ from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.due import Due, PastCrawls, due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
-from dcc.tracker.database import exception_id, insert_rows
+from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.listings import ONLY_NOTED, Finding, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses

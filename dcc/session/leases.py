@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
+from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError, SessionActiveError
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import AttemptOutcome, EndReason
@@ -26,7 +27,6 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.attempts import end_attempts
 from dcc.tracker.crawls import SESSION_CANCELLED, SUCCESS, TASK_CANCELLED, TASK_LACKED_ROOM
-from dcc.tracker.database import insert_rows
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
 from dcc.tracker.session_statistics import record_statistics
 

@@ -14,7 +14,8 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc.rules.experiment_rules import key_of_experiment
-from dcc.rules.findings import Finding, Severity
+from dcc.rules.findings import Finding
+from dcc.vocabulary import Severity
 
 if TYPE_CHECKING:
     # A process that prepares documents loads no database.

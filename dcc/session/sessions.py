@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select, update
 
-from dcc.databases.transactions import end_interrupted_transactions
+from dcc.databases.transactions import end_interrupted_transactions, insert_rows, run_reading, run_writing, writing
 from dcc.errors import (
     DatabaseUnreachableError,
     DccError,
@@ -47,7 +47,6 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import TASK_LACKED_ROOM
-from dcc.tracker.database import insert_rows, run_reading, run_writing, writing
 from dcc.tracker.models import SessionLock, SessionTask, utc_now
 
 log = logging.getLogger(__name__)

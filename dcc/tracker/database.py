@@ -15,22 +15,11 @@ from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.databases import engines
 from dcc.databases.database import Database
-from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
 from dcc.phases import REFERENCE_ROWS
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, Base, SessionLock
 from dcc.tracker.upgrades import REVISIONS
-
-__all__ = [
-    "exception_id",
-    "insert_missing",
-    "insert_rows",
-    "open_tracker",
-    "run_reading",
-    "run_writing",
-    "writing",
-]
 
 _ids_in: WeakKeyDictionary[Transaction, dict[str, int]] = WeakKeyDictionary()
 """The ids of kinds of errors that open transactions have looked up."""

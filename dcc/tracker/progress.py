@@ -20,8 +20,9 @@ Documents go back, or away from a failure, only by `reopen_documents`, with a ro
 their problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened
 again. Their parents' states are then computed again.
 
-Every function takes the connection of a write transaction (`dcc.tracker.database.run_writing`). Concurrent writers are
-separated by the rows of the submissions, which are locked in the order of their ids before anything below them is read.
+Every function takes the connection of a write transaction (`dcc.databases.transactions.run_writing`). Concurrent
+writers are separated by the rows of the submissions, which are locked in the order of their ids before anything below
+them is read.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, String, bindparam, func, insert, select, update
 
 from dcc.databases.columns import UtcDateTime
+from dcc.databases.transactions import insert_rows
 from dcc.naming import Action
 from dcc.outcomes import AttemptOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.tracker.database import insert_rows
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import (
     DocumentPlace,

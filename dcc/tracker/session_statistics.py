@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, delete, func, or_, select
 
+from dcc.databases.transactions import insert_rows
 from dcc.outcomes import HELD, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry, list_sessions, step_of
-from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.listings import ONLY_NOTED
 from dcc.tracker.models import (
     AnException,

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Select, and_, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
+from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.store.copies import Copy, CopyState, Kept
-from dcc.tracker.database import insert_missing, insert_rows
+from dcc.tracker.database import insert_missing
 from dcc.tracker.models import (
     ArchiveAudit,
     ArchiveCopy,

@@ -15,12 +15,12 @@ from sqlalchemy import Connection, Engine
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
+from dcc.databases.transactions import run_reading
 from dcc.errors import DatabaseUnreachableError, QcDatabaseOutdatedError
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
-from dcc.tracker.database import run_reading
 from dcc_assets.partitions import plain_key
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import Explain, Failure, Verdict

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
+from dcc.databases.transactions import run_reading
 from dcc.errors import (
     ConfigurationError,
     DatabaseOutdatedError,
@@ -41,7 +42,7 @@ from dcc.reports.submissions.stored_reports import json_text
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
 from dcc.tracker.archive_access import SubmittedDocument, delivered_document, fetched_document
-from dcc.tracker.database import open_tracker, run_reading
+from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, HOME, localised, report_of_zip, xml_of_document
 from dcc_assets.partitions import keys_of_partitions
 

@@ -16,12 +16,12 @@ from typing import Any, Final
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, true
 
+from dcc.databases.transactions import run_reading
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
-from dcc.tracker.database import run_reading
 from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDecision, ZipDownload
 from dcc.tracker.queries.session_zips import of_centres
 from dcc_assets.metadata.archives import complete_zip_report

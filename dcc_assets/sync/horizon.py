@@ -22,12 +22,12 @@ from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_, select, true, type_coerce
 
 from dcc.databases.columns import UtcDateTime
+from dcc.databases.transactions import run_reading
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.session.leases import active_sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc.tracker.database import run_reading
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc_assets.keys import (
     DATA_INTEGRITY,

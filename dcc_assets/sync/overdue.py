@@ -17,6 +17,7 @@ from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, op
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import run_reading
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import DagsterStorageError, DccError
 from dcc.reports.overdue import (
@@ -30,7 +31,6 @@ from dcc.reports.overdue import (
 )
 from dcc.settings import Settings
 from dcc.sources.due import Why
-from dcc.tracker.database import run_reading
 from dcc.vocabulary import Actor
 from dcc_assets.keys import (
     CENTRE_SILENT,

@@ -8,8 +8,9 @@ from datetime import date
 from dcc.documents.contents import Experiment
 from dcc.messages import mark
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, Severity, fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
+from dcc.vocabulary import Severity
 
 _SUNDAY = 7
 

@@ -19,15 +19,16 @@ from typing import Any, Final
 from sqlalchemy import Engine, func, select
 
 from dcc.databases.schema import init_database
+from dcc.databases.transactions import writing
+from dcc.databases.transactions import writing as writing_tracker
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.qc.database import open_qc_database, writing
+from dcc.qc.database import open_qc_database
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker
-from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.register import centres
 from dcc_assets.sync.consistency import check_events

@@ -20,8 +20,9 @@ from sqlalchemy import Engine
 from dcc import errors
 from dcc.cli.main import dcc as command
 from dcc.cli.shell.context import open_qc
+from dcc.databases.transactions import writing
 from dcc.settings import Settings, load_settings
-from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres
 from tests.support.databases import PASSWORD
 from tests.support.installations import Folder

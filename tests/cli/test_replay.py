@@ -10,7 +10,8 @@ from tests.support.databases import only_sqlite
 
 RULE = """
 from dcc.documents.contents import Experiment
-from dcc.rules.findings import Severity, fault
+from dcc.vocabulary import Severity
+from dcc.rules.findings import fault
 from dcc.rules.registry import rule
 
 @rule("D1", Experiment, severity=Severity.ERROR, message="'{experiment}' is <refused>.", cause="Some are <refused>",

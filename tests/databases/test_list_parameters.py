@@ -15,7 +15,7 @@ from dcc.databases.list_parameters import (
     portions,
     texts_in,
 )
-from dcc.qc.database import writing
+from dcc.databases.transactions import writing
 from dcc.qc.models import BUILD_BASIS
 
 GIVEN = select(BUILD_BASIS.c.name).where(BUILD_BASIS.c.snapshot_id.in_(numbers_in("ids"))).order_by(BUILD_BASIS.c.name)

@@ -10,7 +10,7 @@ from sqlalchemy import cast as typed
 
 from dcc.databases.engines import LISTED_BYTES
 from dcc.databases.row_texts import many_rows_of, rows_of
-from dcc.qc.database import writing
+from dcc.databases.transactions import writing
 from dcc.qc.models import BUILD_BASIS
 from tests.support.databases import only_mariadb
 from tests.support.sent_statements import sent_statements

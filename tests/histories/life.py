@@ -18,6 +18,7 @@ from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
 from dcc.cli.sessions.work import Listeners, run_session
+from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -25,7 +26,6 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.register import centres, file_sources
 from tests.histories.happenings import Copy, Form, Place, Version

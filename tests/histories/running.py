@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from dcc.databases.schema import init_database
+from dcc.databases.transactions import writing
+from dcc.databases.transactions import writing as writing_qc
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
-from dcc.qc.database import writing as writing_qc
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
-from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.database import open_tracker
 from dcc.tracker.register import delegations
 from tests.histories import submissions
 from tests.histories.expected import LOADED, Expected

@@ -12,6 +12,7 @@ from typing import Final
 from pydantic import SecretStr
 from sqlalchemy import Engine, func, select
 
+from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
@@ -26,7 +27,6 @@ from dcc.session.data.proposed_withdrawals import accept_proposals, settle_propo
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
 from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
-from dcc.tracker.database import writing
 from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
 from dcc.notify.ledger import MOST_ATTEMPTS, Claim, Ledger, Sending
 from dcc.notify.messages import Item, Kind
-from dcc.tracker.database import writing
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from tests.support.databases import only_sqlite, seed_centre
 

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
 from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
@@ -26,7 +27,6 @@ from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.sessions import open_session
 from dcc.redaction import keep_secret
 from dcc.sources.base import DeltaStrategy
-from dcc.tracker.database import writing
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources

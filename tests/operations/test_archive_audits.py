@@ -17,6 +17,7 @@ from random import Random
 import pytest
 from sqlalchemy import Engine, select, update
 
+from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.archive_overview import store_overview
@@ -25,7 +26,6 @@ from dcc.operations.retention.policy import Policy, Verdict
 from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
-from dcc.tracker.database import writing
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
 from dcc.tracker.stored_archives import audits, record_kept
 from tests.support.faulty_servers import CuttingProxy

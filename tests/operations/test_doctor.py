@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, text, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
 from dcc.errors import StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
 from dcc.operations.doctor import checks, databases, machine, sources, work
@@ -32,7 +33,6 @@ from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.database import writing
 from dcc.tracker.models import CrawlingSession, SessionLock
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState

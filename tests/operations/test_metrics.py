@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from sqlalchemy import update
 
+from dcc.databases.transactions import writing
 from dcc.operations.metrics import collector
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.metrics.families import Metric, gauge
@@ -23,7 +24,6 @@ from dcc.operations.metrics.server import Answers, open_server
 from dcc.operations.sessions import open_session
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
-from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Column, Float, Integer, MetaData, Table, Text, create_engine, event, select
 
-from dcc.qc.rows.bulk import Row, insert_bulk
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.qc.rows.types import Row
 
 TABLE = Table("row", MetaData(), Column("id", Integer), Column("text", Text), Column("a", Integer), Column("b", Float))
 VALUES = (st.text(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False))

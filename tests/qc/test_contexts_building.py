@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event, select, update
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.states import open_documents
-from dcc.qc.database import writing
 from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextState
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity
 from dcc.errors import NotFoundError
 from dcc.naming import Action
@@ -21,7 +22,7 @@ from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.database import open_qc_database, writing
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from tests.qc.test_model import _empty_database
 from tests.qc.test_overviews import forget_overviews, overviews_of, under

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import Recounted, recount_contexts
-from dcc.qc.database import writing
 from tests.support.qc_contexts import TABLES, assert_contexts_are_right, know_important_metadata, submit
 from tests.support.qc_documents import apply, experiment, housing, line, specimen
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select, update
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.genotypes import affected_genotypes
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.reference_basis import Build
-from dcc.qc.database import writing
 from dcc.qc.models import RUN
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen, undo_documents

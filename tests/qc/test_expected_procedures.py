@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from dcc.databases.engines import LISTED_BYTES
+from dcc.databases.transactions import writing
 from dcc.documents.contents import SpecimenKind, StatusCode
 from dcc.naming import Action
-from dcc.qc.database import writing
 from dcc.qc.expected_procedures import (
     Deliveries,
     Delivery,

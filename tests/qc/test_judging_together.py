@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, update
 
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Content
 from dcc.qc.apply.documents import Applied
-from dcc.qc.database import writing
 from dcc.qc.judging.documents import Judgement
 from dcc.qc.judging.healing import judge_anew
 from dcc.qc.judging.many_documents import Found, judge_together

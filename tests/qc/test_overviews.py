@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, delete, select, text, update
 
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment, Metadata
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.metadata_groups import group_of
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.database import writing
 from tests.support.qc_contexts import TABLES, know, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import experiment, housing, line, specimen
 

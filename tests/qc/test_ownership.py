@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, NotDelegatedError, NotFoundError
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
@@ -18,7 +19,6 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
-from dcc.tracker.database import writing
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcc.qc.rows.bulk import as_lines, rows_of_lines
+from dcc.qc.rows.lines import as_lines, rows_of_lines
 from dcc.qc.rows.types import Row
 
 

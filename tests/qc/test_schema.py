@@ -15,9 +15,10 @@ from sqlalchemy import Connection, Engine, event, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.schema import init_database, require_current
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.qc import database, models
-from dcc.qc.database import QC_DATABASE, open_qc_database, writing
+from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings

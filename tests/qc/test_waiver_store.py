@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
-from dcc.qc.database import writing
 from dcc.qc.judging.waiver_store import (
     WaiverState,
     add_waiver,

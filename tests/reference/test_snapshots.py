@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, func, select
 
+from dcc.databases.transactions import insert_rows, writing
 from dcc.errors import ReferenceDataError
 from dcc.qc import models
-from dcc.qc.database import insert_rows, writing
 from dcc.qc.reference import snapshots
 from dcc.qc.reference.snapshots import active_snapshots, load_active, save
 from dcc.reference.impress import (

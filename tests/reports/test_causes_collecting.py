@@ -12,12 +12,13 @@ import pytest
 from sqlalchemy import Engine, insert, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
+from dcc.databases.transactions import writing as writing_tracker
 from dcc.declarations import cause_id
 from dcc.errors import ExportError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.qc import models
-from dcc.qc.database import writing
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
@@ -32,7 +33,6 @@ from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.session.crawling import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.decisions import DecisionKind, decide
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.register import centres, file_sources

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, insert, select
 
+from dcc.databases.transactions import writing
 from dcc.errors import CleaningError, ConfigurationError
 from dcc.messages import Message
 from dcc.naming import Action
@@ -36,7 +37,7 @@ from dcc.reports.submissions.stored_reports import (
 )
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
-from dcc.tracker.database import exception_id, writing
+from dcc.tracker.database import exception_id
 from dcc.tracker.models import XmlFile, XmlLog, ZipDownload
 from dcc.tracker.queries.zip_stories import Host, Reason
 from dcc.vocabulary import Severity

@@ -18,10 +18,10 @@ from dcc.naming import Action, DocumentKind
 from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
-from dcc.rules.findings import Fault, Finding, Severity, fails
+from dcc.rules.findings import Fault, Finding, fails
 from dcc.rules.registry import RULES, rule
 from dcc.rules.waivers import Waiver, apply_waivers
-from dcc.vocabulary import WaiverEffect
+from dcc.vocabulary import Severity, WaiverEffect
 from tests.support.integrity_cases import (
     REFERENCE,
     THIS_DOCUMENT,

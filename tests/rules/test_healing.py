@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, update
 
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
 from dcc.qc.apply.documents import Applied
-from dcc.qc.database import writing
 from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT

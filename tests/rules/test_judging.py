@@ -12,10 +12,10 @@ from sqlalchemy import Engine, insert, update
 from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Content
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.database import writing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference.snapshots import ActiveReference

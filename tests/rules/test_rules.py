@@ -10,8 +10,9 @@ import pytest
 from dcc.declarations import all_declared, rule_of
 from dcc.documents.contents import Content, MediaSampleParameter, Specimen
 from dcc.naming import Action
-from dcc.rules.findings import Severity, fails
+from dcc.rules.findings import fails
 from dcc.rules.registry import RULES
+from dcc.vocabulary import Severity
 from tests.support.integrity_cases import (
     association,
     at,

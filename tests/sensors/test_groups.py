@@ -10,13 +10,13 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, JobDefinition, RunRequest, ScheduleDefinition, SkipReason
 from sqlalchemy import update
 
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.operations.sessions import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.database import writing
 from dcc.tracker.models import SessionLock
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job

@@ -15,8 +15,8 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
 
+from dcc.databases.transactions import writing
 from dcc.operations.archive_audits import audit_archives
-from dcc.tracker.database import writing
 from dcc.tracker.register import centres
 from dcc_assets.archive_audits import AUDIT_JOB, COPIES, archive_audit_definitions
 from dcc_assets.jobs import CRAWL_JOB

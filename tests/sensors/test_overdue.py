@@ -9,8 +9,8 @@ import pytest
 from dagster import AssetCheckKey, SkipReason
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
 from dcc.phases import Phase
-from dcc.tracker.database import writing
 from dcc.tracker.register import centres
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session

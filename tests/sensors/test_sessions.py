@@ -17,15 +17,15 @@ from dagster import (
 from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
+from dcc.databases.transactions import writing as qc_writing
 from dcc.errors import ConfigurationError
 from dcc.operations.sessions import open_session
-from dcc.qc.database import writing as qc_writing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.crawling import crawl_file_sources as crawl
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import load_settings
-from dcc.tracker.database import writing
 from dcc.tracker.models import SessionLock
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect

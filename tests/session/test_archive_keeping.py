@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.transactions import writing
 from dcc.outcomes import EndReason
-from dcc.tracker.database import writing
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from tests.support.installations import Folder, Installation, specimens
 

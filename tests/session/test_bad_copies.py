@@ -14,12 +14,12 @@ import pytest
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
-from dcc.tracker.database import writing
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
 from tests.session.test_crash_recovery import run_dying

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import update
 
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.notify.notifications import notify_session
 from dcc.phases import Phase, Status
@@ -17,7 +18,6 @@ from dcc.reports.submissions.model import Outcome, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.stored_reports import json_text
-from dcc.tracker.database import writing
 from dcc.tracker.models import XmlFile, ZipAction
 from tests.notify.test_notifications import CENTRE, WRANGLER, letters, notified, text_of
 from tests.support.data_installations import key_of

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
+from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ConnectionPlace
 from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.databases import only_sqlite

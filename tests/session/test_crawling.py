@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from sqlalchemy import delete, select, update
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.sessions import open_session
@@ -22,7 +23,6 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.database import writing
 from dcc.tracker.hostings.listing_changes import KnownHosting, change_message
 from dcc.tracker.models import (
     CrawlFinding,

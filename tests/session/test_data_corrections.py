@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select, update
 
+from dcc.databases.transactions import writing
 from dcc.errors import (
     ConfigurationError,
     NotFoundError,
@@ -12,7 +13,6 @@ from dcc.errors import (
 )
 from dcc.phases import Phase, Status
 from dcc.qc import models
-from dcc.qc.database import writing
 from dcc.session.data import corrections
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
 from dcc.session.data.quality_control import QcSettled, settle_qc

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -18,7 +19,6 @@ from dcc.session.data.documents import (
     load_due,
 )
 from dcc.tracker import progress
-from dcc.tracker.database import writing
 from dcc.tracker.progress import NewDocument
 from dcc.tracker.states import State
 from tests.support.databases import seed_centre, seed_download, seed_hosting, seed_source, seed_zip

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select, update
 
+from dcc.databases.transactions import writing
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
@@ -14,7 +15,6 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.database import writing
 from dcc.tracker.hostings.older_archives import MOST_RETRIES
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, utc_now
 from dcc.tracker.queries.zip_stories import zip_story

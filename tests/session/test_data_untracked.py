@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Table, delete, select, update
 
+from dcc.databases.transactions import writing
+from dcc.databases.transactions import writing as writing_tracker
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.database import writing
 from dcc.qc.models import CONTEXT, DOCUMENT
 from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.quality_control import settle_qc
 from dcc.tracker import progress
-from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import XmlFile, ZipAction
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.judging_cases import IS_VALID

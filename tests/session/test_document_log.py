@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc.data_outcomes import FindingEntry
+from dcc.databases.transactions import writing
 from dcc.outcomes import Problem
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_problems import problems_of, worst_first
-from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, XmlLog
 from dcc.vocabulary import Severity
 from tests.support.databases import seed_centre, seed_documents, seed_download, seed_source, seed_zip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.reports.causes.cause import Actor, Cause
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
@@ -17,7 +18,6 @@ from dcc.reports.submissions.plain_text import render_text
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.database import writing
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations

@@ -13,8 +13,9 @@ from pydantic import SecretStr
 from benchmarks.replay import RULES, Facts, facts_of, recorded, rows
 from dcc.cli.demo.submissions import damaged
 from dcc.databases.schema import init_database
+from dcc.databases.transactions import writing
 from dcc.errors import DccError
-from dcc.qc.database import open_qc_database, writing
+from dcc.qc.database import open_qc_database
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import confirm_submission

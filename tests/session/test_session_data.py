@@ -8,16 +8,16 @@ import pytest
 from sqlalchemy import Engine, text, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.transactions import writing
+from dcc.databases.transactions import writing as writing_tracker
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.database import writing
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import SHIPPED, load_shipped
 from dcc.session.data.data_session import Recorder
 from dcc.session.data.documents import count_waiting
-from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.queries.zip_stories import zip_story

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import make_url, select, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.transactions import run_writing
 from dcc.errors import TrackerUnreachableError
 from dcc.session import crawling, sessions
 from dcc.session.archives import processing
@@ -23,7 +24,7 @@ from dcc.session.fetching import archive_transfer
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
-from dcc.tracker.database import open_tracker, run_writing
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile, utc_now
 from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import Folder, Installation, experiments, specimens

@@ -8,12 +8,12 @@ from dataclasses import asdict
 import pytest
 from sqlalchemy import update
 
+from dcc.databases.transactions import writing
 from dcc.errors import DiskFullError, InternalFaultError, SessionTimeLimitError
 from dcc.operations.sessions import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.database import writing
 from dcc.tracker.models import SessionLock
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 from tests.support.installations import Installation, specimens

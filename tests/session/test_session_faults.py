@@ -13,10 +13,10 @@ from pydantic import SecretStr
 from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.transactions import writing
 from dcc.operations.sessions import open_session
 from dcc.outcomes import SourceCrawl
 from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, FileSource, SourceCrawlRow
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens

@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy import Engine, Row, make_url, select, update
 
 from dcc.databases.engines import WRITES
+from dcc.databases.transactions import writing
 from dcc.errors import SessionActiveError, SessionLostError, SourceUnreachableError
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
@@ -28,7 +29,6 @@ from dcc.session import leases, sessions
 from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.database import writing
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
 

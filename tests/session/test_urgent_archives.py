@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
@@ -16,7 +17,6 @@ from dcc.session.archives.attempts import SourceQueue
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.due import Windows
-from dcc.tracker.database import writing
 from dcc.tracker.hostings.urgent_archives import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
 from tests.support.installations import Installation

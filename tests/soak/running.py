@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine
 
 from dcc.databases.schema import require_current
+from dcc.databases.transactions import writing
 from dcc.errors import SessionActiveError
 from dcc.naming import Action
 from dcc.operations.consistency.check import check_consistency
@@ -24,7 +25,7 @@ from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sessions import run_session

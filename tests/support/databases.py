@@ -26,15 +26,16 @@ from pydantic import SecretStr
 from sqlalchemy import URL, Engine, inspect, make_url, select
 
 from dcc.databases.schema import init_database
+from dcc.databases.transactions import insert_rows, writing
+from dcc.databases.transactions import writing as qc_writing
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
-from dcc.qc.database import writing as qc_writing
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker import progress, states
-from dcc.tracker.database import insert_rows, open_tracker, writing
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import (
     Centre,
     FileSource,

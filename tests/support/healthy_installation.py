@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from dcc.operations.consistency.check import Inconsistency, check_consistency
+from dcc.operations.consistency.check import check_consistency
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.settings import Settings
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_databases import PreparedFile

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, func, select, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.transactions import writing
 from dcc.errors import TransferFailedError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
@@ -29,7 +30,6 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.database import writing
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
 

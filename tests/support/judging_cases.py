@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Engine, Table, insert, select
 
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Block, Content
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.documents import Applied
-from dcc.qc.database import writing
 from dcc.qc.judging.documents import Basis, Judgement, judge_document
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, update
 
+from dcc.databases.transactions import writing
 from dcc.settings import Settings
-from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource
 from tests.support.data_installations import DataInstallation
 from tests.support.databases import is_sqlite

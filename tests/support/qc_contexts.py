@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, case, insert, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import insert_rows, writing
 from dcc.documents.contents import Entity
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.documents import Applied
-from dcc.qc.database import insert_rows, writing
 from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import Severity, Validity
 from tests.support.qc_documents import apply

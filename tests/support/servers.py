@@ -33,10 +33,10 @@ from pydantic import SecretStr
 from sqlalchemy import Engine
 
 from benchmarks.servers import configure_vsftpd
+from dcc.databases.transactions import writing
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
-from dcc.tracker.database import writing
 from dcc.tracker.register import file_sources
 from tests.support.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
 from tests.support.ports import free_port

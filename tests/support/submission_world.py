@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.transactions import writing
 from dcc.operations.sessions import open_session
-from dcc.qc.database import writing
 from dcc.qc.models import DOCUMENT
 from dcc.qc.reference import snapshots as reference_store
 from dcc.reference.loading import load_shipped

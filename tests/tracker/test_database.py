@@ -16,9 +16,10 @@ from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.engines import database_label
 from dcc.databases.schema import init_database, require_current
+from dcc.databases.transactions import insert_rows, run_writing, writing
 from dcc.errors import ConfigurationError, TrackerUnreachableError
 from dcc.settings import Settings, load_settings
-from dcc.tracker.database import exception_id, insert_rows, open_tracker, run_writing, writing
+from dcc.tracker.database import exception_id, open_tracker
 from dcc.tracker.models import (
     MESSAGE_BYTES,
     AnException,

@@ -9,11 +9,11 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, select, update
 
+from dcc.databases.transactions import insert_rows, run_writing, writing
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
-from dcc.tracker.database import insert_rows, run_writing, writing
 from dcc.tracker.hostings.listings import ListingRecorder, RecordedListing
 from dcc.tracker.hostings.missing_archives import ProposalState, decide, list_proposals, missing_archives
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload

@@ -7,11 +7,11 @@ from datetime import date
 import pytest
 from sqlalchemy import Engine, Row, select, update
 
+from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
-from dcc.tracker.database import insert_rows, writing
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     cancel_orphans,

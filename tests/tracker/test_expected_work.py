@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from dcc.cli.shell.output import expected_text
+from dcc.databases.transactions import writing
 from dcc.operations.sessions import open_session
 from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.database import writing
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
 from dcc.tracker.models import SessionStatistics
 from tests.support.installations import Installation

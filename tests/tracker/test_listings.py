@@ -9,13 +9,13 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, Row, func, select, update
 
+from dcc.databases.transactions import insert_rows, run_writing, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.database import insert_rows, run_writing, writing
 from dcc.tracker.hostings.listings import ListingRecorder, RecordedListing
 from dcc.tracker.models import (
     AnException,

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, delete, select
 
 from dcc.databases.schema import init_database
+from dcc.databases.transactions import run_writing, writing
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.database import open_tracker, run_writing, writing
+from dcc.tracker.database import open_tracker
 from dcc.tracker.models import (
     DocumentReopening,
     Reopening,

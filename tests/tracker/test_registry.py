@@ -6,10 +6,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, func, select
 
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
-from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection, update
 
+from dcc.databases.transactions import insert_rows, writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.due import Pause, Why
-from dcc.tracker.database import insert_rows, writing
 from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_now
 from dcc.tracker.register.file_sources import change_source, list_sources
 from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys

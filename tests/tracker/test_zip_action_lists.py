@@ -8,13 +8,14 @@ from datetime import date, datetime, timedelta
 import pytest
 from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, insert, literal, select, update
 
+from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
-from dcc.tracker.database import exception_id, insert_rows, writing
+from dcc.tracker.database import exception_id
 from dcc.tracker.models import (
     CrawlFinding,
     CrawlingSession,

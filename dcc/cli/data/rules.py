@@ -82,7 +82,7 @@ def waive(
     JSON: the waiver, as one of `dcc rules waivers --json`.
     """
     from dcc.databases.columns import utc_now
-    from dcc.qc.database import writing
+    from dcc.databases.transactions import writing
     from dcc.qc.judging.waiver_store import add_waiver
     from dcc.rules.waivers import Waiver
 
@@ -154,7 +154,7 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
     JSON: the waiver, as one of `dcc rules waivers --json`.
     """
     from dcc.databases.columns import utc_now
-    from dcc.qc.database import writing
+    from dcc.databases.transactions import writing
     from dcc.qc.judging.waiver_store import revoke_waiver
 
     with open_qc(settings_from_environment()) as qc, writing(qc) as connection:

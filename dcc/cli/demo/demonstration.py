@@ -180,7 +180,7 @@ def _state(expected: Expected | None) -> str:
 
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
     """Do what `dcc centre add` and `dcc source add --accept-host-key` do."""
-    from dcc.tracker.database import writing
+    from dcc.databases.transactions import writing
     from dcc.tracker.register import centres, file_sources
 
     host_keys = [_host_keys(address, settings) for address in addresses]

@@ -281,7 +281,7 @@ def _show_session(
 
 
 def _count_waiting(tracker: Engine, settings: Settings) -> int:
-    from dcc.tracker.database import run_reading
+    from dcc.databases.transactions import run_reading
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
     return len(run_reading(tracker, waiting_zip_actions, patience_seconds=settings.database_retry))
@@ -289,7 +289,7 @@ def _count_waiting(tracker: Engine, settings: Settings) -> int:
 
 def _expected(tracker: Engine, settings: Settings) -> str:
     """How much the session will fetch, and how long that should take."""
-    from dcc.tracker.database import run_reading
+    from dcc.databases.transactions import run_reading
     from dcc.tracker.expected_work import all_of, expected_work
 
     expected = run_reading(tracker, expected_work, patience_seconds=settings.database_retry)

@@ -40,7 +40,7 @@ def sources_to_crawl(
 
     Raises NotFoundError for one that does not exist, ConfigurationError for one that may not be crawled.
     """
-    from dcc.tracker.database import run_reading
+    from dcc.databases.transactions import run_reading
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_pace import load_dues
@@ -73,9 +73,9 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
 
     Raises NotFoundError for a group that DCC_GROUPS does not name, and for a centre in it that is not registered.
     """
+    from dcc.databases.transactions import run_reading
     from dcc.nearest_names import nearest_sentence
     from dcc.session.leases import named_group
-    from dcc.tracker.database import run_reading
     from dcc.tracker.register.centres import list_centres
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_pace import load_dues
@@ -106,7 +106,7 @@ def request_urgent(
     Returns those that wait or are not known yet, the sources that list them (if one is not known, those of the centres
     in the names). Third come those that do not wait for their download.
     """
-    from dcc.tracker.database import run_writing
+    from dcc.databases.transactions import run_writing
     from dcc.tracker.hostings.listings import archives_by_source
     from dcc.tracker.hostings.urgent_archives import not_waiting, request_urgently
     from dcc.tracker.register.source_addresses import load_addresses
@@ -126,7 +126,7 @@ def request_urgent(
 
 def still_urgent(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> list[ZipKey]:
     """Those of some submissions that are wanted first and could not be fetched yet."""
-    from dcc.tracker.database import run_reading
+    from dcc.databases.transactions import run_reading
     from dcc.tracker.hostings.urgent_archives import urgent_keys
 
     waiting = set(run_reading(tracker, urgent_keys, patience_seconds=settings.database_retry))
@@ -198,7 +198,7 @@ def run_session(
 
 
 def _require_retriable(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> None:
-    from dcc.tracker.database import run_reading
+    from dcc.databases.transactions import run_reading
     from dcc.tracker.hostings.retries import require_retriable
 
     # A session that broke off counts as an outage, of which people are notified; a wrong name does not.

@@ -130,7 +130,7 @@ def reading_tracker(settings: Settings | None = None) -> Iterator[Connection]:
 @contextmanager
 def writing_tracker(settings: Settings | None = None) -> Iterator[Connection]:
     """One write transaction in the tracker, by default that of the environment. Raises as `open_tracker`."""
-    from dcc.tracker.database import writing
+    from dcc.databases.transactions import writing
 
     with open_tracker(settings or settings_from_environment()) as tracker, writing(tracker) as connection:
         yield connection

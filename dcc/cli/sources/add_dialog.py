@@ -376,7 +376,7 @@ def _try(
 
 
 def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tuple[int, list[HostKey], list[str]]:
-    from dcc.tracker.database import writing
+    from dcc.databases.transactions import writing
     from dcc.tracker.register import centres, file_sources
     from dcc.tracker.register.source_addresses import TlsTrust
 

@@ -114,7 +114,7 @@ def add(
 
     JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
     """
-    from dcc.tracker.database import writing
+    from dcc.databases.transactions import writing
     from dcc.tracker.register import column_texts, file_sources
     from dcc.tracker.register.source_pace import pace_columns
 
@@ -274,8 +274,8 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
 
 def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
     """Pin the server's present key; returns the old and the new one, None if it was pinned before."""
+    from dcc.databases.transactions import writing
     from dcc.sources.sftp.connection import fetch_host_key
-    from dcc.tracker.database import writing
     from dcc.tracker.register import source_addresses
 
     if address.protocol != "sftp":

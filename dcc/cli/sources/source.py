@@ -214,7 +214,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
 
     It is never used again, and its archives stay in the tracker.
     """
-    from dcc.tracker.database import writing
+    from dcc.databases.transactions import writing
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import SourceState
 

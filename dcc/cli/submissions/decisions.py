@@ -163,7 +163,7 @@ def _do(
     reason: str | None = None,
 ) -> None:
     """Do `work` for the selected submissions without a refusal, in one transaction, and print what was done."""
-    from dcc.tracker.database import writing
+    from dcc.databases.transactions import writing
     from dcc.tracker.register.column_texts import require_reason
 
     text = "" if reason is None else require_reason(reason, "`dcc show` tells it")

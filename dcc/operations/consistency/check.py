@@ -14,8 +14,6 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import CrawlingSession
 
-__all__ = ["Inconsistency", "check_at_rest", "check_consistency"]
-
 
 def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) -> list[Inconsistency]:
     """The inconsistencies of an installation; none if all is well. The databases are only read.

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, and_, exists, or_, select
 
+from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
 from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, read_staging
@@ -24,7 +25,7 @@ from dcc.reports.submissions.stored_reports import remove_old_reports, remove_re
 from dcc.session.leases import refuse_during_session
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc.tracker.database import exception_id, insert_rows, run_reading, run_writing
+from dcc.tracker.database import exception_id
 from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,

@@ -44,9 +44,9 @@ from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext
-from dcc.rules.findings import MORE_RULE, Finding, Severity, facts_of
+from dcc.rules.findings import MORE_RULE, Finding, facts_of
 from dcc.rules.waivers import Judged, Waiver, apply_waivers
-from dcc.vocabulary import DocumentAction, DocumentState
+from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
 LIMIT: Final = 1_000
 """The most active findings, and the most others, recorded for a document by default."""

@@ -15,9 +15,8 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.qc.models import FINDING, WAIVER
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
-from dcc.rules.findings import Severity
 from dcc.rules.waivers import Waiver
-from dcc.vocabulary import WaiverEffect
+from dcc.vocabulary import Severity, WaiverEffect
 
 
 class WaiverState(StrEnum):

@@ -16,8 +16,8 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, NotFoundError, ReferenceDataError, ReferenceUnreachableError
-from dcc.qc.database import run_reading, run_writing
 from dcc.qc.reference.retrieval import remove_pages_but_of, retrieve
 from dcc.qc.reference.snapshots import (
     Refusal,

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Engine, and_, delete, not_, or_, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ReferenceDataError
-from dcc.qc.database import insert_rows, run_reading, run_writing
 from dcc.qc.models import FETCHED_PAGE
 from dcc.qc.models.base import ID_LENGTH, URI_LENGTH
 from dcc.reference.impress import Impress, ParameterType

@@ -17,11 +17,12 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, Row, ScalarSelect, String, delete, func, insert, select, update
 
 from dcc.databases.columns import MESSAGE_BYTES
+from dcc.databases.transactions import insert_rows
 from dcc.errors import ReferenceDataError
-from dcc.qc.database import insert_rows
 from dcc.qc.models import FINDING, REFUSAL, SNAPSHOT
 from dcc.qc.reference.snapshot_rows import load_snapshot, rows_of
-from dcc.qc.rows import bulk
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.qc.rows.types import Value
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Provenance, Snapshot
 from dcc.settings.reference import shown_source
@@ -155,7 +156,7 @@ def save(connection: Connection, snapshot: Snapshot) -> int:
             for one in rows:
                 _fits(snapshot, column, one[place])
         if rows:
-            bulk.insert_bulk(connection, table, rows)
+            insert_bulk(connection, table, rows)
     _remove_old_ones(connection, snapshot.name)
     return snapshot_id
 
@@ -185,7 +186,7 @@ def _remove_old_ones(connection: Connection, name: str) -> None:
         connection.execute(delete(SNAPSHOT).where(columns.id.in_(gone)))
 
 
-def _fits(snapshot: Snapshot, column: Any, value: bulk.Value) -> None:
+def _fits(snapshot: Snapshot, column: Any, value: Value) -> None:
     """Raise ReferenceDataError for a value that the column cannot hold; SQLite would accept it, others not."""
     if isinstance(value, str):
         most = column.type.length if isinstance(column.type, String) else None

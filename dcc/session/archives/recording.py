@@ -14,6 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from dcc import errors
+from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
 from dcc.session.archives.jobs import Document, Job
 from dcc.session.fetching.archive_transfer import Received
@@ -21,7 +22,7 @@ from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import Kept
 from dcc.tracker import progress
 from dcc.tracker.attempts import earlier_copies
-from dcc.tracker.database import exception_id, insert_rows
+from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
 from dcc.tracker.hostings.retries import begin_from_staging
 from dcc.tracker.hostings.unusual_sizes import Arrived, note_arrived

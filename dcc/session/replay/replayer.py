@@ -42,7 +42,7 @@ from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWr
 from dcc.rights import Delegations
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
 from dcc.rules.context import DocumentContext, latest_day
-from dcc.rules.findings import Finding, Severity
+from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.session.data.document_problems import problems_of
@@ -57,7 +57,7 @@ from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPre
 from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, Fact, Verdict, failed
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
-from dcc.vocabulary import DocumentState
+from dcc.vocabulary import DocumentState, Severity
 
 LEFT_OUT: Final = frozenset(
     {

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, delete, or_, select
 
+from dcc.databases.transactions import insert_rows
 from dcc.sources.hosting import Fault, Hosting
-from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
     BadCopy,
     FileSource,

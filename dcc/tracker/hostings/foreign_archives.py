@@ -18,11 +18,11 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select, update
 from sqlalchemy.orm import aliased
 
+from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
 from dcc.phases import ACTIONS_BY_ID
-from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import (
     ArchiveDecline,

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, bindparam, select, update
 
+from dcc.databases.transactions import insert_rows
 from dcc.errors import BadFileNameError
 from dcc.messages import Message, mark, message
 from dcc.naming import Action, NamingConvention, ZipName
@@ -26,7 +27,7 @@ from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, ListedTwi
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker import progress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.database import exception_id, insert_rows
+from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.listing_changes import (
     ATTRIBUTES,

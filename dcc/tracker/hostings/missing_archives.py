@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
 
+from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
-from dcc.tracker.database import insert_rows
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.models import (
     Centre,

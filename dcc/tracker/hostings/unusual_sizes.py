@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message
 from dcc.outcomes import ZipKey
-from dcc.tracker.database import insert_rows
 from dcc.tracker.models import CrawlFinding, ZipFile, utc_now
 from dcc.tracker.problems import message_columns
 from dcc.tracker.submission_rows import IDS, rows_about

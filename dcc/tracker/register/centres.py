@@ -1,7 +1,7 @@
 """The register of centres.
 
 Plain functions on a connection; those that write expect the caller's write transaction
-(`dcc.tracker.database.writing`).
+(`dcc.databases.transactions.writing`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import datetime
 from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.phases import KNOWN_CENTRES
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.database import insert_rows
 from dcc.tracker.models import Centre, FileSource, ResourceStateRow, utc_now
 from dcc.tracker.register.column_texts import require_fit
 from dcc.tracker.register.source_addresses import SourceState

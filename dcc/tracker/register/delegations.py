@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, or_, select, update
 from sqlalchemy.orm import aliased
 
+from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.rights import Delegations
-from dcc.tracker.database import insert_rows
 from dcc.tracker.models import Centre, Delegation, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import PERSON_LENGTH

@@ -1,8 +1,8 @@
 """The register of sources: where the archives of centres are collected.
 
 Plain functions on a connection; those that write expect the caller's write transaction
-(`dcc.tracker.database.writing`). An access key is stored as given, so a reference (`env:NAME`, `file:PATH`, `key:PATH`)
-is better than a secret; entries for display never contain a secret.
+(`dcc.databases.transactions.writing`). An access key is stored as given, so a reference (`env:NAME`, `file:PATH`,
+`key:PATH`) is better than a secret; entries for display never contain a secret.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
+from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.due import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
-from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
     Centre,
     FileSource,

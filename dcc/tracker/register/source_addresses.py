@@ -15,11 +15,11 @@ from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, update
 
 from dcc.databases.columns import UtcDateTime
+from dcc.databases.transactions import insert_rows
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.due import Windows
 from dcc.sources.host_keys import HostKey as ServerKey
-from dcc.tracker.database import insert_rows
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate, utc_now
 from dcc.tracker.submission_rows import object_of
 

@@ -18,11 +18,11 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from dcc.databases.transactions import writing
 from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
-from dcc.tracker.database import writing
 from dcc.tracker.decisions import DecisionKind, decide, revoke
 from dcc.tracker.models import Centre
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips

@@ -9,8 +9,8 @@ import pytest
 from dagster import AssetKey, DagsterRunStatus
 from sqlalchemy import update
 
+from dcc.databases.transactions import writing
 from dcc.errors import DagsterStorageError
-from dcc.qc.database import writing
 from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import judging_basis
 from dcc.session.data.corrections import recheck, withdraw_submission

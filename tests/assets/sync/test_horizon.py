@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
-from dcc.qc.database import writing
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import settle_qc
 from dcc.settings import Settings

@@ -10,9 +10,9 @@ import pytest
 from dagster import AssetCheckKey
 
 from dcc.databases.columns import utc_now
+from dcc.databases.transactions import writing
 from dcc.phases import Phase
 from dcc.sources.due import Pause
-from dcc.tracker.database import writing
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_pace import set_pause
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
