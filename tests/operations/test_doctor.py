@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sqlite3
 import subprocess
@@ -372,7 +373,11 @@ class TestSources:
             )
             installation.add_source(address)
             found = _verdicts(sources.check_answers, installation.settings, seconds=2)
+            hurried = _found(sources.check_answers, installation.settings, seconds=1)
         assert list(found.values()) == ["ok", "failed"]
+        # Sources have some of a short time too.
+        (message,) = (message for verdict, message, _ in hurried.values() if verdict == "failed")
+        assert re.fullmatch(r"It was not done within 0\.[1-5] seconds\.", message), message
 
     def test_the_clock_of_a_web_server_is_compared(self, tmp_path: Path) -> None:
         (tmp_path / "add").mkdir()

@@ -148,7 +148,7 @@ def run_all(checks: Sequence[Check], surroundings: Environment) -> Iterator[tupl
             while (finding := found.get(timeout=surroundings.left)) is not None:
                 yield check, finding
         except queue.Empty:
-            yield check, failed(check.name, f"It was not done within {seconds:.0f} seconds.", check.advice)
+            yield check, failed(check.name, f"It was not done within {round(seconds, 1):g} seconds.", check.advice)
 
 
 def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:

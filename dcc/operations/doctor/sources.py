@@ -38,7 +38,7 @@ from dcc.tracker.register.file_sources import list_sources
 from dcc.tracker.register.source_addresses import load_addresses
 
 _FAILED: Final = "failed"
-_SECONDS_FOR_OTHERS: Final = 1.0
+_SECONDS_TO_TELL: Final = 1.0
 _FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")
 _PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOTALL)
 
@@ -167,7 +167,8 @@ def check_answers(surroundings: Environment) -> Iterator[Finding]:
     with surroundings.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
     checks = [_check_of(address) for address in addresses]
-    hurried = replace(surroundings, deadline=surroundings.deadline - _SECONDS_FOR_OTHERS)
+    reserved = min(_SECONDS_TO_TELL, surroundings.left / 2)
+    hurried = replace(surroundings, deadline=surroundings.deadline - reserved)
     for _, finding in run_all(checks, hurried):
         yield finding
 
