@@ -115,7 +115,7 @@ def writing(engine: Engine, *, turn_seconds: float = BUSY_SECONDS) -> Iterator[C
             yield connection
 
 
-class RolledBackError(Exception):
+class RollBackError(Exception):
     """Raised by the work of `run_writing`, whose transaction is rolled back and which returns the `result`."""
 
     def __init__(self, result: Any) -> None:
@@ -129,8 +129,8 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
     way (busy, deadlock, lock wait) or the disk is full. For a full disk or an unreachable database it does so no longer
     than the engine's `OUTAGE_SECONDS`. So `work` may change nothing but its database, and must not depend on an earlier
     try. On MySQL and MariaDB a receipt in the same transaction shows whether a commit whose answer was lost took place:
-    work is never done twice. Raises the database's `unreachable` error when patience runs out, and at once for a
-    permanent failure.
+    work is never done twice. `work` may raise RollBackError, whose result is returned and nothing committed. Raises the
+    database's `unreachable` error when patience runs out, and at once for a permanent failure.
     """
     patience = _Patience(engine, patience_seconds)
     receipt = _Receipt(engine) if engine.dialect.name in MYSQL_FAMILY else None
@@ -144,7 +144,7 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
                 outcome.append(work(connection))
         except (DBAPIError, DatabaseUnreachableError) as error:
             patience.pause_after(error)
-        except RolledBackError as rolled_back:
+        except RollBackError as rolled_back:
             return cast(T, rolled_back.result)
         else:
             if receipt is not None:

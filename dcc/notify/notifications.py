@@ -178,12 +178,12 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
 
 
 def _notify_tracker_recovery(settings: Settings) -> list[str]:
-    claims = outages.tracker_outage_claims(settings)
+    claims = outages.outage_claims(settings)
     if not claims:
         return []
     sentences: list[str] = []
     for channel, recipient in _wranglers(settings):
-        path = outages.tracker_outage_claim(settings, channel.name, recipient)
+        path = outages.outage_claim_path(settings, channel.name, recipient)
         if path not in claims:
             continue
         claims.remove(path)

@@ -33,7 +33,7 @@ _NAME: Final = "tracker-away-{}.json"
 
 def claim_tracker_outage(settings: Settings, channel: str, recipient: str) -> Path | None:
     """Create the file that records that a recipient is notified; None if it exists already. Raises OSError."""
-    path = tracker_outage_claim(settings, channel, recipient)
+    path = outage_claim_path(settings, channel, recipient)
     make_directory(path.parent)
     try:
         # An empty file: the disk may well be full when the tracker is away.
@@ -43,13 +43,13 @@ def claim_tracker_outage(settings: Settings, channel: str, recipient: str) -> Pa
     return path
 
 
-def tracker_outage_claim(settings: Settings, channel: str, recipient: str) -> Path:
+def outage_claim_path(settings: Settings, channel: str, recipient: str) -> Path:
     """The file that records that a recipient was notified, by its name alone."""
     digest = hashlib.sha256(f"{channel}\0{recipient}".encode()).hexdigest()[:16]
     return _directory(settings) / _NAME.format(digest)
 
 
-def tracker_outage_claims(settings: Settings) -> set[Path]:
+def outage_claims(settings: Settings) -> set[Path]:
     """All files that record that somebody was notified that the tracker is away. Raises OSError."""
     return set(_directory(settings).glob(_NAME.format("*")))
 

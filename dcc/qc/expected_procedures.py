@@ -15,7 +15,7 @@ from enum import IntEnum
 from json import JSONDecoder
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, func, null, select
+from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case, cast, func, null, select
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from dcc.errors import NotFoundError
@@ -266,7 +266,8 @@ def _subjects(connection: Connection, query: Any) -> Iterator[tuple[Subject, str
 
 def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[bool]) -> ScalarSelect[str]:
     """What is there of a subject, as one text: JSON arrays of procedure, validity and status code, between commas."""
-    each = func.json_array(own.procedure_id, own.validity, STATUS_CODE.c.code)
+    # MySQL would hand out joined JSON as bytes.
+    each = cast(func.json_array(own.procedure_id, own.validity, STATUS_CODE.c.code), String)
     with_codes = joined.outerjoin(STATUS_CODE, and_(STATUS_CODE.c.owner_kind == kind, STATUS_CODE.c.owner_id == own.id))
     return (
         select(func.group_concat(each.distinct()))

@@ -49,6 +49,8 @@ class Finding:
     fault. `value` is the offending text. `centre` and `procedure` are those around it, if any; waivers use them.
     `references` are the names of the reference data that judged it. `block`, `entity_kind` and `entity` are the
     position of its block, and the kind and position of its entity.
+
+    Prepared files hold the fields in this order: with it changes their version (`dcc.qc.rows.prepared_file.VERSION`).
     """
 
     code: str

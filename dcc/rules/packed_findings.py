@@ -1,9 +1,9 @@
-"""Findings in JSON's types, for files."""
+"""Findings as lists that JSON can hold, for files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Final
 
 from dcc.declarations import WORDS
@@ -15,7 +15,7 @@ _FIELDS: Final = [field.name for field in fields(Finding)]
 
 
 def packed(finding: Finding) -> list[Any]:
-    """A finding in JSON's types: its fields in their order."""
+    """A finding as a list of its fields in their order."""
     held = {name: getattr(finding, name) for name in _FIELDS}
     held["details"] = to_json(finding.details) or to_json({WORDS: shown(finding.message)})
     held["value"] = None if finding.value is None else str(finding.value)
@@ -24,11 +24,10 @@ def packed(finding: Finding) -> list[Any]:
 
 def unpacked(held: Sequence[Any]) -> Finding:
     """The finding of a packed one."""
-    found = Finding(*held)
-    return replace(
-        found,
-        severity=Severity(found.severity),
-        details=from_json(held[_FIELDS.index("details")]) or {},
-        references=tuple(found.references),
-        entity_kind=None if found.entity_kind is None else EntityKind(found.entity_kind),
-    )
+    given = dict(zip(_FIELDS, held, strict=True))
+    given["severity"] = Severity(given["severity"])
+    given["details"] = from_json(given["details"]) or {}
+    given["references"] = tuple(given["references"])
+    if given["entity_kind"] is not None:
+        given["entity_kind"] = EntityKind(given["entity_kind"])
+    return Finding(**given)

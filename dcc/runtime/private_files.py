@@ -79,7 +79,8 @@ def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
 def scratch_directory(parent: Path) -> Iterator[Path]:
     """A directory below `parent` for files that are removed at the end of the block, as large as archives may be.
 
-    Removes those that killed processes left more than a day ago. Raises OSError.
+    Removes those that killed processes left more than a day ago. Raises OSError, and ConfigurationError as
+    `make_directory`.
     """
     make_directory(parent)
     for left in parent.glob(f"{_SCRATCH}*"):

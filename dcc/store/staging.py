@@ -1,6 +1,7 @@
 """Archives and their contents on disk: `<staging>/<action>/<zip>` and `<zip>.contents/` beside it.
 
-`<zip>.manifest.json` or `.csv` is the manifest that lay beside the archive at its source.
+`<zip>.manifest.json` or `.csv` is the manifest that lay beside the archive at its source. `<zip>.contents/` has the
+archive's documents and, beside them, their prepared files (`prepared.rows.<kind>`).
 
 An archive gets its own name once it is complete. During the download it is `<zip>.part`, with its origin in
 `<zip>.part.json`, so that a later attempt can continue it.

@@ -27,8 +27,8 @@ def test_who_was_told_is_known_until_the_mark_is_taken_away(settings: Settings) 
     path = outages.claim_tracker_outage(settings, "mail", "a@b")
     assert path is not None
     assert outages.claim_tracker_outage(settings, "mail", "a@b") is None
-    assert outages.tracker_outage_claims(settings) == {path}
-    assert outages.tracker_outage_claim(settings, "mail", "a@b") == path
+    assert outages.outage_claims(settings) == {path}
+    assert outages.outage_claim_path(settings, "mail", "a@b") == path
     assert (marks(settings), path.stat().st_mode & 0o777) == ([path], 0o600)
     path.unlink()
     assert outages.claim_tracker_outage(settings, "mail", "a@b") == path

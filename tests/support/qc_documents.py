@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import Connection, Engine
 
-from dcc.databases.transactions import RolledBackError, run_writing
+from dcc.databases.transactions import RollBackError, run_writing
 from dcc.documents.contents import (
     Block,
     Content,
@@ -172,7 +172,7 @@ def undo_documents(
         lock_centres_of(connection, ids)
         undone = withdrawal._undo(connection, ids, author, reason)
         if undone.builders:
-            raise RolledBackError(undone)
+            raise RollBackError(undone)
         return undone
 
     return run_writing(engine, work, patience_seconds=patience_seconds)

@@ -16,7 +16,7 @@ from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_direct
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url
 
-WORDING: Final = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
+REPORT_WORDING: Final = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
 """What errors say of a report that cannot be sent."""
 
 
@@ -34,7 +34,7 @@ def send_by_mail(settings: Settings, report: Report) -> str:
 
     Raises ReportNotSentError; see `MailTransport`.
     """
-    transport = MailTransport(parse_smtp_url(settings.smtp_url), settings, WORDING)
+    transport = MailTransport(parse_smtp_url(settings.smtp_url), settings, REPORT_WORDING)
     recipients = settings.report_addresses
     refused = transport.deliver(_letter(report, sender_of(settings), recipients), recipients)
     if refused:

@@ -16,7 +16,7 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError, NotificationNotSentError
 from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
-from dcc.notify.channels.reports import WORDING
+from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
 from dcc.notify.messages import Kind as MessageKind
@@ -278,4 +278,4 @@ def check_reports(surroundings: Environment) -> Iterator[Finding]:
     if not settings.report_addresses:
         yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
         return
-    yield _mail_server("session reports", settings, WORDING)
+    yield _mail_server("session reports", settings, REPORT_WORDING)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
 from dcc.databases.list_parameters import portions, rows_with
-from dcc.databases.transactions import RolledBackError, run_writing
+from dcc.databases.transactions import RollBackError, run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
@@ -74,7 +74,7 @@ def plan_document(engine: Engine, document: ToApply, *, patience_seconds: float 
     def work(connection: Connection) -> Plan:
         # An addition that would be held is planned as if it were confirmed.
         (applied,) = apply_on(connection, [document], foreign_additions=NotPermitted.NOTE)
-        raise RolledBackError(_compare(connection, applied))
+        raise RollBackError(_compare(connection, applied))
 
     return run_writing(engine, work, patience_seconds=patience_seconds)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Select, and_, exists, func, insert, select, update
 
-from dcc.databases.transactions import RolledBackError, run_writing
+from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.documents import others_of
@@ -118,7 +118,7 @@ def undo_submission(
         owners = tuple(other.centre for other in others)
         result = replace(found, withdrawn=withdrawn, others=owners, declined=declined)
         if result.builders:
-            raise RolledBackError(result)
+            raise RollBackError(result)
         return result
 
     return run_writing(engine, work, patience_seconds=patience_seconds)

@@ -20,7 +20,7 @@ from dcc.store.objects import ObjectStore
 LEFT_SINCE: Final = timedelta(days=1)
 """Age at which leftovers of killed processes are removed from the store; a batch takes half a minute."""
 
-WORKERS: Final = ".batches"
+WORKER_SCRATCH: Final = ".batches"
 """The folder of staging in which workers of this machine have their scratch directories."""
 
 SESSIONS, REPLAYS = "sessions", "replays"

@@ -21,7 +21,7 @@ from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import Found, write_bundle
-from dcc.session.batches.exchange import WORKERS, Given
+from dcc.session.batches.exchange import WORKER_SCRATCH, Given
 from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
@@ -48,7 +48,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     removes the batch, nothing more is stored. Raises NotFoundError for a missing batch, StoreUnreachableError and the
     `unreachable` error of either database.
     """
-    with scratch_directory(settings.staging_directory / WORKERS) as folder:
+    with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
         given = Given(ObjectStore(settings), session, name, folder / "batch.json")
         batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
         address, centres = run_reading(

@@ -25,7 +25,7 @@ from dcc.errors import DccError, StoredObjectLostError
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.runtime.private_files import scratch_directory
 from dcc.runtime.worker_processes import WorkerProcesses
-from dcc.session.batches.exchange import WORKERS, Given, unpack
+from dcc.session.batches.exchange import WORKER_SCRATCH, Given, unpack
 from dcc.session.replay import worker
 from dcc.session.replay.replayer import Opened, Replayer, ToOpen
 from dcc.session.replay.stored_archives import ArchiveBytes, KeptArchive
@@ -110,7 +110,7 @@ def prepare_batch(settings: Settings, bundle: str, name: str) -> int:
     the batch, nothing more is stored. Raises NotFoundError for a missing batch, TimeoutError, and as the store.
     """
     store, done = ObjectStore(settings), 0
-    with scratch_directory(settings.staging_directory / WORKERS) as folder:
+    with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
         given = Given(store, bundle.rpartition("/")[0], name, folder / "plan.tar")
         unpack(folder / "plan.tar", folder)
         replayer = _replayer(store, bundle, folder)
