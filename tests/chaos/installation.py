@@ -20,7 +20,6 @@ from sqlalchemy import Engine, func, select
 
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
-from dcc.databases.transactions import writing as writing_tracker
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import open_qc_database
@@ -149,7 +148,7 @@ class ChaosInstallation:
         """Make its databases, centres and reference data."""
         init_database(self.tracker)
         init_database(self.qc)
-        with writing_tracker(self.tracker) as connection:
+        with writing(self.tracker) as connection:
             for code in ("H", "J"):
                 centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
         with writing(self.qc) as connection:

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
-from dcc.databases.transactions import writing as writing_qc
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference import snapshots
@@ -63,7 +62,7 @@ class Prepared:
         tracker, qc = open_tracker(settings), open_qc_database(settings)
         init_database(tracker)
         init_database(qc)
-        with writing_qc(qc) as connection:
+        with writing(qc) as connection:
             for snapshot in load_shipped():
                 snapshots.save(connection, snapshot)
         tracker.dispose()

@@ -13,7 +13,6 @@ from sqlalchemy import Engine, insert, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.databases.transactions import writing as writing_tracker
 from dcc.declarations import cause_id
 from dcc.errors import ExportError, NotFoundError
 from dcc.outcomes import ZipKey
@@ -292,7 +291,7 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
     assert why() == {SkipReason.NEVER_CRAWLED}
     data.validate()
     assert why() == {SkipReason.EMPTY}
-    with writing_tracker(data.tracker) as connection:
+    with writing(data.tracker) as connection:
         file_sources.set_source_state(connection, source, SourceState.MAINTENANCE)
         centres.set_centre_active(connection, "H", False)
     assert why() == {SkipReason.STATE, SkipReason.INACTIVE, SkipReason.EMPTY}
@@ -356,7 +355,7 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(data: DataInstalla
     data.put("add/H.2013-10-31.2.impc.zip", experiments(first=100, stem="2013-10-31.2"))
     data.base.run_session()
     data.take_up()
-    with writing_tracker(data.tracker) as tracker, data.qc.connect() as qc:
+    with writing(data.tracker) as tracker, data.qc.connect() as qc:
         assert causes_of_all(tracker, qc, data.settings)
         ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
         decide(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")

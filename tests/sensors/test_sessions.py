@@ -18,7 +18,6 @@ from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.databases.transactions import writing as qc_writing
 from dcc.errors import ConfigurationError
 from dcc.operations.sessions import open_session
 from dcc.qc.judging.waiver_store import add_waiver
@@ -307,7 +306,7 @@ def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_docum
     data.run()
     assert asked(valid_documents, instance) == "No document is waiting."
     today = utc_now().date()
-    with qc_writing(data.qc) as connection:
+    with writing(data.qc) as connection:
         add_waiver(connection, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)
     assert isinstance(asked(valid_documents, instance), RunRequest)
     data.take_up()

@@ -6,7 +6,6 @@ import pytest
 from sqlalchemy import Table, delete, select, update
 
 from dcc.databases.transactions import writing
-from dcc.databases.transactions import writing as writing_tracker
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
@@ -46,7 +45,7 @@ def take_beside(data: DataInstallation) -> None:
     """Have the changed archive taken while its data stand, as a retry did before that was refused."""
     with pytest.raises(ConfigurationError, match="dcc data undo"):
         data.base.process_again(ZIP)
-    with writing_tracker(data.tracker) as connection:
+    with writing(data.tracker) as connection:
         progress.reopen(connection, list(connection.scalars(select(ZipAction.id))), "an earlier version", "Asked for.")
     assert data.base.run_session().zips[ZIP].phase is Phase.XSD
 

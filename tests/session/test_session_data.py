@@ -9,7 +9,6 @@ from sqlalchemy import Engine, text, update
 
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
-from dcc.databases.transactions import writing as writing_tracker
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
@@ -227,7 +226,7 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
             data.take_up()
         data.take_up()
     assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "qc pending"}
-    with writing_tracker(data.tracker) as connection:
+    with writing(data.tracker) as connection:
         (faulty,) = select_zips(connection, ZipFilter(faulty=True, on_hold=True))
         revoke(connection, [faulty.id], DecisionKind.QUARANTINE, by="tester")
     data.take_up()

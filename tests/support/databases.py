@@ -27,7 +27,6 @@ from sqlalchemy import URL, Engine, inspect, make_url, select
 
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import insert_rows, writing
-from dcc.databases.transactions import writing as qc_writing
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
@@ -258,7 +257,7 @@ def _open_qc_database(url: str) -> Engine:
 
 def _init_with_reference(engine: Engine) -> None:
     init_database(engine)
-    with qc_writing(engine) as connection:
+    with writing(engine) as connection:
         for snapshot in load_shipped():
             snapshots.save(connection, snapshot)
 
