@@ -35,7 +35,8 @@ from dcc.sources import listing
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
-from dcc.sources.http.index import MAX_TAGS, TooManyLinksError, read_page
+from dcc.sources.http.client import UnusableAnswerError
+from dcc.sources.http.index import MAX_TAGS, read_page
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
 from dcc.sources.transfer_speed import Pace
@@ -182,12 +183,12 @@ class TestHttp:
     def test_a_page_of_too_many_tags_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert MAX_TAGS > 1_000_000
         monkeypatch.setattr("dcc.sources.http.index.MAX_TAGS", 1_000)
-        with pytest.raises(TooManyLinksError, match="more than 1,000 tags"):
+        with pytest.raises(UnusableAnswerError, match="more than 1,000 tags"):
             read_page(b"<b>" * 1_001, None)
 
     def test_a_page_of_too_many_links_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("dcc.sources.http.index.MAX_LINKS", 10)
-        with pytest.raises(TooManyLinksError, match="more than 10 links"):
+        with pytest.raises(UnusableAnswerError, match="more than 10 links"):
             read_page(b"".join(b"<a href=%d>" % number for number in range(11)), None)
 
     @pytest.mark.parametrize(

@@ -154,27 +154,36 @@ def test_links_out_of_the_directory_are_left_aside(folder: Folder, server: WebSe
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "body", "reason"),
+    ("status", "kind", "body", "reason", "in_german"),
     [
         (
             200,
             "text/html",
             b"<html><title>Welcome</title><a href='/'>Home</a><a href='x.html'>x</a></html>",
             "index",
+            "die kein Verzeichnis auflistet",
         ),
-        (200, "text/html", b"\x00\xff\xfe garbage \x80" * 500, "index"),
-        (200, "text/html", b"", "empty"),
-        (200, "application/zip", b"PK\x03\x04", "application/zip"),
-        (500, "text/html", b"<html>oops</html>", "500 Internal Server Error"),
-        (302, "text/html", b"", "where to"),
+        (200, "text/html", b"\x00\xff\xfe garbage \x80" * 500, "index", "die kein Verzeichnis auflistet"),
+        (200, "text/html", b"", "empty", "mit einer leeren Seite"),
+        (200, "application/zip", b"PK\x03\x04", "application/zip", "nicht mit einer Verzeichnisseite"),
+        (500, "text/html", b"<html>oops</html>", "500 Internal Server Error", "500 Internal Server Error"),
+        (302, "text/html", b"", "where to", "ohne zu sagen, wohin"),
     ],
 )
 def test_a_page_that_is_no_index_fails_the_listing_and_passes_for_no_empty_directory(
-    folder: Folder, server: WebServer, opened: Opener, status: int, kind: str, body: bytes, reason: str
+    folder: Folder,
+    server: WebServer,
+    opened: Opener,
+    status: int,
+    kind: str,
+    body: bytes,
+    reason: str,
+    in_german: str,
 ) -> None:
     server.pages["/data/add/"] = (status, {"Content-Type": kind}, body)
-    with pytest.raises(ListingFailedError, match=reason):
+    with pytest.raises(ListingFailedError, match=reason) as failure:
         opened().list_action(Action.ADD)
+    assert in_german in load_catalogue("de", Settings()).tell(failure.value.said)
 
 
 def test_a_wrong_base_path_is_no_empty_source(server: WebServer, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from pydantic import SecretStr
 
 from dcc.errors import SourceError, SourceTimeoutError, SourceUnreachableError
-from dcc.messages import Message, mark
+from dcc.messages import Message, mark, message
 from dcc.redaction import keep_secret, redact
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
@@ -45,7 +45,11 @@ _PATH_CHARACTERS = "/%!$&'()*+,;=:@~"
 
 
 class UnusableAnswerError(http.client.HTTPException):
-    """The server's answer cannot be used; the text says why, without secrets."""
+    """The server's answer cannot be used; the message says why, without secrets."""
+
+    def __init__(self, text: str, **details: object) -> None:
+        self.said = message(text, **details)
+        super().__init__(str(self.said))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ class HttpClient:
                     response.close()
                 elif not response.isclosed():
                     self.close()
-        raise UnusableAnswerError(f"it sent more than {_MAX_REDIRECTS} redirects")
+        raise UnusableAnswerError(mark("it sent more than {number} redirects"), number=_MAX_REDIRECTS)
 
     def limit(self, seconds: float | None = None) -> contextlib.AbstractContextManager[None]:
         """Limit the block to `seconds`, by default the limit of idleness. Raises TimeoutError."""
@@ -223,7 +227,7 @@ class HttpClient:
                 raise SourceUnreachableError(
                     mark("the TLS handshake failed ({reason}). Check that the server speaks https on this port."),
                     source=site.label,
-                    reason=Message(describe(error)),
+                    reason=describe(error),
                 ) from error
             raise
         return secure
@@ -280,12 +284,15 @@ class HttpClient:
     def _redirected(self, answer: Answer) -> str:
         location = answer.headers.get("Location")
         if location is None:
-            raise UnusableAnswerError(f"it answered {answer.phrase} without saying where to")
+            raise UnusableAnswerError(mark("it answered {phrase} without saying where to"), phrase=answer.phrase)
         target = self._site.resolve(answer.target, location)
         if target is None:
             raise UnusableAnswerError(
-                f"it sends one on to {self._shown(urljoin(self._site.origin + answer.target, location))}, which is "
-                "another server and is not followed; if it is the right one, correct the file source"
+                mark(
+                    "it sends one on to {url}, which is another server and is not followed; if it is the right one, "
+                    "correct the file source"
+                ),
+                url=self._shown(urljoin(self._site.origin + answer.target, location)),
             )
         return target
 
@@ -299,20 +306,22 @@ class HttpClient:
 def _check_encoding(answer: Answer) -> None:
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity") and answer.status in (200, 206):
-        raise UnusableAnswerError("it compresses what it sends although it was asked not to")
+        raise UnusableAnswerError(mark("it compresses what it sends although it was asked not to"))
 
 
-def describe(error: BaseException) -> str:
+def describe(error: BaseException) -> Message:
     """An error of FAILURES, in words without anything that the server sent."""
     if isinstance(error, UnusableAnswerError):
-        return str(error)
+        return error.said
     if isinstance(error, http.client.RemoteDisconnected):
-        return "the server closed the connection"
+        return Message("the server closed the connection")
     if isinstance(error, http.client.IncompleteRead):
-        missing = f", {error.expected:,} bytes missing" if error.expected else ""
-        return f"the server closed the connection in the middle{missing}"
+        if error.expected:
+            text = mark("the server closed the connection in the middle, {number} bytes missing")
+            return message(text, number=error.expected)
+        return message(mark("the server closed the connection in the middle"))
     if isinstance(error, ssl.SSLError) and error.reason:
-        return f"TLS: {error.reason}"
+        return Message(f"TLS: {error.reason}")
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return "the server's answer is no HTTP"
+        return Message(error.strerror)
+    return message(mark("the server's answer is no HTTP"))

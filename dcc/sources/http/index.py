@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from dcc.messages import mark
 from dcc.sources.http.client import Answer, Site, UnusableAnswerError
 from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
 from dcc.sources.listing_watch import watched
@@ -52,10 +53,6 @@ _TITLE_BYTES = 1000
 _MOST_TITLES = 1000
 
 
-class TooManyLinksError(Exception):
-    """The page has more than MAX_LINKS links, or more than MAX_TAGS tags; the text says which."""
-
-
 @dataclass
 class Page:
     """A page's links as they are written, each once, and their base address, if any.
@@ -69,7 +66,10 @@ class Page:
 
 
 def read_page(content: bytes, encoding: str | None) -> Page:
-    """Read a page; `encoding` is the one that its server announces. Raises TooManyLinksError."""
+    """Read a page; `encoding` is the one that its server announces.
+
+    Raises UnusableAnswerError for more than MAX_LINKS links or MAX_TAGS tags.
+    """
     encoding = encoding or _announced(content)
     if encoding.startswith(("utf-16", "utf-32", "utf_16", "utf_32")):
         content, encoding = content.decode(encoding, "replace").encode(), "utf-8"
@@ -78,7 +78,7 @@ def read_page(content: bytes, encoding: str | None) -> Page:
     while (found := _MARKUP.search(content, position)) is not None:
         count += 1
         if count > MAX_TAGS:
-            raise TooManyLinksError(f"more than {MAX_TAGS:,} tags")
+            raise UnusableAnswerError(mark("its index page has more than {number} tags"), number=MAX_TAGS)
         if found["link"] is not None:
             position, name = found.end(), b"a"
             size = _EXACT_SIZE.match(content, position)
@@ -131,7 +131,7 @@ def _keep(page: Page, link: str, size: int | None = None) -> None:
         page.links.setdefault(link, size)
         page.is_index = page.is_index or link in _UP
         if len(page.links) > MAX_LINKS:
-            raise TooManyLinksError(f"more than {MAX_LINKS:,} links")
+            raise UnusableAnswerError(mark("its index page has more than {number} links"), number=MAX_LINKS)
 
 
 def _href(attributes: bytes, encoding: str) -> str:
@@ -179,12 +179,9 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
     """
     kind = answer.headers.get_content_type()
     if kind not in ("text/html", "application/xhtml+xml"):
-        raise UnusableAnswerError(f"it answered with {kind[:60]!r} and not with an index page")
-    content = _content(answer)
-    try:
-        page = read_page(content, _encoding(answer))
-    except TooManyLinksError as error:
-        raise UnusableAnswerError(f"its index page has {error}") from error
+        text = mark("it answered with '{kind}' and not with an index page")
+        raise UnusableAnswerError(text, kind=kind[:60])
+    page = read_page(_content(answer), _encoding(answer))
     names: dict[bytes, tuple[EntryKind, int | None]] = {}
     for link, size in page.links.items():
         found = _entry(site, answer.target, page.base, link)
@@ -192,7 +189,7 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
             name, what = found
             names.setdefault(name, (what, size if what is EntryKind.FILE else None))
     if not page.is_index and not any(name.endswith(ARCHIVE_ENDINGS) for name in names):
-        raise UnusableAnswerError("it answered with a page that is no index of a directory")
+        raise UnusableAnswerError(mark("it answered with a page that is no index of a directory"))
     return (Entry(name, kind, size) for name, (kind, size) in names.items())
 
 
@@ -205,11 +202,11 @@ def _content(answer: Answer) -> bytes:
             links += block.count(_LINK)
             watch.note(links)
         if len(content) > MAX_PAGE_BYTES:
-            raise UnusableAnswerError(f"its index page is larger than {MAX_PAGE_BYTES:,} bytes")
+            raise UnusableAnswerError(mark("its index page is larger than {size} bytes"), size=MAX_PAGE_BYTES)
     if not content:
-        raise UnusableAnswerError("it answered with an empty page")
+        raise UnusableAnswerError(mark("it answered with an empty page"))
     if answer.length is None and _END.search(content[-_TAIL_BYTES:]) is None:
-        raise UnusableAnswerError("its index page broke off")
+        raise UnusableAnswerError(mark("its index page broke off"))
     return bytes(content)
 
 

@@ -323,7 +323,7 @@ class HttpConnection(Connection):
                 mark("{doing} failed: {reason}. Ask whoever runs the server, or try again."),
                 source=self._label,
                 doing=doing,
-                reason=Message(describe(error)),
+                reason=describe(error),
             ) from error
 
 
