@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from email.message import EmailMessage
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pydantic import SecretStr
@@ -211,6 +212,38 @@ def test_that_the_tracker_is_back_is_told_to_those_who_are_still_named(
         assert subjects(server, WRANGLER) == expected
     assert subjects(server, other) == []
     assert list((mailing.settings.home / "notifications").iterdir()) == []
+
+
+def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_is_back(
+    mailing: Installation, server: MailServerForTests
+) -> None:
+    named = mailing.with_settings(notify_to=f"{WRANGLER}, other@dcc.example")
+    down = named.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
+    away = TrackerUnreachableError("It is away.")
+    # The second recipient of a channel that failed is not tried.
+    (sentence,) = notify_tracker_outage(down.settings, away)
+    assert "The notification was not sent: the mail server" in sentence
+    assert len(notify_tracker_outage(named.settings, away)) == 2
+    assert subjects(server, WRANGLER) == ["DCC: Outage: tracker database"]
+    failed = notify_due(down.tracker, down.settings).sentences
+    assert sum("The notification was not sent: the mail server" in sentence for sentence in failed) == 2
+    notify_due(named.tracker, named.settings)
+    assert subjects(server, WRANGLER) == ["DCC: Back to normal: tracker database"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (TrackerUnreachableError("It is away."), "It is away."),
+        (ZeroDivisionError(), "Notifications met a fault of the platform (ZeroDivisionError): report it with the log."),
+    ],
+)
+def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
+    mailing: Installation, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    monkeypatch.setattr("dcc.notify.notifications.SessionNews", Mock(side_effect=error))
+    found = notify_session(mailing.tracker, mailing.settings, 1)
+    assert (found.failed, found.sentences) == (1, (told,))
 
 
 def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
