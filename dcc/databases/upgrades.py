@@ -79,11 +79,12 @@ def make_tables(connection: Connection, metadata: MetaData) -> None:
     """Make each missing table, column and index; parents before children, first the table that marks a database."""
     present = set(inspect(connection).get_table_names())
     for table in sorted(metadata.sorted_tables, key=lambda table: table.name != MADE_FIRST):
+        existing: set[str | None] = set()
         if table.name not in present:
             connection.execute(CreateTable(table))
         else:
             _add_columns(connection, table)
-        existing = {index["name"] for index in inspect(connection).get_indexes(table.name)}
+            existing |= {index["name"] for index in inspect(connection).get_indexes(table.name)}
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             # A server's names are shorter.
             if connection.dialect.identifier_preparer.format_index(index) not in existing:
