@@ -27,7 +27,7 @@ _KEY_LINE: Final = 16
 _LONGEST_CHAIN: Final = 50
 
 
-class _Known:
+class _KnownSecrets:
     """The secrets of a process, and the pattern that finds them."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Known:
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
 
-_known = _Known()
+_known = _KnownSecrets()
 
 
 def keep_secret(*secrets: str | None) -> None:

@@ -62,10 +62,12 @@ def chosen_reports(
     settings, engine = tracker.settings_with(qc_database), tracker.ready()
     keys = known_keys(engine, settings, context.partition_keys)
     with qc_at_hand(settings) as (qc, missing), engine.connect() as connection:
-        yield from results(context, (_kept(connection, qc, missing, key, settings) for key in keys))
+        yield from results(context, (_keep_report(connection, qc, missing, key, settings) for key in keys))
 
 
-def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> Report:
+def _keep_report(
+    tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings
+) -> Report:
     # Imported here, because plots and pages load large libraries.
     from dcc.reports.submissions.collecting import MOST_PICTURES
     from dcc.reports.submissions.stored_reports import keep_report

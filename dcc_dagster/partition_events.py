@@ -122,7 +122,7 @@ class PartitionEvents:
         `new` are partitions, by the name of their set, that were missing and have complete reports: none of their
         checks failed before.
         """
-        wanted = self._explained(self._wanted(reports, new))
+        wanted = self._explained(self._verdicts_to_store(reports, new))
         failures: dict[int, list[Verdict]] = {}
         for report, verdict in wanted:
             if not verdict.passed and not verdict.is_reminder:
@@ -130,7 +130,7 @@ class PartitionEvents:
         yield [
             (report, _materialisation(report, materialised))
             for report in reports
-            for materialised in _shown(report, failures.get(id(report), ()))
+            for materialised in _materialisations(report, failures.get(id(report), ()))
         ]
         targets = self._targets(wanted)
         yield [
@@ -143,7 +143,9 @@ class PartitionEvents:
         for batch in self.batches([report]):
             yield from (event for _, event in batch)
 
-    def _wanted(self, reports: Sequence[Report], new: Collection[tuple[str, str]]) -> list[tuple[Report, Verdict]]:
+    def _verdicts_to_store(
+        self, reports: Sequence[Report], new: Collection[tuple[str, str]]
+    ) -> list[tuple[Report, Verdict]]:
         """The verdicts to be stored."""
         conditional = {
             (verdict.check, report.partition)
@@ -260,7 +262,7 @@ def _materialisation(report: Report, materialised: Materialised) -> AssetMateria
     )
 
 
-def _shown(report: Report, failures: Sequence[Verdict]) -> Iterator[Materialised]:
+def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[Materialised]:
     """Each asset once, with what the web page shows: it shows a partition's latest materialisation, not its checks.
 
     An asset with failed checks is shown with their verdicts, even if the partition did not get that far.

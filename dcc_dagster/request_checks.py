@@ -62,7 +62,7 @@ class RequestChecks:
         if refusal is None:
             await self.app(scope, receive, _without_foreign_frames(send))
             return
-        log.warning("Refused %s %s: %s", scope.get("method", "WebSocket"), _shown(scope["path"]), refusal.reason)
+        log.warning("Refused %s %s: %s", scope.get("method", "WebSocket"), _shortened(scope["path"]), refusal.reason)
         await _refuse(refusal, scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
@@ -88,8 +88,8 @@ def _of_origin(headers: Headers, host: Authority) -> Refusal | None:
         if parsed is None or not parsed[1].is_same(host, parsed[0]):
             return Refusal(
                 HTTPStatus.FORBIDDEN,
-                f"A page of {_shown(origin)} sent this request to {_shown(headers['host'])}. Only the page's own "
-                "requests are answered. A proxy before it must hand on the Host header as it is, with the port.",
+                f"A page of {_shortened(origin)} sent this request to {_shortened(headers['host'])}. Only the page's "
+                "own requests are answered. A proxy before it must hand on the Host header as it is, with the port.",
             )
     return None
 
@@ -148,5 +148,5 @@ def _without_foreign_frames(send: Send) -> Send:
     return send_with_headers
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     return legible(text)[:_LONGEST_SHOWN]

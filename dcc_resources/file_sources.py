@@ -20,7 +20,7 @@ class FileSourceResource(PlatformResource):
 
     def applied_to(self, settings: Settings) -> Settings:
         """These settings with the given fields, for sources of this kind alone."""
-        return settings.changed_for(self.protocols, self._given(), self._field_of)
+        return settings.changed_for(self.protocols, self._given_fields(), self._field_of)
 
 
 class FileServerResource(FileSourceResource):

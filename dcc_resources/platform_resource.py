@@ -74,9 +74,9 @@ class PlatformResource(ConfigurableResource["PlatformResource"]):
 
     def applied_to(self, settings: Settings) -> Settings:
         """These settings with the given fields. Raises ConfigurationError with the field's name."""
-        return settings.changed(self._given(), self._field_of)
+        return settings.changed(self._given_fields(), self._field_of)
 
-    def _given(self) -> dict[str, object]:
+    def _given_fields(self) -> dict[str, object]:
         """The given fields, by the names of their settings."""
         return {
             setting_of(field): self._value(name, field)

@@ -193,10 +193,10 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
     }
     if not any(document.state.phase is Phase.UPLOAD for document in due.values()):
         return len(due)
-    return len(due.keys() - _held(settings))
+    return len(due.keys() - _unconfirmed_documents(settings))
 
 
-def _held(settings: Settings) -> set[int]:
+def _unconfirmed_documents(settings: Settings) -> set[int]:
     """The `xml_file` ids of documents that wait for confirmation."""
     with _qc_database(settings) as connection:
         held = in_state(connection, DocumentState.HELD)

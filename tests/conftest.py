@@ -146,7 +146,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def no_secrets_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The passwords of one test's servers are ordinary words to the next test."""
-    monkeypatch.setattr(redaction, "_known", redaction._Known())
+    monkeypatch.setattr(redaction, "_known", redaction._KnownSecrets())
 
 
 @pytest.hookimpl(wrapper=True)

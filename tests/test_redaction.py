@@ -60,7 +60,7 @@ def spellings(secret: str) -> dict[str, str]:
 @example(secret="\N{LATIN SMALL LETTER SHARP S}word")
 def test_a_secret_is_found_in_every_spelling(secret: str) -> None:
     assume(MASK not in secret)
-    known = redaction._Known()
+    known = redaction._KnownSecrets()
     known.add([secret])
     for how, spelt in spellings(secret).items():
         for shown in (known.redacted(spelt), redact(spelt, [secret]), known.redacted(f"Said {spelt}!")[5:-1]):
@@ -70,7 +70,7 @@ def test_a_secret_is_found_in_every_spelling(secret: str) -> None:
 
 @given(secret=SECRETS, text=st.text(max_size=40))
 def test_a_text_without_secrets_stays_as_it_is(secret: str, text: str) -> None:
-    known = redaction._Known()
+    known = redaction._KnownSecrets()
     known.add([secret])
     assume(not any(form.lower() in text.lower() for form in redaction.forms_of(secret)))
     assume(text.isascii())

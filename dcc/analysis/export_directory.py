@@ -132,8 +132,8 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
         raise unwritable_error(directory, error) from error
     if manifest.format is not format_ or manifest.wanted != wanted:
         raise ExportError(
-            f"{directory} holds an export of {_said(manifest.format, manifest.wanted)}, and this one is of "
-            f"{_said(format_, wanted)}. Export with the same format and filter, or to another directory."
+            f"{directory} holds an export of {_description(manifest.format, manifest.wanted)}, and this one is of "
+            f"{_description(format_, wanted)}. Export with the same format and filter, or to another directory."
         )
     try:
         _refuse_foreign(directory, manifest)
@@ -153,7 +153,7 @@ def _parse(text: str) -> Manifest:
     return Manifest(ExportFormat(read["format"]), read["filter"], files, unfinished)
 
 
-def _said(format_: ExportFormat, wanted: Mapping[str, object]) -> str:
+def _description(format_: ExportFormat, wanted: Mapping[str, object]) -> str:
     return f"{format_.value} with the filter {json.dumps(wanted, ensure_ascii=False)}"
 
 

@@ -135,43 +135,43 @@ def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:
     return func.coalesce(column, "")
 
 
-class _Given(FunctionElement[Any]):
+class _ParameterRows(FunctionElement[Any]):
     """A parameter's content as rows; `taken` is the server's expression that reads it."""
 
     taken: ClassVar[str]
 
 
-class _Numbers(_Given):
+class _Numbers(_ParameterRows):
     name = "numbers"
     inherit_cache = True
     taken = "value BIGINT PATH '$'"
 
 
-class _Texts(_Given):
+class _Texts(_ParameterRows):
     name = "texts"
     inherit_cache = True
     taken = "value VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$'"
 
 
-class _Pairs(_Given):
+class _Pairs(_ParameterRows):
     name = "pairs"
     inherit_cache = True
     taken = "first BIGINT PATH '$[0]', second BIGINT PATH '$[1]'"
 
 
-class _Groups(_Given):
+class _Groups(_ParameterRows):
     name = "groups"
     inherit_cache = True
     taken = "number FOR ORDINALITY, NESTED PATH '$[*]' COLUMNS (value BIGINT PATH '$')"
 
 
-@compiles(_Given)
-def _given(element: _Given, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(_ParameterRows)
+def _compile_rows(element: _ParameterRows, compiler: SQLCompiler, **options: Any) -> str:
     return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({element.taken}))"
 
 
-@compiles(_Given, "sqlite")
-def _given_of_sqlite(element: _Given, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(_ParameterRows, "sqlite")
+def _compile_rows_of_sqlite(element: _ParameterRows, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **options)})"
 
 

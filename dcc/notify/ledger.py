@@ -83,7 +83,7 @@ class Ledger:
     def unsent(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that the recipient has not received, read without claiming them."""
         with self._tracker.connect() as connection:
-            known = _known(connection, [item.told(channel, recipient) for item in items])
+            known = _rows_by_key(connection, [item.told(channel, recipient) for item in items])
         return [item for item in items if _is_free(known.get(item.told(channel, recipient)))]
 
     def claim(self, items: Sequence[Item], channel: str, recipient: str) -> Claim:
@@ -91,7 +91,7 @@ class Ledger:
         wanted = {item.told(channel, recipient): item for item in items}
 
         def work(connection: Connection) -> Claim:
-            known = _known(connection, list(wanted))
+            known = _rows_by_key(connection, list(wanted))
             free = {told: item for told, item in wanted.items() if _is_free(known.get(told))}
             message_id, now = uuid.uuid4().hex, utc_now()
             new = [told for told in free if told not in known]
@@ -113,7 +113,7 @@ class Ledger:
         """Record that the message of a claim leaves now; False if the claim lapsed and is another process's."""
 
         def work(connection: Connection) -> bool:
-            held = update(NotificationRow).where(*_held(claim))
+            held = update(NotificationRow).where(*_of_claim(claim))
             values = {"state": Sending.SENDING, "attempts": NotificationRow.attempts + 1, "changed": utc_now()}
             begun = connection.execute(held.values(values)).rowcount
             if begun == len(claim.items):
@@ -145,7 +145,7 @@ class Ledger:
         """Give back a claim whose message never left."""
 
         def work(connection: Connection) -> None:
-            held = _held(claim)
+            held = _of_claim(claim)
             connection.execute(delete(NotificationRow).where(*held, NotificationRow.attempts == 0))
             connection.execute(update(NotificationRow).where(*held).values(state=Sending.FAILED, changed=utc_now()))
 
@@ -208,7 +208,7 @@ class Ledger:
     def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
         with self._tracker.connect() as connection:
-            known = _known(connection, [item.told(channel, recipient) for item in items])
+            known = _rows_by_key(connection, [item.told(channel, recipient) for item in items])
         rows = ((item, known.get(item.told(channel, recipient))) for item in items)
         return [
             item
@@ -238,7 +238,7 @@ class Ledger:
     def forget(self, kind: Kind, subjects: Sequence[str], channel: str, recipient: str) -> None:
         """Remove items of the recipient: if they happen again, they are news."""
         with self._tracker.connect() as connection:
-            known = _told_of(connection, kind, subjects, channel, recipient)
+            known = _rows_of_messages(connection, kind, subjects, channel, recipient)
         if known:
             self._write(lambda connection: _forget(connection, known))
 
@@ -255,7 +255,7 @@ class Ledger:
         mark = _MARK.told("", "")
 
         def work(connection: Connection) -> None:
-            known = _known(connection, [mark])
+            known = _rows_by_key(connection, [mark])
             if not known:
                 row = _row(_MARK, mark, "", "", "", utc_now()) | {"state": Sending.SENT, "session_id": session}
                 insert_rows(connection, NotificationRow.__table__, [row])
@@ -274,7 +274,7 @@ class Ledger:
         return run_writing(self._tracker, work, patience_seconds=_PATIENCE_SECONDS)
 
 
-def _known(connection: Connection, told: Sequence[str]) -> dict[str, Any]:
+def _rows_by_key(connection: Connection, told: Sequence[str]) -> dict[str, Any]:
     row = NotificationRow
     query = select(row.told, row.state, row.message_id, row.changed, row.attempts)
     return {found.told: found for found in rows_with(connection, query, row.told, told)}
@@ -297,7 +297,7 @@ def _is_due(row: Any, now: datetime) -> bool:
     return bool(row.changed <= now - pause)
 
 
-def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
+def _of_claim(claim: Claim) -> tuple[ColumnElement[bool], ...]:
     """Conditions for the rows of a claim that has not lapsed and is not another process's."""
     return (
         NotificationRow.message_id == claim.message_id,
@@ -357,11 +357,11 @@ def _forget_older_outcomes(connection: Connection, claim: Claim) -> None:
     after a success.
     """
     subjects = [item.subject for item in claim.items if item.kind is Kind.ZIP]
-    known = _told_of(connection, Kind.ZIP, subjects, claim.channel, claim.recipient)
+    known = _rows_of_messages(connection, Kind.ZIP, subjects, claim.channel, claim.recipient)
     _forget(connection, [row_id for row_id, message_id in known.items() if message_id != claim.message_id])
 
 
-def _told_of(
+def _rows_of_messages(
     connection: Connection, kind: Kind, subjects: Sequence[str], channel: str, recipient: str
 ) -> dict[int, str]:
     """The rows of these items and the others of their messages."""

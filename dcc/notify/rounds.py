@@ -99,7 +99,7 @@ class Round:
         if not needed(claim.items):
             self.ledger.release(claim)
             return ()
-        if self._failures[channel.name] >= _FAILURES or self._left <= 0:
+        if self._failures[channel.name] >= _FAILURES or self._seconds_left <= 0:
             self.postponed += 1
             self.ledger.settle(claim, Sending.FAILED, "It was not tried: the channel failed, or time was up.")
             return ()
@@ -119,7 +119,7 @@ class Round:
         return sentences
 
     @property
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._until - time.monotonic()
 
     def _send(self, channel: Channel, claim: Claim, compose: Compose) -> Sequence[Item]:
@@ -136,7 +136,7 @@ class Round:
         if not self.ledger.begin(claim):
             return ()
         try:
-            channel.send(message, claim.recipient, seconds=max(self._left, 0.1))
+            channel.send(message, claim.recipient, seconds=max(self._seconds_left, 0.1))
         except NotificationNotSentError as error:
             return self._failed(channel, claim, str(error), unsure=error.may_have_arrived)
         except Exception as error:

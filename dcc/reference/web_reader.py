@@ -95,7 +95,7 @@ class WebReader:
         headers = {"Accept": _ACCEPTED, **_conditions(known)}
         at, shown = url, shown_source(url)
         for _ in range(_MOST_REDIRECTS + 1):
-            with self._asked(shown, at, headers) as answer:
+            with self._request(shown, at, headers) as answer:
                 if answer.status == 304 and known is not None:
                     return known
                 if answer.status == 200:
@@ -111,7 +111,7 @@ class WebReader:
         raise ReferenceDataError(f"{shown}: the server sent more than {_MOST_REDIRECTS} redirects. Check the address.")
 
     @contextlib.contextmanager
-    def _asked(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[Answer]:
+    def _request(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[Answer]:
         parts = urlsplit(at)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         client: HttpClient | None = None

@@ -193,7 +193,7 @@ class RuleEntry:
     at_upload: bool = False
 
 
-def _own(rule_id: str, severity: Severity, demand: str, says: Declaration, **cases: Declaration) -> RuleEntry:
+def _platform_rule(rule_id: str, severity: Severity, demand: str, says: Declaration, **cases: Declaration) -> RuleEntry:
     """A rule of the platform's own that is not checked on elements; declares its messages, also by case."""
     for case, declaration in {"": says, **cases}.items():
         declare(code_of(rule_id, case), declaration)
@@ -201,24 +201,24 @@ def _own(rule_id: str, severity: Severity, demand: str, says: Declaration, **cas
 
 
 PLATFORM_RULES: Final = (
-    _own("Q1", Severity.ERROR, "No text is longer than the database can hold.", _TOO_LONG),
-    _own("Q2", Severity.ERROR, "A line or housing that is added is not there already.", THERE),
-    _own(
+    _platform_rule("Q1", Severity.ERROR, "No text is longer than the database can hold.", _TOO_LONG),
+    _platform_rule("Q2", Severity.ERROR, "A line or housing that is added is not there already.", THERE),
+    _platform_rule(
         "Q3",
         Severity.ERROR,
         "What is edited or deleted is there, and is named once.",
         _NOT_THERE,
         deleted=_DELETED_NOT_THERE,
     ),
-    _own(
+    _platform_rule(
         "Q4",
         Severity.ERROR,
         "A specimen that is deleted has no experiments.",
         _HELD_EXPERIMENTS,
         many=_MORE_EXPERIMENTS,
     ),
-    _own(LATE, Severity.WARNING, "A document comes before newer ones of its centre.", _LATE),
-    _own(
+    _platform_rule(LATE, Severity.WARNING, "A document comes before newer ones of its centre.", _LATE),
+    _platform_rule(
         OWNERSHIP,
         Severity.ERROR,
         "A centreID is the centre of the archive's name, or one that has delegated to it.",
@@ -226,9 +226,11 @@ PLATFORM_RULES: Final = (
         deleted=_DELETES_ANOTHER,
         held=_OF_ANOTHER,
     ),
-    _own(DUPLICATE, Severity.WARNING, "A document is not the same as one that stands.", _DUPLICATE),
-    _own(REFERENCE_RULE, Severity.UNCHECKED, "The reference data that rules need are present.", _NO_REFERENCE),
-    _own(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", _MORE_FOUND),
+    _platform_rule(DUPLICATE, Severity.WARNING, "A document is not the same as one that stands.", _DUPLICATE),
+    _platform_rule(
+        REFERENCE_RULE, Severity.UNCHECKED, "The reference data that rules need are present.", _NO_REFERENCE
+    ),
+    _platform_rule(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", _MORE_FOUND),
 )
 """The platform's own rules, of the upload and of the check itself."""
 

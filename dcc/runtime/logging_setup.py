@@ -122,10 +122,10 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
-    return redacted(_said(record))
+    return redacted(_message_of(record))
 
 
-def _said(record: logging.LogRecord) -> str:
+def _message_of(record: logging.LogRecord) -> str:
     # Dagster, which gets messages first, puts its run and step before them.
     meta = getattr(record, "dagster_meta", None)
     original = meta.get("orig_message") if isinstance(meta, Mapping) else None

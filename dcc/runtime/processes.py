@@ -157,7 +157,7 @@ class Process:
         return seen.zombie or seen.started not in {"", self.started}
 
 
-class _Seen(NamedTuple):
+class _ProcessData(NamedTuple):
     """This machine's data on a process; `started` is empty if unknown."""
 
     started: str
@@ -173,9 +173,9 @@ def _host() -> str:
     return f"{socket.gethostname()} {namespace} {boot}".strip()[:_HOST_LENGTH]
 
 
-def _look_up(pid: int) -> _Seen:
+def _look_up(pid: int) -> _ProcessData:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
-        return _Seen(started="")
-    return _Seen(started=fields[19], zombie=fields[0] == "Z")
+        return _ProcessData(started="")
+    return _ProcessData(started=fields[19], zombie=fields[0] == "Z")

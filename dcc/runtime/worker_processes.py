@@ -146,14 +146,14 @@ class WorkerProcesses:
 
 
 @dataclass
-class _Begun:
+class _ThisProcess:
     """What `begin` returned in this process, or the error that each task raises instead."""
 
     result: Any = None
     error: DccError | None = None
 
 
-_begun = _Begun()
+_this_process = _ThisProcess()
 
 
 def _has_ended(done: Future[Any]) -> bool:
@@ -173,9 +173,9 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
     """Run a task in a process, and make its exception portable."""
     with logging_about(**context):
         try:
-            if _begun.error is not None:
-                raise _begun.error
-            return work(_begun.result, *given)
+            if _this_process.error is not None:
+                raise _this_process.error
+            return work(_this_process.result, *given)
         except Exception as error:
             if not isinstance(error, DccError):
                 log.error("A process of the platform met a fault of the platform", exc_info=error)  # noqa: TRY400
@@ -199,12 +199,12 @@ def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_logging(plan_from_environment())
     try:
-        _begun.result = begin(*given)
+        _this_process.result = begin(*given)
     except DccError as error:
         # Memory, open files and disks may serve the next process: this one ends, and its tasks are tried alone.
         if isinstance(error.__cause__, OSError):
             raise
-        _begun.error = portable(error)
+        _this_process.error = portable(error)
 
 
 class _Popen(popen_spawn_posix.Popen):

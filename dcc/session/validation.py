@@ -100,7 +100,7 @@ class _Later(NamedTuple):
     missing: list[Problem]
 
 
-class _Kept:
+class _DraftFile:
     """Drafts in their order, and later additions, on disk: many documents may have many errors."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -156,7 +156,7 @@ def check_paths(
     at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
     with ExitStack() as stack:
-        kept = _Kept(stack.enter_context(tempfile.TemporaryFile(prefix="dcc-validate-")))
+        kept = _DraftFile(stack.enter_context(tempfile.TemporaryFile(prefix="dcc-validate-")))
         with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
             try:
                 for draft in chain.from_iterable(pool.map(check.files, shares)):
@@ -204,7 +204,7 @@ class _Check:
             if problems or missing or asking.takes_no_effect:
                 yield asking.name, _Later(asking.takes_no_effect, problems, missing)
 
-    def verdicts(self, kept: _Kept, closing: ExitStack) -> Iterator[PathVerdict]:
+    def verdicts(self, kept: _DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
         """The verdicts of the stored drafts, whose file is closed at their end."""
         with closing:
             for draft, later in kept.drafts():

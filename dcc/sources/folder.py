@@ -78,10 +78,10 @@ class LocalConnection(BlockwiseConnection):
                 raise ListingFailedError(
                     mark("{directory} leads out of the base path. Move it inside."),
                     source=self._label,
-                    directory=_shown(directory),
+                    directory=_printable_path(directory),
                 )
             watch = watch_listing(self._label, self._list_timeout)
-            with watch.directory(action, _shown(directory), lambda: None):
+            with watch.directory(action, _printable_path(directory), lambda: None):
                 return action_listing(
                     self._label,
                     action,
@@ -100,14 +100,14 @@ class LocalConnection(BlockwiseConnection):
             raise SourceUnreachableError(
                 mark("the folder {base} is gone. Check that the disk is mounted."),
                 source=self._label,
-                base=_shown(self._base),
+                base=_printable_path(self._base),
                 case=_FOLDER,
             ) from error
         except OSError as error:
             raise ListingFailedError(
                 mark("{directory} cannot be listed ({reason}). Correct its permissions."),
                 source=self._label,
-                directory=_shown(directory),
+                directory=_printable_path(directory),
                 reason=Message(_reason(error)),
             ) from error
 
@@ -118,7 +118,7 @@ class LocalConnection(BlockwiseConnection):
         with os.scandir(directory) as entries:
             for entry in entries:
                 if time.monotonic() > watch.deadline:
-                    raise watch.outstayed(_shown(directory))
+                    raise watch.outstayed(_printable_path(directory))
                 try:
                     found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
                 except FileNotFoundError:
@@ -158,13 +158,13 @@ class LocalConnection(BlockwiseConnection):
             raise FileMissingError(
                 mark("{path} is not there. Check whether it was moved."),
                 source=self._label,
-                path=_shown(path),
+                path=_printable_path(path),
             ) from error
         except OSError as error:
             raise TransferFailedError(
                 mark("{path} cannot be read ({reason}). Correct its permissions."),
                 source=self._label,
-                path=_shown(path),
+                path=_printable_path(path),
                 reason=Message(_reason(error)),
             ) from error
 
@@ -187,7 +187,7 @@ def _entry(name: bytes, status: os.stat_result) -> Entry:
     return Entry(name, kind)
 
 
-def _shown(path: Path) -> str:
+def _printable_path(path: Path) -> str:
     return printable(os.fsencode(path))
 
 

@@ -93,14 +93,14 @@ def action_listing(
     Raises ListingFailedError (naming `label`) for more than MAX_ENTRIES entries, or more than MAX_ZIPS archives and
     checksums, at all levels together.
     """
-    found = _Found(label, action, PLAIN if below is None else below.extent)
+    found = _DirectoryContent(label, action, PLAIN if below is None else below.extent)
     found.take(b"", entries, resolve)
     if below is not None and below.extent.depth:
         _list_folders(found, below)
     return found.listing()
 
 
-def _list_folders(found: _Found, below: Below) -> None:
+def _list_folders(found: _DirectoryContent, below: Below) -> None:
     """List the folders level by level, each level by path: so the result does not depend on the server's order."""
     reached: dict[bytes | None, bytes] = {below.real(b""): b""}
     while level := found.next_folders():
@@ -117,7 +117,7 @@ def _list_folders(found: _Found, below: Below) -> None:
                 continue
 
 
-class _Found:
+class _DirectoryContent:
     """The content of directories: of ignored entries only their number, and the first examples by name."""
 
     def __init__(self, label: str, action: Action, extent: Extent) -> None:

@@ -263,7 +263,7 @@ def list_sessions(
         query = query.where(CrawlingSession.id.in_(ids))
     rows = connection.execute(query.limit(limit)).all()
     shown = [row.id for row in rows]
-    held = _held(connection)
+    held = _open_sessions(connection)
     tasks: dict[int, list[TaskEntry]] = defaultdict(list)
     for task in connection.execute(
         select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
@@ -299,10 +299,10 @@ def require_session(connection: Connection, session_id: int) -> SessionEntry:
 
 def list_held_sessions(connection: Connection) -> list[SessionEntry]:
     """The open sessions, which a process has or had, or which wait for a run; newest first."""
-    return list_sessions(connection, ids=list(_held(connection)))
+    return list_sessions(connection, ids=list(_open_sessions(connection)))
 
 
-def _held(connection: Connection) -> dict[int, bool | None]:
+def _open_sessions(connection: Connection) -> dict[int, bool | None]:
     """The open sessions, and whether a process has it (True), none (False), or one that died (None)."""
     lock = SessionLock.__table__
     found: dict[int, bool | None] = {}

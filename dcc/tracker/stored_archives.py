@@ -227,7 +227,7 @@ def pending_copies(connection: Connection, replica: str, after: int = 0, most: i
         .order_by(StoredArchive.id)
         .limit(most)
     )
-    return _wanted(connection, query)
+    return _wanted_copies(connection, query)
 
 
 def due_copies(connection: Connection, replica: str, days: int, *, everything: bool = False) -> list[WantedCopy]:
@@ -241,7 +241,7 @@ def due_copies(connection: Connection, replica: str, days: int, *, everything: b
         select(func.count(), func.count(case((ArchiveCopy.checked < late, 1)))).where(*conditions)
     ).one()
     query = _WANTED.where(*conditions).order_by(ArchiveCopy.checked, ArchiveCopy.archive_id)
-    return _wanted(connection, query.limit(total if everything else max(-(-total // days), overdue)))
+    return _wanted_copies(connection, query.limit(total if everything else max(-(-total // days), overdue)))
 
 
 def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
@@ -249,7 +249,7 @@ def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
     query = _WANTED.where(ArchiveCopy.replica == replica, ArchiveCopy.state.in_(_FAULTY)).order_by(
         ArchiveCopy.archive_id
     )
-    return _wanted(connection, query)
+    return _wanted_copies(connection, query)
 
 
 def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[WantedCopy]:
@@ -261,7 +261,7 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[Wante
     )
     faulty = select(ArchiveCopy.archive_id).where(ArchiveCopy.replica.in_(replicas), ArchiveCopy.state.in_(_FAULTY))
     query = _ARCHIVES.where(StoredArchive.id.in_(faulty), ~others).order_by(StoredArchive.id)
-    return _wanted(connection, query)
+    return _wanted_copies(connection, query)
 
 
 def offers(connection: Connection, sha256: str) -> list[Offer]:
@@ -275,14 +275,14 @@ def offers(connection: Connection, sha256: str) -> list[Offer]:
 def all_archives(connection: Connection, after: int = 0, most: int = 500) -> list[WantedCopy]:
     """The stored archives: the next ones after an archive's id."""
     query = _ARCHIVES.where(StoredArchive.id > after)
-    return _wanted(connection, query.order_by(StoredArchive.id).limit(most))
+    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(most))
 
 
 def expired_archives(connection: Connection, days: int) -> list[WantedCopy]:
     """The archives that no attempt has delivered for so many days."""
     since = utc_now() - timedelta(days=days)
     later = exists().where(ZipDownload.sha256 == StoredArchive.sha256, ZipDownload.received >= since)
-    return _wanted(connection, _ARCHIVES.where(StoredArchive.created < since, ~later))
+    return _wanted_copies(connection, _ARCHIVES.where(StoredArchive.created < since, ~later))
 
 
 def forget_archive(connection: Connection, archive_id: int) -> None:
@@ -330,5 +330,5 @@ def stored_since(connection: Connection, since: datetime | None = None) -> Holdi
     return Holdings(archives, int(size_bytes or 0))
 
 
-def _wanted(connection: Connection, query: Select[int, str, int]) -> list[WantedCopy]:
+def _wanted_copies(connection: Connection, query: Select[int, str, int]) -> list[WantedCopy]:
     return [WantedCopy(*row) for row in connection.execute(query)]

@@ -148,7 +148,7 @@ def zip_page(reader: Reader, partition: str, form: str = "html") -> Answer:
     """The report of a submission by its partition key, `<action>/<file name>`."""
 
     def collect(databases: Databases) -> tuple[Report, Scope]:
-        key = _known(databases.tracker, partition)
+        key = _submission_of(databases.tracker, partition)
         return databases.collect(collect_submission, key, catalogue=reader.catalogue), Scope(zips=[key])
 
     return _page(reader, collect, form)
@@ -216,7 +216,7 @@ def document_xml(partition: str, file_name: str) -> Answer:
     """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
 
     def find(databases: Databases) -> tuple[Settings, SubmittedDocument]:
-        key = _known(databases.tracker, partition)
+        key = _submission_of(databases.tracker, partition)
         found = delivered_document(databases.tracker, file_name, key)
         if found is None:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
@@ -268,7 +268,7 @@ def spreadsheet(databases: Databases, scope: Scope, causes: Sequence[Cause], cat
         return Answer(200, _XLSX, path.read_bytes(), _SHEET_NAME)
 
 
-def _known(connection: Connection, partition: str) -> ZipKey:
+def _submission_of(connection: Connection, partition: str) -> ZipKey:
     keys = keys_of_partitions(connection, [partition])
     if not keys:
         raise NotFoundError(

@@ -77,7 +77,7 @@ def report_routes() -> list[BaseRoute]:
         Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
         *(Route(path, _served(_causes)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
-        *(Route(path, _served(_kept)) for path in (KEPT, f"{KEPT}/{{centre}}")),
+        *(Route(path, _served(_kept_list)) for path in (KEPT, f"{KEPT}/{{centre}}")),
         Route(f"{KEPT}/{{action}}/{{name}}", _served(_kept_report)),
         Route(f"{EXPECTED}/{{centre}}", _served(_expected)),
         Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name}}", _served(_document)),
@@ -101,7 +101,7 @@ def _causes(request: Request) -> Answer:
     return causes_page(_language(request), request.path_params.get("centre"), _form(request))
 
 
-def _kept(request: Request) -> Answer:
+def _kept_list(request: Request) -> Answer:
     return kept_list_page(_language(request), request.path_params.get("centre"))
 
 

@@ -43,7 +43,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
     """
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
-        shown, wanted = _Shown(instance), read_archive(instance).horizon.shows()
+        shown, wanted = _ShownEvents(instance), read_archive(instance).horizon.shows()
         yield from shown.missing(FILE_SOURCES.name, _of_sources(connection, settings))
         yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory), wanted))
         with disposed(open_qc_database(settings)) as qc:
@@ -74,7 +74,7 @@ def _of_centres(qc: Connection) -> Iterator[Report]:
     yield from overviews_reports(recorded_overviews(qc))
 
 
-class _Shown:
+class _ShownEvents:
     """An instance's events, read once for each asset and check."""
 
     def __init__(self, instance: DagsterInstance) -> None:

@@ -87,8 +87,8 @@ def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> li
     found = list(_documents(tracker, ids))
     xml_ids = [document.id for recorded in found for document in recorded.documents]
     reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
-    judged = replace(_judged(qc, xml_ids), left_out=_left_out(tracker, xml_ids))
-    return [outcome for recorded in found for outcome in _told(recorded, judged, reasons)]
+    judged = replace(_judged(qc, xml_ids), left_out=_left_out_steps(tracker, xml_ids))
+    return [outcome for recorded in found for outcome in _zip_data(recorded, judged, reasons)]
 
 
 def documented_zip_actions(
@@ -142,7 +142,7 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
     return reasons
 
 
-def _left_out(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
+def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
     """The steps that the settings leave out of documents."""
     found: dict[int, tuple[Phase, ...]] = {}
     query = (
@@ -201,7 +201,7 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
     ]
 
 
-def _told(recorded: _Recorded, judged: _Judged, reasons: Mapping[int, str]) -> Iterator[ZipData]:
+def _zip_data(recorded: _Recorded, judged: _Judged, reasons: Mapping[int, str]) -> Iterator[ZipData]:
     documents = tuple(_document(row, judged, reasons) for row in recorded.documents)
     row = recorded.zip_action
     outcome = ZipData(

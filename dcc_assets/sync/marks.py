@@ -62,7 +62,7 @@ class Marks(Generic[M]):
 
     def read(self, instance: DagsterInstance) -> M:
         """The mark of all centres."""
-        kept = self._kept(instance, {self.name}).get(self.name)
+        kept = self._stored_marks(instance, {self.name}).get(self.name)
         return self.kind() if kept is None else self.kind(**kept)
 
     def write(self, instance: DagsterInstance, mark: M, group: CentreGroup | None = None) -> None:
@@ -79,7 +79,7 @@ class Marks(Generic[M]):
         """
         of_all = self.read(instance)
         groups = list(settings.centre_groups.values()) if group is None else [group]
-        kept = self._kept(instance, {self._key(one) for one in groups})
+        kept = self._stored_marks(instance, {self._key(one) for one in groups})
         parts = []
         for centre_group in groups:
             stored = kept.get(self._key(centre_group))
@@ -96,6 +96,6 @@ class Marks(Generic[M]):
     def _key(self, group: CentreGroup | None) -> str:
         return self.name if group is None else f"{self.name}: {group.name}"
 
-    def _kept(self, instance: DagsterInstance, keys: set[str]) -> dict[str, Mapping[str, Any]]:
+    def _stored_marks(self, instance: DagsterInstance, keys: set[str]) -> dict[str, Mapping[str, Any]]:
         values = instance.daemon_cursor_storage.get_cursor_values(keys)
         return {key: json.loads(value) for key, value in values.items() if value}

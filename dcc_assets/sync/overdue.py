@@ -136,7 +136,7 @@ class _Changes:
 def _look(
     instance: DagsterInstance, tracker: Engine, settings: Settings, anew: Collection[str] | None = ()
 ) -> _Changes:
-    shown = _told(instance)
+    shown = _last_shown(instance)
     reports = read_overdue(tracker, settings)
     changes = _Changes([], {name: {} for name in _CHECKS})
     for report in reports:
@@ -280,7 +280,7 @@ def _digest(report: Report) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def _told(instance: DagsterInstance) -> dict[str, dict[str, str]]:
+def _last_shown(instance: DagsterInstance) -> dict[str, dict[str, str]]:
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
     shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
     return shown

@@ -94,7 +94,7 @@ def backup(
             echo_json(_manifest_json(found, manifest) | {"archives": archives})
         else:
             archives_note = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
-            click.echo(f"{printable(found)} is whole: {_told(manifest)}{archives_note}.")
+            click.echo(f"{printable(found)} is whole: {_size_text(manifest)}{archives_note}.")
         if archives is not None and archives.missing:
             warn(f"{count_of(archives.missing, 'archive')} not beside it. To copy them: dcc backup --with-archives")
             raise click.exceptions.Exit(1)
@@ -113,7 +113,7 @@ def _show_backup(report: BackupReport, *, as_json: bool) -> None:
         facts = _manifest_json(report.directory, report.manifest)
         echo_json(facts | {"archives": report.archives, "removed": report.removed, "not_removed": report.not_removed})
         return
-    click.echo(f"Backed up to {printable(report.directory)}: {_told(report.manifest)}.")
+    click.echo(f"Backed up to {printable(report.directory)}: {_size_text(report.manifest)}.")
     if report.removed:
         click.echo(f"Removed {count_of(len(report.removed), 'older backup')}.")
     for old in report.not_removed:
@@ -131,7 +131,7 @@ def _show_backup(report: BackupReport, *, as_json: bool) -> None:
         click.echo("The access keys of file sources are in it: keep it where only you can read it.", err=True)
 
 
-def _told(manifest: Manifest) -> str:
+def _size_text(manifest: Manifest) -> str:
     staging = manifest.staging
     files = f"{count_of(staging.files, 'file')} in staging {'copied' if staging.copied else 'listed'}"
     size = manifest.tracker.file.size_bytes + manifest.qc.file.size_bytes

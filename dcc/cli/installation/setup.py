@@ -256,7 +256,7 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
         click.echo(f"These variables override it as long as they are set: {named}.")
 
 
-def _shown(secret: SecretStr, origin: str) -> str:
+def _secret_text(secret: SecretStr, origin: str) -> str:
     """A secret for a screen; what nobody gave, the default, is none."""
     return secret.get_secret_value() if origin == "default" else "***"
 
@@ -284,7 +284,7 @@ def _setting_entries(settings: Settings, given: GivenSettings) -> list[dict[str,
             {
                 "name": name,
                 "variable": variable_of(name),
-                "value": _shown(value, given.origin_of(name)) if isinstance(value, SecretStr) else value,
+                "value": _secret_text(value, given.origin_of(name)) if isinstance(value, SecretStr) else value,
                 "from": given.origin_of(name),
                 "description": field.description,
             }

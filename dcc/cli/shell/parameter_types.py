@@ -31,16 +31,18 @@ class _Id(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number, which may be an unknown id. Fails for other texts and too large numbers."""
-        return _held(self, click.INT.convert(value, param, ctx), param, ctx)
+        return _within_limit(self, click.INT.convert(value, param, ctx), param, ctx)
 
 
 class _Count(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number. Fails for other texts, and for a number that is out of range or too large."""
-        return _held(self, super().convert(value, param, ctx), param, ctx)
+        return _within_limit(self, super().convert(value, param, ctx), param, ctx)
 
 
-def _held(kind: click.ParamType[int], number: int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+def _within_limit(
+    kind: click.ParamType[int], number: int, param: click.Parameter | None, ctx: click.Context | None
+) -> int:
     if abs(number) > LARGEST_NUMBER:
         kind.fail(f"{number} is larger than any number here: at most {LARGEST_NUMBER}.", param, ctx)
     return number
@@ -129,7 +131,7 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
         .limit(MOST_VALUES)
         for action in actions
     }
-    return _asked(
+    return _ask_tracker(
         lambda connection: [
             f"{action}/{found}" for action, query in queries.items() for found in connection.scalars(query)
         ]
@@ -146,7 +148,7 @@ def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
 
         values = getattr(getattr(models, model), column)
         query = select(values).order_by(values.desc()).limit(MOST_VALUES)
-        return _asked(lambda connection: [str(one) for one in connection.scalars(query)][::-1])
+        return _ask_tracker(lambda connection: [str(one) for one in connection.scalars(query)][::-1])
 
     return look
 
@@ -169,7 +171,7 @@ def _explained(_: str) -> Iterable[str]:
     return known_names()
 
 
-def _asked(question: Callable[[Connection], list[str]]) -> list[str]:
+def _ask_tracker(question: Callable[[Connection], list[str]]) -> list[str]:
     with reading_tracker() as connection:
         return question(connection)
 

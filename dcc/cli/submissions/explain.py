@@ -77,7 +77,9 @@ def _explained(names: Sequence[str]) -> Explanation:
     session = explanations.session_explained(name)
     entry = error or rule or explanations.cause_explained(name) or session or explanations.check_explained(name)
     if entry is None:
-        raise NotFoundError(f"No error, rule, phase, status, session's end or check is named {name!r}. {_alike(name)}")
+        raise NotFoundError(
+            f"No error, rule, phase, status, session's end or check is named {name!r}. {_nearest_hint(name)}"
+        )
     kind = error_advice.error_kinds().get(entry.id, DccError)
     note_facts(
         explained_rule=rule and rule.id,
@@ -89,7 +91,7 @@ def _explained(names: Sequence[str]) -> Explanation:
     return entry
 
 
-def _alike(name: str) -> str:
+def _nearest_hint(name: str) -> str:
     from dcc.nearest_names import nearest_names
 
     nearest = nearest_names(name, explanations.known_names(), 1)

@@ -193,7 +193,7 @@ def _standing(host: Host) -> str:
 
 def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
     click.echo("\nDownloads" if downloads else "\nNever downloaded.")
-    for _, same in groupby(downloads, _told_of):
+    for _, same in groupby(downloads, _line_facts):
         download, *further = same
         state = state_text(download.phase.short_name, download.status.short_name)
         label = printable(download.label)
@@ -205,7 +205,7 @@ def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
         _print_reasons(download.reasons, indent="    ")
 
 
-def _told_of(download: DownloadStory) -> tuple[object, ...]:
+def _line_facts(download: DownloadStory) -> tuple[object, ...]:
     """The common facts of consecutive attempts without a transfer, which share one line; all others differ."""
     if (download.phase, download.status) != (Phase.DOWNLOAD, Status.FAILED):
         return (download.id,)

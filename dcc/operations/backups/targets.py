@@ -60,7 +60,7 @@ _SHOWN: Final = 5
 _UNMARK: Final = f"DROP TABLE IF EXISTS {UNFINISHED_COPY}"
 
 
-class Found(Enum):
+class ContentState(Enum):
     """State of a database before the copy: without rows, left by an interrupted copy, or in use."""
 
     EMPTY = "empty"
@@ -89,20 +89,20 @@ class Target:
         return Path(str(self.engine.url.database))
 
     @property
-    def _beside(self) -> Path:
+    def _copy_path(self) -> Path:
         return self._path.with_name(f".{self._path.name}.copy")
 
     @property
     def _on_server(self) -> bool:
         return self.engine.dialect.name != "sqlite"
 
-    def look(self) -> Found:
+    def look(self) -> ContentState:
         """Its state. A database that is missing on a server is made. Raises the database's `unreachable` error."""
         if not self._is_there():
-            return Found.EMPTY
+            return ContentState.EMPTY
         with self._if_readable(), self.engine.connect() as connection:
-            return self._found(connection)
-        return Found.FILLED
+            return self._content_state(connection)
+        return ContentState.FILLED
 
     def _is_there(self) -> bool:
         """Whether the database may have tables; a database that is missing on a server is made."""
@@ -110,15 +110,15 @@ class Target:
             create_database(self.engine.url, self.database)
         return self._on_server or (self._path.exists() and self._path.stat().st_size > 0)
 
-    def _found(self, connection: Connection) -> Found:
+    def _content_state(self, connection: Connection) -> ContentState:
         present = set(inspect(connection).get_table_names())
         if UNFINISHED_COPY in present:
-            return Found.UNFINISHED
+            return ContentState.UNFINISHED
         if self._not_ours(present):
-            return Found.FILLED
+            return ContentState.FILLED
         tables = [name for name in known_tables(connection, self.database) if name not in _MADE_WITH_ROWS]
         filled = any(connection.exec_driver_sql(f"SELECT 1 FROM {name} LIMIT 1").first() for name in tables)  # noqa: S608
-        return Found.FILLED if filled else Found.EMPTY
+        return ContentState.FILLED if filled else ContentState.EMPTY
 
     def refuse_others(self) -> None:
         """Raise ConfigurationError for a database with other tables, which would be lost.
@@ -131,7 +131,7 @@ class Target:
 
     def refuse_session(self) -> None:
         """Raise SessionActiveError while a session is active in a tracker that is in use."""
-        if self.look() is Found.FILLED:
+        if self.look() is ContentState.FILLED:
             with self._if_readable(), writing(self.engine) as connection:
                 self._refuse_session(connection)
 
@@ -145,7 +145,7 @@ class Target:
             self._mark()
         else:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            remove_file(self._beside)
+            remove_file(self._copy_path)
 
     def fill(self, source: Connection, on_progress: Progress) -> dict[str, TableSum]:
         """Copy all rows of `source`, which has this version's schema; returns the sums of the target's rows.
@@ -154,7 +154,7 @@ class Target:
         cannot be written.
         """
         if not self._on_server:
-            return write_file(source, self.database, self.database.head, self._beside, on_progress)
+            return write_file(source, self.database, self.database.head, self._copy_path, on_progress)
         drop_tables(self.engine, self.database)
         init_database(self.engine, unfinished=True)
         expected = load_rows(source, self.engine, self.settings.database_retry, on_progress)
@@ -175,7 +175,7 @@ class Target:
         """The engine of the copied rows, before they are in place."""
         if self._on_server:
             return nullcontext(self.engine)
-        return disposed(open_url(URL.create("sqlite", database=str(self._beside)), self.database))
+        return disposed(open_url(URL.create("sqlite", database=str(self._copy_path)), self.database))
 
     def mark(self) -> None:
         """Mark a SQLite database that is about to be replaced, unless it cannot be read."""
@@ -193,9 +193,9 @@ class Target:
         self.engine.dispose()
         with self.being_filled() as engine, writing(engine) as connection:
             connection.exec_driver_sql(_MARK)
-        finish_file(self._beside)
+        finish_file(self._copy_path)
         remove_log(self._path)
-        self._beside.replace(self._path)
+        self._copy_path.replace(self._path)
         fsync(self._path.parent)
 
     def finish(self) -> None:
@@ -206,7 +206,7 @@ class Target:
     def discard(self) -> None:
         """Remove the new file, if the old one is not replaced after all."""
         if not self._on_server:
-            remove_file(self._beside)
+            remove_file(self._copy_path)
 
     def _mark(self) -> None:
         with writing(self.engine) as connection:
@@ -282,10 +282,10 @@ def refuse_filled(tracker: Target, qc: Target, advice: str) -> None:
     If the tracker was left by an interrupted copy, so was the QC database, which takes effect before it.
     """
     found = tracker.look()
-    if found is Found.UNFINISHED:
+    if found is ContentState.UNFINISHED:
         return
     for target, state in ((tracker, found), (qc, qc.look())):
-        if state is Found.FILLED:
+        if state is ContentState.FILLED:
             raise StorageNotEmptyError(f"The {target.label} holds data. {advice}")
 
 

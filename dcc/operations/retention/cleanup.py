@@ -67,7 +67,7 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
     """What the tracker knows of submissions; unknown ones are left out."""
     rows = [row for row in _rows(connection, {key.file_name for key in keys}) if key_of(row) in keys]
     latest = {download: za_id for za_id, download, _ in latest_downloads(connection, [row.id for row in rows])}
-    unvalidated, to_upload, held = _wanted(connection, latest)
+    unvalidated, to_upload, held = _needed_submissions(connection, latest)
     not_stored = {latest[number] for number in unstored(connection, latest)}
     return {
         key_of(row): KnownArchive(
@@ -92,7 +92,7 @@ def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
     return [row for some in chunks(names) for row in connection.execute(query.where(ZipFile.file_name.in_(some)))]
 
 
-def _wanted(connection: Connection, latest: Mapping[int, int]) -> tuple[set[int], set[int], set[int]]:
+def _needed_submissions(connection: Connection, latest: Mapping[int, int]) -> tuple[set[int], set[int], set[int]]:
     """The submissions, by their latest download, with documents that wait for validation or upload, or are being
     uploaded.
     """

@@ -106,7 +106,7 @@ def loader_on(connection: Connection) -> LineLoader:
 def _shifted(table: Table) -> str:
     """The statement that reads a table's rows from a prepared file, with their final ids."""
     computed = _computed(table)
-    given = {f"given_{name}": f":{name}" for name in _given(computed)}
+    given = {f"given_{name}": f":{name}" for name in _required_fields(computed)}
     columns = []
     for column in table.columns:
         of_run = table is MEASUREMENT and column.name in OF_RUN
@@ -124,7 +124,7 @@ def _loaded(table: Table) -> LoadedLines:
     computed = _computed(table)
     fields = [name for name in _names(table) if name not in _NOT_SAID]
     fields += OF_RUN if table is MEASUREMENT else ()
-    return LoadedLines(table, [*fields, *(f"given_{name}" for name in _given(computed))], computed)
+    return LoadedLines(table, [*fields, *(f"given_{name}" for name in _required_fields(computed))], computed)
 
 
 def _computed(table: Table) -> dict[str, str]:
@@ -149,7 +149,7 @@ def _computed(table: Table) -> dict[str, str]:
     return computed
 
 
-def _given(computed: Mapping[str, str]) -> list[str]:
+def _required_fields(computed: Mapping[str, str]) -> list[str]:
     """The names of what has to be given for computed columns."""
     return sorted(set(re.findall(r"\{given_(\w+)\}", " ".join(computed.values()))))
 
@@ -168,5 +168,5 @@ _OWNERS: Final = {
 """The tables of owners, by the kinds used for them."""
 
 _SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}
-_GIVEN: Final = {table.name: _given(_computed(table)) for table in PREPARED_TABLES}
+_GIVEN: Final = {table.name: _required_fields(_computed(table)) for table in PREPARED_TABLES}
 _LOADED: Final = tuple(map(_loaded, PREPARED_TABLES))

@@ -69,7 +69,7 @@ def _set(connection: Connection, experiments: Iterable[int], validity: int) -> N
     change_rows(connection, EXPERIMENT.c.id, set(experiments), validity=validity)
 
 
-def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
+def _experiments_by(name: str, column: ColumnElement[int]) -> Select[Any]:
     """The experiments whose column is among the given numbers; looked up by these, not the other way round."""
     given = numbers_in(name).subquery()
     found = select(EXPERIMENT.c.id).select_from(given).join(EXPERIMENT, column == given.c.value)
@@ -124,8 +124,8 @@ def _due() -> Select[Any]:
 
 _DUE: Final = _due()
 _TOUCHED: Final = _touched()
-_OF_DOCUMENTS: Final = _given("documents", EXPERIMENT.c.document_id)
-_THESE: Final = _given("experiments", EXPERIMENT.c.id)
+_OF_DOCUMENTS: Final = _experiments_by("documents", EXPERIMENT.c.document_id)
+_THESE: Final = _experiments_by("experiments", EXPERIMENT.c.id)
 _VALIDITY: Final = _THESE.add_columns(EXPERIMENT.c.validity).where(
     EXPERIMENT.c.validity.in_((Validity.VALID, Validity.INVALID_ANIMAL))
 )

@@ -119,7 +119,7 @@ def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
     return SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(SPECIMEN.c.colony_id) == colony_id)
 
 
-def _brought() -> Select[Any]:
+def _genotypes_of_documents() -> Select[Any]:
     """The centres and genotypes of the specimens that documents brought."""
     query = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id)
     brought = query.where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct().subquery()
@@ -138,7 +138,7 @@ def _changed() -> CompoundSelect[Any]:
 
 _KEYS_AT_ONCE: Final = 500
 _WANTED: Final = tuple_(OVERVIEW_GENOTYPE.c.centre, OVERVIEW_GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
-_BROUGHT: Final = _brought()
+_BROUGHT: Final = _genotypes_of_documents()
 _CHANGED: Final = _changed()
 _SHOWN: Final = select(OVERVIEW_GENOTYPE.c.centre).where(_WANTED).limit(1)
 _FORGET: Final = delete(OVERVIEW_GENOTYPE).where(_WANTED)

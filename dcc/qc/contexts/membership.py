@@ -88,12 +88,12 @@ class Share(NamedTuple):
 
 def genotype_of(specimen: Any) -> ColumnElement[str]:
     """The genotype of a row of `specimen`, or of an alias."""
-    return case((specimen.c.is_baseline, BASELINE), else_=_known(specimen.c.colony_id))
+    return case((specimen.c.is_baseline, BASELINE), else_=_or_unknown(specimen.c.colony_id))
 
 
 def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
     """The strain of a row of `specimen` joined with its colony."""
-    return func.coalesce(own_strain(specimen), _known(colony.c.strain_id))
+    return func.coalesce(own_strain(specimen), _or_unknown(colony.c.strain_id))
 
 
 def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:
@@ -101,7 +101,7 @@ def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | Colu
     return and_(colony.c.snapshot_id == colonies, colony.c.colony_id == colony_id, colony.c.position == 1)
 
 
-def _known(column: ColumnElement[Any]) -> ColumnElement[str]:
+def _or_unknown(column: ColumnElement[Any]) -> ColumnElement[str]:
     return func.coalesce(func.rtrim(column), UNKNOWN)
 
 
@@ -197,7 +197,7 @@ def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) 
 def _present(given: Given) -> CompoundSelect[Any]:
     genotype, strain = genotype_of(SPECIMEN).label("genotype"), strain_of(SPECIMEN, COLONY).label("strain_id")
     colonies: ColumnElement[Any] = bindparam("colonies")
-    lines = _counted(given, EntityKind.LINE, LINE, func.rtrim(LINE.c.colony_id), _known(COLONY.c.strain_id))
+    lines = _counted(given, EntityKind.LINE, LINE, func.rtrim(LINE.c.colony_id), _or_unknown(COLONY.c.strain_id))
     experiments = _counted(given, EntityKind.EXPERIMENT, EXPERIMENT, genotype, strain)
     return union_all(
         with_specimens(experiments, EXPERIMENT, colonies),

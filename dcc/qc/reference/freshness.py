@@ -50,12 +50,12 @@ def freshness(connection: Connection, settings: Settings, now: datetime) -> list
     refused = refusals(connection)
     sources = settings.reference_sources
     return [
-        _freshness(name, active.get(name), sources[name], _told(refused.get(name), sources[name]), now, limit)
+        _freshness(name, active.get(name), sources[name], _refusal_text(refused.get(name), sources[name]), now, limit)
         for name in SETS
     ]
 
 
-def _told(refusal: Refusal | None, configured: str | None) -> str | None:
+def _refusal_text(refusal: Refusal | None, configured: str | None) -> str | None:
     """Why the set that the setting names was refused; None for another source."""
     if refusal is None or configured is None or refusal.source != source_of(configured):
         return None

@@ -69,8 +69,8 @@ def _is_of(source: str) -> ColumnElement[bool]:
 
 
 def _row(page: Page) -> dict[str, object] | None:
-    entity_tag = _kept(page.entity_tag, ID_LENGTH)
-    last_modified = _kept(page.last_modified, _LONGEST_TIME)
+    entity_tag = _usable_header(page.entity_tag, ID_LENGTH)
+    last_modified = _usable_header(page.last_modified, _LONGEST_TIME)
     if entity_tag is None and last_modified is None:
         return None
     if len(page.address) > URI_LENGTH or len(page.content) > _MOST_BYTES_KEPT:
@@ -89,7 +89,7 @@ def _row(page: Page) -> dict[str, object] | None:
     }
 
 
-def _kept(header: str | None, longest: int) -> str | None:
+def _usable_header(header: str | None, longest: int) -> str | None:
     """A header that can be sent back; None for any other."""
     fits = header is not None and len(header) <= longest and header.isascii() and header.isprintable()
     return header if fits else None

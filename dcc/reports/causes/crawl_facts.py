@@ -26,7 +26,7 @@ from dcc.vocabulary import Severity
 _LONGEST_NAME: Final = 160
 
 
-class _Noted(NamedTuple):
+class _CrawlFact(NamedTuple):
     """A fact on an archive, on a number of `zips`, or on a file source."""
 
     centre: str
@@ -39,7 +39,7 @@ class _Noted(NamedTuple):
 class CrawlFacts:
     """The facts of crawls, with ids that count from 0."""
 
-    def __init__(self, noted: Iterable[_Noted]) -> None:
+    def __init__(self, noted: Iterable[_CrawlFact]) -> None:
         self._noted = sorted(noted, key=lambda each: (each.action, each.file_name))
 
     def groups(self) -> Iterator[Group]:
@@ -70,9 +70,9 @@ def crawl_facts_of_centre(connection: Connection, centre: str | None) -> CrawlFa
     source_ids = None if centre is None else sorted(sources)
     return CrawlFacts(
         [
-            *_troubles(latest_crawls(connection, sources=source_ids).values(), sources),
+            *_listing_faults(latest_crawls(connection, sources=source_ids).values(), sources),
             *_noticed(connection, latest_findings(connection, sources=source_ids), sources),
-            *_held(held_archives(connection), centre),
+            *_foreign_archives(held_archives(connection), centre),
         ]
     )
 
@@ -82,9 +82,9 @@ def crawl_facts_of_session(connection: Connection, session: SessionEntry) -> Cra
     sources = {entry.id: entry for entry in list_sources(connection)}
     return CrawlFacts(
         [
-            *_troubles(session.crawls, sources),
+            *_listing_faults(session.crawls, sources),
             *_noticed(connection, session_findings(connection, session.id), sources),
-            *_held(held_archives(connection, session_zip_ids(connection, session))),
+            *_foreign_archives(held_archives(connection, session_zip_ids(connection, session))),
         ]
     )
 
@@ -105,12 +105,12 @@ def crawl_facts_of_zip(connection: Connection, key: ZipKey) -> CrawlFacts:
     return CrawlFacts(
         [
             *_noticed(connection, [each for each in found if each.file_name == recorded], sources),
-            *_held(held_archives(connection, key=key)),
+            *_foreign_archives(held_archives(connection, key=key)),
         ]
     )
 
 
-def _troubles(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) -> Iterator[_Noted]:
+def _listing_faults(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) -> Iterator[_CrawlFact]:
     """Sources that could not be listed, or not whole."""
     for crawl in crawls:
         source, error = sources.get(crawl.source), crawl.error
@@ -118,12 +118,12 @@ def _troubles(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) 
             severity = Severity.ERROR if crawl.outcome == "failed" else Severity.WARNING
             details = {**error.fact.known, VALUE: f"{source.centre}, {source.protocol}://{source.hostname}"}
             code = declared_code(error.kind, error.code)
-            yield _Noted(source.centre, Fact(code, severity, details, message=error.fact))
+            yield _CrawlFact(source.centre, Fact(code, severity, details, message=error.fact))
 
 
 def _noticed(
     connection: Connection, findings: Iterable[Finding], sources: Mapping[int, SourceEntry]
-) -> Iterator[_Noted]:
+) -> Iterator[_CrawlFact]:
     """What crawls noticed of archives; those that went from a directory together count as one, until they are back."""
     for finding in findings:
         if finding.source in sources:
@@ -132,12 +132,12 @@ def _noticed(
             if finding.kind != CONFIRMED_GONE:
                 archive = finding.file_name if file_name else None
                 example = Fact(code, Severity.WARNING, zip=archive, message=finding.said)
-                yield _Noted(centre, example, action, file_name)
+                yield _CrawlFact(centre, example, action, file_name)
             elif number := _still_gone(connection, finding, Action(action)):
-                yield _Noted(centre, Fact(code, Severity.WARNING, message=finding.said), action, zips=number)
+                yield _CrawlFact(centre, Fact(code, Severity.WARNING, message=finding.said), action, zips=number)
 
 
-def _held(archives: Iterable[HeldArchive], centre: str | None = None) -> Iterator[_Noted]:
+def _foreign_archives(archives: Iterable[HeldArchive], centre: str | None = None) -> Iterator[_CrawlFact]:
     """Archives on another centre's source, but for those turned down: facts on the centre of their name.
 
     With a `centre`, facts on it: of the archives that are named for it, or lie on its sources.
@@ -145,7 +145,7 @@ def _held(archives: Iterable[HeldArchive], centre: str | None = None) -> Iterato
     for held in archives:
         if held.declined is None and (centre is None or centre == held.owner or centre in held.hosts):
             example = Fact(LISTING + FOREIGN, Severity.WARNING, held.details, str(held.key), message=held.told)
-            yield _Noted(centre or held.owner, example, held.key.action, held.key.file_name)
+            yield _CrawlFact(centre or held.owner, example, held.key.action, held.key.file_name)
 
 
 def _still_gone(connection: Connection, finding: Finding, action: Action) -> int:

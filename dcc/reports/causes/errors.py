@@ -41,7 +41,7 @@ _UPLOADING: Final = mark("Nothing: a later session takes them when they are comp
 _GONE: Final = mark("Nothing, if they were taken away on purpose; else put them back.")
 
 
-def _one(cause: str, remedy: str = _EXPORT, *by: str) -> Declaration:
+def _centre(cause: str, remedy: str = _EXPORT, *by: str) -> Declaration:
     """Of documents and archives, which the centre corrects."""
     return Declaration(cause=cause, remedy=remedy, cause_by=by)
 
@@ -58,46 +58,48 @@ def _nothing(cause: str, remedy: str, *by: str) -> Declaration:
 
 _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declaration]]] = {
     errors.SchemaViolationError: {
-        "": _one(mark("Documents do not follow the XML schema")),
-        "value": _one(mark("{what}: values that are not permitted; expected {expected}"), _EXPORT, "what", "expected"),
-        "missing_attribute": _one(
+        "": _centre(mark("Documents do not follow the XML schema")),
+        "value": _centre(
+            mark("{what}: values that are not permitted; expected {expected}"), _EXPORT, "what", "expected"
+        ),
+        "missing_attribute": _centre(
             mark('Elements <{element}> lack the required attribute "{attribute}"'), _EXPORT, "element", "attribute"
         ),
-        "unknown_attribute": _one(
+        "unknown_attribute": _centre(
             mark('Elements <{element}> may not have the attribute "{attribute}"'), _EXPORT, "element", "attribute"
         ),
-        "unexpected": _one(
+        "unexpected": _centre(
             mark("Elements <{element}> are not permitted where they stand"),
             _EXPORT,
             "element",
             "expected",
         ),
-        "out_of_place": _one(mark("Elements <{element}> are not permitted where they stand"), _EXPORT, "element"),
-        "incomplete": _one(mark("Elements <{element}> are incomplete"), _EXPORT, "element", "expected"),
-        "other": _one(mark("Elements and attributes are not as the schema asks: {what}"), _EXPORT, "what"),
+        "out_of_place": _centre(mark("Elements <{element}> are not permitted where they stand"), _EXPORT, "element"),
+        "incomplete": _centre(mark("Elements <{element}> are incomplete"), _EXPORT, "element", "expected"),
+        "other": _centre(mark("Elements and attributes are not as the schema asks: {what}"), _EXPORT, "what"),
     },
     errors.NotWellFormedError: {
-        "": _one(mark("Documents are not well-formed XML")),
-        "empty": _one(mark("Documents are empty")),
-        "encoding": _one(
+        "": _centre(mark("Documents are not well-formed XML")),
+        "empty": _centre(mark("Documents are empty")),
+        "encoding": _centre(
             mark("Documents are in an encoding that is not supported, or not in the one that they name"),
             mark("Save them as UTF-8, and submit them again in a new archive."),
         ),
     },
-    errors.WrongDocumentKindError: _one(
+    errors.WrongDocumentKindError: _centre(
         mark("The root element of documents is not the one that their names announce"),
         mark(
             "Documents of animals are named ….specimen.impc.xml, those of procedures ….experiment.impc.xml. Rename "
             "them and submit them in a new archive."
         ),
     ),
-    errors.ForbiddenMarkupError: _one(
+    errors.ForbiddenMarkupError: _centre(
         mark("Documents have a document type declaration, which is refused"),
         mark("Leave the <!DOCTYPE …> out, and submit the documents again in a new archive."),
     ),
     errors.ConversionError: {
-        "": _one(mark("Files could not be converted into documents"), _CONVERTED),
-        "column": _one(
+        "": _centre(mark("Files could not be converted into documents"), _CONVERTED),
+        "column": _centre(
             mark("Columns of tables are missing, unknown or there twice"),
             mark("Name the columns as the format of CSV tables asks, and submit the files in a new archive."),
         ),
@@ -108,10 +110,10 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
             cause_by=("converter",),
         ),
     },
-    errors.DocumentError: _one(mark("Documents could not be accepted")),
+    errors.DocumentError: _centre(mark("Documents could not be accepted")),
     errors.BadFileNameError: {
-        "": _one(mark("Names do not follow the naming convention"), _RENAME),
-        "centre": _one(
+        "": _centre(mark("Names do not follow the naming convention"), _RENAME),
+        "centre": _centre(
             mark("Names begin with '{centre}', which is no registered centre"),
             mark(
                 "Use exactly the producing centre's code. If it is right, the Data Coordination Centre registers "
@@ -119,29 +121,29 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
             ),
             "centre",
         ),
-        "date": _one(mark("Names have dates that are not in the calendar"), _RENAME),
+        "date": _centre(mark("Names have dates that are not in the calendar"), _RENAME),
     },
-    errors.ArchiveError: _one(mark("Archives could not be read"), _ANEW),
-    errors.CorruptArchiveError: _one(mark("Archives are damaged"), _ANEW),
-    errors.EncryptedArchiveError: _one(
+    errors.ArchiveError: _centre(mark("Archives could not be read"), _ANEW),
+    errors.CorruptArchiveError: _centre(mark("Archives are damaged"), _ANEW),
+    errors.EncryptedArchiveError: _centre(
         mark("Archives are encrypted"), mark("Put them in their places without a password, under the same names.")
     ),
-    errors.UnsafeArchiveError: _one(
+    errors.UnsafeArchiveError: _centre(
         mark("Archives hold paths, links or names that could write elsewhere"),
         mark("Make them without paths, links or absolute names, and put them in their places, under the same names."),
     ),
-    errors.OversizedArchiveError: _one(
+    errors.OversizedArchiveError: _centre(
         mark("Archives would unpack to more than the limits allow"), mark("Split them into several archives.")
     ),
-    errors.EmptyArchiveError: _one(
+    errors.EmptyArchiveError: _centre(
         mark("Archives hold no XML document"),
         mark("Put the documents into the archive, and replace it, under the same name."),
     ),
-    errors.DuplicateMemberError: _one(
+    errors.DuplicateMemberError: _centre(
         mark("Archives hold two entries, or two documents in different folders, of the same name"),
         mark("Give each document a name of its own, and replace the archive, under the same name."),
     ),
-    errors.ManifestError: _one(
+    errors.ManifestError: _centre(
         mark("Archives do not hold what their manifests say"),
         mark("Correct the archives or their manifests, and put them in their places, under the same names."),
     ),
@@ -150,12 +152,12 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("Nothing, unless they should have been taken: then name them as documents."),
         "reason",
     ),
-    errors.MemberNotOpenedError: _one(
+    errors.MemberNotOpenedError: _centre(
         mark("Archives hold files that are not opened: each {reason}"),
         mark("Submit what they hold in .zip archives of their own."),
         "reason",
     ),
-    errors.FaultyDataError: _one(
+    errors.FaultyDataError: _centre(
         mark("The submitted data have errors"), mark("See the message, which names the file.")
     ),
     errors.SourceMisconfiguredError: _source(
@@ -213,7 +215,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("They are fetched again. If this happens once more, have the server looked at."),
         VALUE,
     ),
-    errors.ChecksumMismatchError: _one(
+    errors.ChecksumMismatchError: _centre(
         mark("Archives have not the checksum that was published beside them"),
         mark("Correct the file, or its .md5: every session tries again."),
     ),
@@ -269,8 +271,8 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         mark("Nothing: the earlier download still counts. `dcc retry` compares an archive with its new manifest."),
     ),
     "uploading": _nothing(mark("Archives are still being uploaded"), _UPLOADING),
-    "gone": _one(mark("Archives are gone that two listings in a row did not show"), _GONE),
-    "listed_twice": _one(
+    "gone": _centre(mark("Archives are gone that two listings in a row did not show"), _GONE),
+    "listed_twice": _centre(
         mark("Archives of one name lie in two folders"),
         mark("Remove one of them, or rename it. The one nearest to the action directory is taken."),
     ),
@@ -289,7 +291,7 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         acts=Actor.DCC,
         for_centre=mark("It may ask whether they are what you meant to submit. They are processed anyway."),
     ),
-    "size_differs": _one(
+    "size_differs": _centre(
         mark("Archives of one name have different sizes on two file sources"),
         mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),
     ),

@@ -107,7 +107,7 @@ def skipped_entries(
             why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
             skipped = Skipped(shown(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
             noticed[finding.kind in _SECONDARY].append(skipped)
-    first = [*_failed(connection, source_id, most), *map(_held, held[:most]), *noticed[False]]
+    first = [*_failed(connection, source_id, most), *map(_of_foreign_archive, held[:most]), *noticed[False]]
     named: dict[str | None, Skipped] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
@@ -128,7 +128,7 @@ def ignored_entries(listings: Iterable[ActionListing]) -> list[Skipped]:
     ]
 
 
-def _held(held: HeldArchive) -> Skipped:
+def _of_foreign_archive(held: HeldArchive) -> Skipped:
     why, acts = (SkipReason.HELD, Actor.CENTRE) if held.declined is None else (SkipReason.DECLINED, Actor.NOBODY)
     return Skipped(str(held.key), why, acts, held.told, for_wranglers=held.said, za_id=held.za_id)
 

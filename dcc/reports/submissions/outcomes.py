@@ -100,7 +100,7 @@ def _outcome_of_state(
     if phase in (Phase.ZIP_NAME, Phase.DOWNLOAD):
         return Outcome.WITHDRAWN if (phase, status) == SET_ASIDE else Outcome.WAITING
     if status is Status.FAILED:
-        some = _some_taken(states) if taken is None else taken or _under_way(states)
+        some = _some_accepted(states) if taken is None else taken or _under_way(states)
         return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN
     if status is Status.CANCELLED:
         return Outcome.LEFT_OUT if left_out or phase > Phase.UPLOAD else Outcome.WITHDRAWN
@@ -118,7 +118,7 @@ def _under_way(states: Iterable[StateCount]) -> bool:
     return any(state.phase >= Phase.XSD and state.status is not Status.FAILED for state in states)
 
 
-def _some_taken(states: Iterable[StateCount]) -> bool:
+def _some_accepted(states: Iterable[StateCount]) -> bool:
     return any(
         state.phase > Phase.UPLOAD
         or (state.phase >= Phase.XSD and state.status not in (Status.FAILED, Status.CANCELLED))

@@ -166,7 +166,7 @@ def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
 def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int, list[str]]:
     """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
     began = time.monotonic()
-    keys = _wanted(tracker, settings, session_id)
+    keys = _submissions_to_report(tracker, settings, session_id)
     written = in_a_row = 0
     faults: list[str] = []
     if not keys:
@@ -235,7 +235,7 @@ def _make_directory(directory: Path) -> None:
         ) from error
 
 
-def _wanted(tracker: Engine, settings: Settings, session_id: int) -> list[ZipKey]:
+def _submissions_to_report(tracker: Engine, settings: Settings, session_id: int) -> list[ZipKey]:
     from dcc.reports.submissions.model import Tone
     from dcc.reports.submissions.zip_lines import zips_of_session
     from dcc.tracker.crawls import list_sessions

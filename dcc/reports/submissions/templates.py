@@ -56,7 +56,7 @@ def render(name: str, values: Mapping[str, Any], *, shipped: Path = SHIPPED, own
 
 def prose(text: object) -> Markup:
     """A text as HTML, with what stands between backticks, such as a command, as code."""
-    pieces = _shown(text).split("`")
+    pieces = _printable(text).split("`")
     if len(pieces) % 2 == 0:
         return escape("`".join(pieces))
     return Markup("").join(
@@ -103,7 +103,7 @@ def _environment(shipped: Path, own: Path | None) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_shown,
+        finalize=_printable,
     )
     environment.globals["prose"] = prose
     return environment
@@ -113,7 +113,7 @@ def _is_html(name: str | None) -> bool:
     return name is not None and name.endswith(".html")
 
 
-def _shown(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, Markup):

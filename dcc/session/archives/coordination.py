@@ -186,7 +186,7 @@ class Coordinator:
             case TransferFailed():
                 self._failed(message)
             case KeptArchive(job, found):
-                self._kept(job, found)
+                self._note_stored(job, found)
             case Checked(job, CheckedArchive() as found):
                 self._checked(job, found)
             case Checked(job, NotOpened(error, md5)):
@@ -338,7 +338,7 @@ class Coordinator:
         else:
             self._keeper.keep(job, self._staging.archive(job.key))
 
-    def _kept(self, job: Job, found: Kept | Exception) -> None:
+    def _note_stored(self, job: Job, found: Kept | Exception) -> None:
         if isinstance(found, Kept):
             self._batch.kept.append((job.download_id, found))
         else:

@@ -66,7 +66,7 @@ def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> N
 def open_bundle(bundle: Path, folder: Path) -> Found:
     """Unpack a bundle into a folder. Raises OSError and ValueError for other files."""
     unpack(bundle, folder)
-    return _found(json.loads((folder / _FOUND).read_text("utf-8")))
+    return _findings_of(json.loads((folder / _FOUND).read_text("utf-8")))
 
 
 def _plain(found: Found) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _row(problem: Problem) -> dict[str, Any]:
     return place | problem_columns(problem)
 
 
-def _found(stored: dict[str, Any]) -> Found:
+def _findings_of(stored: dict[str, Any]) -> Found:
     problems = stored["problems"]
     known = None
     if problems is not None:

@@ -39,7 +39,7 @@ class BatchArchive:
 
     def expected_seconds(self, rate: float) -> float:
         """The expected seconds of work on it, for a source that sends `rate` bytes a second."""
-        return _known(self.hosting.size_bytes) / rate + seconds_to_prepare(self.hosting.size_bytes)
+        return _size_or_guess(self.hosting.size_bytes) / rate + seconds_to_prepare(self.hosting.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> I
 
 def seconds_to_prepare(size_bytes: int | None) -> float:
     """The expected seconds of work on an archive that is not fetched from a source."""
-    return _EACH_SECONDS + _known(size_bytes) / _PREPARE_RATE
+    return _EACH_SECONDS + _size_or_guess(size_bytes) / _PREPARE_RATE
 
 
-def _known(size_bytes: int | None) -> int:
+def _size_or_guess(size_bytes: int | None) -> int:
     return _UNKNOWN_BYTES if size_bytes is None else size_bytes
 
 

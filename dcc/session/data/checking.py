@@ -118,7 +118,9 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     Documents that the tracker does not count are judged at once: if this session is killed, the waiting others lead the
     next one to them again.
     """
-    found = _own(work, work.read_qc(lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own)))
+    found = _documents_of_session(
+        work, work.read_qc(lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own))
+    )
     counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
     _judge_uncounted(work, [one for one in found if one.id not in {stored.id for _, stored in counted}], basis)
     judged = [
@@ -132,7 +134,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     return judged
 
 
-def _own(work: DataSession, again: _Again) -> list[QcDocument]:
+def _documents_of_session(work: DataSession, again: _Again) -> list[QcDocument]:
     """The documents of the session's centres among those to be judged again.
 
     Documents of other centres that this session's documents affect are left to their own sessions.

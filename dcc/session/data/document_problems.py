@@ -50,7 +50,7 @@ def held_problem(
     """
     owners = list(dict.fromkeys(finding.value or "" for finding in findings if finding.rule == OWNERSHIP))
     if owners:
-        return Problem(HELD, _held_for(key, owners, centre), code=HELD)
+        return Problem(HELD, _held_message(key, owners, centre), code=HELD)
     entities = [f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count]
     would = mark(
         "It would replace or remove {entities}, and waits to be confirmed. See what it would change: dcc data plan "
@@ -59,7 +59,7 @@ def held_problem(
     return Problem(HELD, message(would, entities=entities, archive=str(key)), code=HELD)
 
 
-def _held_for(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> Message:
+def _held_message(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> Message:
     if centre is None:
         text = mark(
             "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan "

@@ -50,7 +50,7 @@ def load_due(
     They are those at (the phase before, done), and those that a session left pending or running in it. A document whose
     name no longer follows `naming` is left waiting, and logged.
     """
-    return in_order_of_upload(_wanted(many_rows_of(connection, _DUE[phase]), naming, keys))
+    return in_order_of_upload(_due_documents(many_rows_of(connection, _DUE[phase]), naming, keys))
 
 
 def load_unsettled(connection: Connection) -> dict[int, State]:
@@ -74,7 +74,7 @@ def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, 
 
 def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:
     """The documents with these ids that count, in the order of upload, in any state."""
-    return in_order_of_upload(_wanted(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
+    return in_order_of_upload(_due_documents(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
 
 
 def archives_from(connection: Connection, sources: Collection[int]) -> set[str]:
@@ -172,7 +172,9 @@ _THROUGH: Final = or_(_passed(Phase.OVERVIEW), _in_state(Phase.QC, *_UNFAILED))
 _QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
 
 
-def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None) -> Iterator[DueDocument]:
+def _due_documents(
+    rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None
+) -> Iterator[DueDocument]:
     parse: Callable[[str, AnyCentre], DocumentName] = naming.parse_document_name
     # Documents of one archive, centre or state share objects: a session may have 50,000 of them.
     of_actions: dict[int, ZipKey] = {}

@@ -44,12 +44,12 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
         if phase is Phase.DATA:
             _accept_unchecked(work, portion)
         for document in portion:
-            recorder.add(_left_out(document, phase))
+            recorder.add(_left_out_fact(document, phase))
         yield from recorder.write()
     work.session.finish_task(task, failed=False)
 
 
-def _left_out(document: DueDocument, phase: Phase) -> Fact:
+def _left_out_fact(document: DueDocument, phase: Phase) -> Fact:
     reason = left_out_message(phase)
     kind = LEFT_OUT[phase]
     state = State(phase, Status.CANCELLED)
@@ -69,7 +69,7 @@ def resume_left_out_steps(work: DataSession) -> None:
     """Have documents go back to the first step that was left out of them and is left out no more."""
     if work.keys is not None:
         return
-    noted = work.read(_noted)
+    noted = work.read(_recorded_steps)
     if not noted:
         return
     documents = work.read(lambda connection: load_documents(connection, noted, work.settings.naming))
@@ -88,7 +88,7 @@ def resume_left_out_steps(work: DataSession) -> None:
     work.session.write(lambda connection: clear_entries(connection, entries))
 
 
-def _noted(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
+def _recorded_steps(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
     """The steps that are noted as left out, by the ids of documents; with the ids of the entries in their logs."""
     query = (
         select(XmlLog.xml_id, XmlLog.id, AnException.short_name)

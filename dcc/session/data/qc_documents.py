@@ -54,14 +54,14 @@ def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> di
     wanted = {document.xml_id: document for document in documents}
     return {
         found.xml_id: found.with_names_of(wanted[found.xml_id])
-        for found in _found(rows_by_id(connection, _OF_TRACKER, wanted))
+        for found in _documents_of_rows(rows_by_id(connection, _OF_TRACKER, wanted))
         if found.xml_id and found.is_of(wanted[found.xml_id])
     }
 
 
 def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:
     """The documents with these ids."""
-    return list(_found(rows_by_id(connection, _BY_ID, document_ids)))
+    return list(_documents_of_rows(rows_by_id(connection, _BY_ID, document_ids)))
 
 
 def counted_by_tracker(
@@ -81,7 +81,7 @@ def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = 
     query = _documents().where(DOCUMENT.c.state == state.value, known).order_by(DOCUMENT.c.id)
     if key is not None:
         query = query.where(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value)
-    return list(_found(connection.execute(query)))
+    return list(_documents_of_rows(connection.execute(query)))
 
 
 def standing_documents(connection: Connection, centre: str | None = None) -> list[int]:
@@ -101,7 +101,7 @@ _OF_TRACKER: Final = _documents().where(DOCUMENT.c.tracker_id.in_(IDS))
 _BY_ID: Final = _documents().where(DOCUMENT.c.id.in_(IDS))
 
 
-def _found(rows: Iterable[Any]) -> Iterator[QcDocument]:
+def _documents_of_rows(rows: Iterable[Any]) -> Iterator[QcDocument]:
     for document_id, xml_id, state, author, action, zip_file, file_name, md5 in rows:
         key = ZipKey(Action(action), zip_file)
         yield QcDocument(document_id, xml_id, DocumentState(state), author, key, file_name, md5 or "")

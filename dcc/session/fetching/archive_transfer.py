@@ -217,7 +217,7 @@ def receive(
                 if hosting.size_bytes is None or offset < hosting.size_bytes:
                     if earlier is not None:
                         connection.expect(earlier.validators)
-                    with _kept(pace or Pace(), sink, connection):
+                    with _watching_pace(pace or Pace(), sink, connection):
                         connection.fetch(
                             key.action,
                             transfer.path,
@@ -280,7 +280,7 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 
 
 @contextlib.contextmanager
-def _kept(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[None]:
+def _watching_pace(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[None]:
     try:
         with pace.kept(lambda: sink.received, connection.close):
             yield

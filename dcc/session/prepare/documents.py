@@ -130,12 +130,12 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
         raise document_lost(key, name)
     origin = read_origin(path)
     rows = writer.document(document.kind)
-    taken = _Taken(read_document(path, document.kind), rows)
+    taken = _RowsOfContents(read_document(path, document.kind), rows)
     context = DocumentContext(
         _NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, NO_NEIGHBOURS, origin=origin
     )
     with closing(taken.contents()) as contents:
-        findings = None if key.action is Action.DELETE else _found(contents, context, basis.accepted)
+        findings = None if key.action is Action.DELETE else _findings_of(contents, context, basis.accepted)
         # The rest of the document, after the rules stopped, has rows all the same.
         for _ in contents:
             pass
@@ -144,7 +144,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
     rows.finish(name, document.md5 or "", findings, None if origin is None else origin.to_json())
 
 
-def _found(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
+def _findings_of(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
     """The findings of the rules; None if there are too many, or a fault occurred: judging meets it again."""
     try:
         found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MOST_FINDINGS + 1))
@@ -155,7 +155,7 @@ def _found(contents: Iterator[Content], context: DocumentContext, accepted: Acce
     return [packed(finding) for finding in found] if len(found) <= MOST_FINDINGS else None
 
 
-class _Taken:
+class _RowsOfContents:
     """A document's content, turned into rows as it is read; `error` is what prevented that."""
 
     def __init__(self, contents: Iterator[Content], rows: DocumentWriter) -> None:

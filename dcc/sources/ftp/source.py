@@ -71,11 +71,11 @@ class FtpConnection(BlockwiseConnection):
         """List one action directory; see `Connection.list_action`."""
         path = self._path(action)
         watch = watch_listing(self._label, self._settings.list_timeout)
-        watch.require_time(_shown(path))
+        watch.require_time(_printable_path(path))
         session = self._connected()
         with (
-            self._translated(message(LISTING, directory=_shown(path)), ListingFailedError),
-            watch.directory(action, _shown(path), session.interrupt),
+            self._translated(message(LISTING, directory=_printable_path(path)), ListingFailedError),
+            watch.directory(action, _printable_path(path), session.interrupt),
         ):
             if not self._enter(session, action):
                 return ActionListing(action, missing=True)
@@ -138,7 +138,9 @@ class FtpConnection(BlockwiseConnection):
             for count, entry in enumerate(self._entries(session), 1):
                 found = found or entry.name == action.encode()
                 if count > MAX_ENTRIES:
-                    raise too_many(self._label, _shown(self._path() or "/"), f"{MAX_ENTRIES:,} entries") from None
+                    raise too_many(
+                        self._label, _printable_path(self._path() or "/"), f"{MAX_ENTRIES:,} entries"
+                    ) from None
             if found:
                 raise
             return False
@@ -184,7 +186,7 @@ class FtpConnection(BlockwiseConnection):
         path = self._path(action, name)
         session = self._connected()
         received = offset
-        with self._translated(message(SENDING, file=_shown(path)), TransferFailedError):
+        with self._translated(message(SENDING, file=_printable_path(path)), TransferFailedError):
             try:
                 for block in session.blocks(path, offset):
                     yield block
@@ -198,7 +200,7 @@ class FtpConnection(BlockwiseConnection):
                 raise FileMissingError(
                     mark("{path} is not there ({reason}). Check whether it was moved."),
                     source=self._label,
-                    path=_shown(path),
+                    path=_printable_path(path),
                     reason=Message(describe(error, self._credential)),
                 ) from error
             except (TimeoutError, EOFError):
@@ -247,5 +249,5 @@ def _wire(name: str) -> str:
     return raw(name).decode("latin-1")
 
 
-def _shown(path: str) -> str:
+def _printable_path(path: str) -> str:
     return printable(path.encode("latin-1"))

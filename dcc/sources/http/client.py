@@ -292,11 +292,11 @@ class HttpClient:
                     "it sends one on to {url}, which is another server and is not followed; if it is the right one, "
                     "correct the file source"
                 ),
-                url=self._shown(urljoin(self._site.origin + answer.target, location)),
+                url=self._printable_url(urljoin(self._site.origin + answer.target, location)),
             )
         return target
 
-    def _shown(self, url: str) -> str:
+    def _printable_url(self, url: str) -> str:
         """A server's URL for messages: without user, password and query, in printable characters."""
         parts = urlsplit(url)
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]

@@ -86,8 +86,8 @@ class HttpConnection(Connection):
         """
         directory = self._target(action) + "/"
         watch = watch_listing(self._label, self._settings.list_timeout)
-        with self._translated(message(LISTING, directory=self._shown(directory)), ListingFailedError):
-            with watch.directory(action, self._shown(directory), self._client.abandon):
+        with self._translated(message(LISTING, directory=self._printable_target(directory)), ListingFailedError):
+            with watch.directory(action, self._printable_target(directory), self._client.abandon):
                 entries = self._entries(directory)
                 if entries is None:
                     return ActionListing(action, missing=True)
@@ -100,7 +100,9 @@ class HttpConnection(Connection):
                 )
                 listing = action_listing(self._label, action, entries, lambda _: None, below)
             first = max(len(listing.zips) - MAX_ASKED, 0)
-            asked = [(path, self._target(action, path)) for file in listing.zips[first:] for path in _asked(file)]
+            asked = [
+                (path, self._target(action, path)) for file in listing.zips[first:] for path in _requested_paths(file)
+            ]
             # Half of what is left: the other directories need the rest.
             now = time.monotonic()
             deadline = now + max(watch.deadline - now, 0) / 2
@@ -108,7 +110,7 @@ class HttpConnection(Connection):
             facts = finder.find(asked, lambda told: watch.say(f"sizes and times of {action}: {told}"))
         zips = list(listing.zips)
         for place, file in enumerate(zips[first:], start=first):
-            fact, *of_manifest = (facts.get(path) for path in _asked(file))
+            fact, *of_manifest = (facts.get(path) for path in _requested_paths(file))
             if fact is not None:
                 size = file.size_bytes if fact.size is None else fact.size
                 zips[place] = replace(file, size_bytes=size, modified=fact.modified)
@@ -194,7 +196,7 @@ class HttpConnection(Connection):
         steps = [self._base.rstrip(b"/"), *(raw(part) for part in parts)]
         return quote(b"/".join(steps), safe="/")
 
-    def _shown(self, target: str) -> str:
+    def _printable_target(self, target: str) -> str:
         return printable(target.encode("ascii", "replace"))
 
     def _entries(self, directory: str) -> Iterator[Entry] | None:
@@ -203,7 +205,9 @@ class HttpConnection(Connection):
             if answer.status == 200:
                 return read_index(self._site, answer)
             if answer.status not in _MISSING:
-                raise self._refusal(answer, message(LISTING, directory=self._shown(directory)), ListingFailedError)
+                raise self._refusal(
+                    answer, message(LISTING, directory=self._printable_target(directory)), ListingFailedError
+                )
         base = self._target() + "/"
         with self._client.ask("HEAD", base) as answer:
             if answer.status in _MISSING:
@@ -213,7 +217,7 @@ class HttpConnection(Connection):
                         "source's base path."
                     ),
                     source=self._label,
-                    base=self._shown(base),
+                    base=self._printable_target(base),
                     phrase=Message(answer.phrase),
                 )
         return None
@@ -222,7 +226,7 @@ class HttpConnection(Connection):
         self, target: str, offset: int, size: int | None, modified: int | None, known: Validators | None = None
     ) -> Generator[bytes, None, None]:
         """The bytes of a file from `offset` on, up to the block that exceeds its size."""
-        doing = message(SENDING, file=self._shown(target))
+        doing = message(SENDING, file=self._printable_target(target))
         headers = _conditions(offset, modified, known)
         with self._translated(doing, TransferFailedError), self._client.ask("GET", target, headers) as answer:
             if answer.status == 416 and _whole_size(answer) == offset:
@@ -262,7 +266,7 @@ class HttpConnection(Connection):
                         "asked for. Ask whoever runs the server."
                     ),
                     source=self._label,
-                    target=self._shown(target),
+                    target=self._printable_target(target),
                 )
         if size is not None and whole is not None and whole != size:
             how = message(mark("its size is {size} bytes, {listed} were listed"), size=whole, listed=size)
@@ -277,7 +281,7 @@ class HttpConnection(Connection):
                 "do anything."
             ),
             source=self._label,
-            target=self._shown(target),
+            target=self._printable_target(target),
             how=how,
         )
 
@@ -327,7 +331,7 @@ class HttpConnection(Connection):
             ) from error
 
 
-def _asked(file: ListedFile) -> list[str]:
+def _requested_paths(file: ListedFile) -> list[str]:
     """The paths of an archive and of the manifest beside it."""
     return [file.path, manifest_beside(file.path, file.manifest)] if file.manifest else [file.path]
 

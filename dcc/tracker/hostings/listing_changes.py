@@ -129,7 +129,7 @@ def compare_with_known(
                 or tuple(before) != attributes(file)
                 or (file.modified or 0) > recent_since
             ):
-                found[ZipKey(ACTIONS_BY_ID[todo], name)] = _known(standing, *known), credible(file)
+                found[ZipKey(ACTIONS_BY_ID[todo], name)] = _known_hosting(standing, *known), credible(file)
     new = {
         ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
         for todo, files in listed.items()
@@ -143,10 +143,12 @@ def known_hostings(connection: Connection, source_id: int, keys: Iterable[ZipKey
     """The archives with the names of these keys as a source last listed them."""
     query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id, ZipFile.file_name.in_(IDS))
     rows = rows_about(connection, query, (key.file_name for key in keys))
-    return {ZipKey(ACTIONS_BY_ID[todo], name): _known(*rest) for todo, name, *rest in rows}
+    return {ZipKey(ACTIONS_BY_ID[todo], name): _known_hosting(*rest) for todo, name, *rest in rows}
 
 
-def _known(standing: int, hosting: int, za_id: int, zip_id: int, phase: int, status: int, *listed: Any) -> KnownHosting:
+def _known_hosting(
+    standing: int, hosting: int, za_id: int, zip_id: int, phase: int, status: int, *listed: Any
+) -> KnownHosting:
     state = State(Phase(phase), Status(status))
     gone, missed, uploading = standing == _GONE, standing == _MISSED, standing == _UPLOADING
     return KnownHosting(hosting, za_id, zip_id, state, gone, missed, uploading, *listed)

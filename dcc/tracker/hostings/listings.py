@@ -240,7 +240,7 @@ class ListingRecorder:
             for key, (entry, file) in seen.items()
             if address.delta.compares and key not in changed and entry.was_fetched and manifest_differs(entry, file)
         }
-        anew, loaded = self._taken_anew(
+        anew, loaded = self._download_anew(
             address,
             {key: entry for key, (entry, _) in changed.items() if entry.was_fetched}
             | {key: entry for key, entry in manifests.items() if entry.state.failed},
@@ -272,7 +272,9 @@ class ListingRecorder:
             again = [uploading_anew[key] for key in self._spoken_for(address, uploading_anew)]
             self._reopen(again, mark("It is being uploaded again to its file source."))
 
-    def _taken_anew(self, address: SourceAddress, done: Mapping[ZipKey, KnownHosting]) -> tuple[set[ZipKey], set[int]]:
+    def _download_anew(
+        self, address: SourceAddress, done: Mapping[ZipKey, KnownHosting]
+    ) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
 
         An archive that failed, or came from this source, is fetched; a withdrawn one is not, because a person decided
