@@ -87,7 +87,7 @@ def _rendered_detail(detail: Any, translate: Callable[[str], str], number: Calla
         return number(detail)
     if isinstance(detail, (list, tuple)):
         return ", ".join(_rendered_detail(each, translate, number) for each in detail)
-    return shown("" if detail is None else str(detail))
+    return printable_detail("" if detail is None else str(detail))
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -111,7 +111,7 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(name for name in names if name is not None)
 
 
-def shown(text: str) -> str:
+def printable_detail(text: str) -> str:
     """A detail as messages show it: shortened, with what cannot be printed escaped."""
     text = text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
     if text.isprintable():

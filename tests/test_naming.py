@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcc.errors import BadFileNameError, ConfigurationError
-from dcc.messages import shown
+from dcc.messages import printable_detail
 from dcc.naming import DocumentKind, DocumentName, NamingConvention, ZipName
 from dcc.phases import KNOWN_CENTRES
 
@@ -51,7 +51,7 @@ def test_a_name_is_either_what_its_parts_spell_or_refused_with_a_reason_that_nam
     try:
         parsed = CONVENTION.parse_zip_name(name, CENTRES)
     except BadFileNameError as error:
-        assert f"'{shown(name)}'" in str(error)  # noqa: PT017 - both ends of the alternative are asserted
+        assert f"'{printable_detail(name)}'" in str(error)  # noqa: PT017 - both ends of the alternative are asserted
         return
     centre, created, inc, *rest = name.split(".")
     assert rest == ["impc", "zip"]

@@ -113,7 +113,7 @@ def unsafe_path(path: str) -> str | None:
 def unsafe_entry(label: str, path: str, reason: str) -> ArchiveError:
     """The error for an archive with an entry that could do harm."""
     text = mark("is refused whole: its entry {entry} {reason}")
-    return bad_archive(UnsafeArchiveError, label, text, entry=shown(path), reason=Message(reason))
+    return bad_archive(UnsafeArchiveError, label, text, entry=printable_path(path), reason=Message(reason))
 
 
 def check_distinct(paths: Sequence[str], label: str) -> None:
@@ -121,7 +121,7 @@ def check_distinct(paths: Sequence[str], label: str) -> None:
     for path, number in Counter(paths).items():
         if number > 1:
             text = mark("holds {number} entries named {entry}; which one counts cannot be known")
-            raise bad_archive(DuplicateMemberError, label, text, number=number, entry=shown(path))
+            raise bad_archive(DuplicateMemberError, label, text, number=number, entry=printable_path(path))
 
 
 def legible(path: str) -> str:
@@ -129,7 +129,7 @@ def legible(path: str) -> str:
     return printable(path.encode(errors="surrogateescape"))
 
 
-def shown(path: str) -> str:
+def printable_path(path: str) -> str:
     """A path for messages."""
     return repr(shortened(path, _LONGEST_SHOWN))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc.archives.entries import Entry, bad_archive, legible, shortened, shown, write_entry
+from dcc.archives.entries import Entry, bad_archive, legible, printable_path, shortened, write_entry
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
 from dcc.archives.manifest import MANIFEST_NAMES, Expected, read_manifest, require_short
 from dcc.archives.members import opened_entries
@@ -220,7 +220,7 @@ class _Extraction:
     ) -> None:
         inside = legible(f"{place}{entry.path}")
         if (first := self.documents.get(name.file_name)) is not None:
-            places = {"first": shown(first.place), "second": shown(inside)}
+            places = {"first": printable_path(first.place), "second": printable_path(inside)}
             text = mark(
                 "holds two documents named {entry}, as {first} and as {second}; which one counts cannot be known"
             )
@@ -242,7 +242,7 @@ def _not_opened(path: str, name: str) -> Problem:
     return Problem.of(
         MemberNotOpenedError(
             mark("{entry} {reason}. Submit what it holds in a .zip archive of its own."),
-            entry=shown(path),
+            entry=printable_path(path),
             reason=message(reason),
         )
     )

@@ -20,7 +20,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import IO, BinaryIO, Final
 
-from dcc.archives.entries import Entry, bad_archive, check_distinct, damage, damaged, shown, unsafe_entry, unsafe_path
+from dcc.archives.entries import (
+    Entry,
+    bad_archive,
+    check_distinct,
+    damage,
+    damaged,
+    printable_path,
+    unsafe_entry,
+    unsafe_path,
+)
 from dcc.archives.limits import Allowance
 from dcc.errors import CorruptArchiveError, EncryptedArchiveError, OversizedArchiveError
 from dcc.messages import mark
@@ -85,7 +94,7 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
                     "name."
                 ),
                 archive=label,
-                entry=shown(_decoded(entry)),
+                entry=printable_path(_decoded(entry)),
             )
     check_distinct(list(map(_decoded, entries)), label)
 
@@ -96,7 +105,7 @@ def _check_places(entries: Sequence[zipfile.ZipInfo], directory_place: int, labe
     ends = [*(entry.header_offset for entry in placed[1:]), directory_place]
     for entry, end in zip(placed, ends, strict=False):
         if entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size > end:
-            raise damaged(label, mark("its entry {entry} overlaps the next"), entry=shown(_decoded(entry)))
+            raise damaged(label, mark("its entry {entry} overlaps the next"), entry=printable_path(_decoded(entry)))
 
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, label: str) -> Iterator[bytes]:

@@ -188,7 +188,7 @@ def _context(elements: Sequence[_Open]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SchemaErrors:
     """Schema errors in the order in which they arose, and the places of elements that are not permitted."""
 
     errors: list[Located]
@@ -203,7 +203,7 @@ def locate_errors(
     errors_in_chunk: Mapping[int, int],
     most: int,
     hidden: Sequence[Span] = (),
-) -> Found:
+) -> SchemaErrors:
     """Find the place of each schema error, or of `most`. `errors_in_chunk` has the number in each chunk when streamed.
 
     `model` returns the schema's declarations. `hidden` parts of the document are kept from the validator, as they were
@@ -219,7 +219,7 @@ def locate_errors(
             tandem.take(chunk, number in errors_in_chunk)
     except (pyexpat.ExpatError, etree.XMLSyntaxError, NoElementError):
         pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
-    return Found(tandem.found, tandem.unexpected)
+    return SchemaErrors(tandem.found, tandem.unexpected)
 
 
 def hide(chunk: bytes, base: int, hidden: Sequence[Span]) -> bytes:

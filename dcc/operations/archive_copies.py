@@ -28,7 +28,7 @@ from dcc.settings import Settings
 from dcc.sources.connect import connect
 from dcc.sources.remote_names import path_below
 from dcc.store.archive_store import ArchiveStore, Replica
-from dcc.store.copies import Copy, CopyState, Kept
+from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import (
@@ -115,7 +115,7 @@ class ArchiveCopies:
         return done
 
     def _keep_staged(self, done: CaughtUp, deadline: float | None) -> None:
-        kept: list[tuple[int | None, Kept]] = []
+        kept: list[tuple[int | None, StoredCopies]] = []
         missing = self.read(unkept)
         staged = _staged_names(self._staging) if missing else set()
         for one in missing:
@@ -133,7 +133,7 @@ class ArchiveCopies:
                 self._record_kept(kept)
         self._record_kept(kept)
 
-    def _record_kept(self, kept: list[tuple[int | None, Kept]]) -> None:
+    def _record_kept(self, kept: list[tuple[int | None, StoredCopies]]) -> None:
         if kept:
             self.write(lambda connection: record_kept(connection, kept))
             kept.clear()

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from dcc.declarations import WORDS
-from dcc.messages import from_json, shown, to_json
+from dcc.messages import from_json, printable_detail, to_json
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind, Severity
 
@@ -17,7 +17,7 @@ _FIELDS: Final = [field.name for field in fields(Finding)]
 def packed(finding: Finding) -> list[Any]:
     """A finding as a list of its fields in their order."""
     held = {name: getattr(finding, name) for name in _FIELDS}
-    held["details"] = to_json(finding.details) or to_json({WORDS: shown(finding.message)})
+    held["details"] = to_json(finding.details) or to_json({WORDS: printable_detail(finding.message)})
     held["value"] = None if finding.value is None else str(finding.value)
     return list(held.values())
 

@@ -216,10 +216,10 @@ def _hold(connection: Connection, lock_id: int, session_id: int, holder: str) ->
 def _new_session(connection: Connection, group: CentreGroup | None) -> int:
     name, centres = (None, None) if group is None else (group.name, group.text)
     of_group: dict[str, object] = {"centre_group": name, "centres": centres}
-    return insert_rows(connection, CrawlingSession.__table__, [begun() | of_group])[0]
+    return insert_rows(connection, CrawlingSession.__table__, [start_columns() | of_group])[0]
 
 
-def begun() -> dict[str, object]:
+def start_columns() -> dict[str, object]:
     """The columns of a session or task that begins."""
     now = utc_now()
     return {"start_time": now, "status": UNFINISHED, "created": now}

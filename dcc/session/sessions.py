@@ -39,9 +39,9 @@ from dcc.session.leases import (
     DeadSession,
     acquire_lease,
     await_turn,
-    begun,
     finish_session,
     named_group,
+    start_columns,
 )
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
@@ -176,7 +176,7 @@ class Session:
 
     def start_task(self, phase: Phase, comment: str) -> int:
         """Record that a task begins; returns its id."""
-        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:_COMMENT_LENGTH], **begun()}
+        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:_COMMENT_LENGTH], **start_columns()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
     def finish_task(self, task_id: int, *, failed: bool, lacked_room: bool = False) -> None:

@@ -26,7 +26,7 @@ from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory
 from dcc.runtime.time_limits import in_time
 from dcc.settings import Settings
-from dcc.store.copies import Copy, CopyState, Kept, default_replica, named_replicas
+from dcc.store.copies import Copy, CopyState, StoredCopies, default_replica, named_replicas
 from dcc.store.filesystems import (
     Directory,
     is_away,
@@ -284,7 +284,7 @@ class ArchiveStore:
     def __repr__(self) -> str:
         return f"ArchiveStore({', '.join(replica.url for replica in self.replicas)})"
 
-    def put(self, path: Path) -> Kept:
+    def put(self, path: Path) -> StoredCopies:
         """Copy an archive into every replica, and read each copy back. A replica that fails stops nothing.
 
         Raises OSError if the archive cannot be read.
@@ -292,7 +292,7 @@ class ArchiveStore:
         sha256, size_bytes = sha256_of(path), path.stat().st_size
         copies = {replica.url: _copied(replica, sha256, path) for replica in self.replicas}
         stored = all(copies[replica.url].state is CopyState.GOOD for replica in self.replicas if replica.required)
-        return Kept(sha256, size_bytes, copies, stored)
+        return StoredCopies(sha256, size_bytes, copies, stored)
 
     def keep(self, path: Path) -> str:
         """Put an archive into the store; returns its SHA-256.

@@ -29,7 +29,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCopies:
     """An archive that was put into the store: its copies by replica. `is_stored`: every required replica has it."""
 
     sha256: str

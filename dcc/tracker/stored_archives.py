@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
-from dcc.store.copies import Copy, CopyState, Kept
+from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.tracker.database import insert_missing
 from dcc.tracker.models import (
     ArchiveAudit,
@@ -151,7 +151,7 @@ class Audit:
     finished: datetime | None = None
 
 
-def record_kept(connection: Connection, kept: Sequence[tuple[int | None, Kept]]) -> None:
+def record_kept(connection: Connection, kept: Sequence[tuple[int | None, StoredCopies]]) -> None:
     """Record archives that were put into the store, each with the attempt that delivered it.
 
     A copy that is known to be good stays so while its replica is away.

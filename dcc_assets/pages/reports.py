@@ -34,7 +34,7 @@ from dcc.reports.causes.collecting import scope_of_session
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
-from dcc.reports.submissions.board import asked_for, board_json, collect_board, render_board
+from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission, draw_pictures
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import Place, render_html
@@ -180,7 +180,7 @@ def board_page(reader: Reader, query: Mapping[str, str], form: str = "html") -> 
     if form not in {"html", "json"}:
         return problem(400, "The board has the forms html and json: ?form=json.")
     try:
-        wanted, page = asked_for(query)
+        wanted, page = filter_of_query(query)
     except ConfigurationError as error:
         return problem(400, str(error))
     board = reading(lambda databases: collect_board(databases.tracker, wanted, page))

@@ -12,7 +12,7 @@ from dcc.documents.contents import Content
 from dcc.qc.apply.documents import Applied
 from dcc.qc.judging.documents import Judgement
 from dcc.qc.judging.healing import judge_anew
-from dcc.qc.judging.many_documents import Found, judge_together
+from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.qc.models import DOCUMENT, EXPERIMENT
 from dcc.vocabulary import Validity
 from tests.support.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
@@ -37,7 +37,7 @@ def mouse(qc_database: Engine) -> Engine:
 def judge_all(qc: Engine, *documents: Applied) -> list[Any]:
     """Judge documents together in which nothing is found."""
     with writing(qc) as connection:
-        return judge_together(connection, [Found(one.document_id, ()) for one in documents], BASIS)
+        return judge_together(connection, [ContentFindings(one.document_id, ()) for one in documents], BASIS)
 
 
 def change(qc: Engine, statement: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dcc.errors import NotFoundError
-from dcc.session.batches.exchange import Exchange, Given, folder_of_session
+from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_session
 from dcc.session.replay import batches, replaying
 from dcc.session.replay.batches import prepare_batch
 from dcc.session.replay.replaying import Proposal, replay
@@ -61,13 +61,13 @@ class Killed(HereAndNow):
 
 
 def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
-    leave = Given.leave
+    leave = WorkerBatch.leave
 
-    def last(given: Given, part: str, result: Path) -> None:
+    def last(given: WorkerBatch, part: str, result: Path) -> None:
         leave(given, part, result)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    Given.leave = last  # type: ignore[method-assign]
+    WorkerBatch.leave = last  # type: ignore[method-assign]
     prepare_batch(settings, work, name)
 
 

@@ -548,12 +548,14 @@ def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) 
         late=row.late,
         findings=findings_of(connection, row.id),
         procedures=_measurements_by_procedure(connection, row.id),
-        others=others_of(connection, [row.id], document.rights) if is_unheard_of else (),
+        others=other_centres_of(connection, [row.id], document.rights) if is_unheard_of else (),
         confirmed_by=row.author,
     )
 
 
-def others_of(connection: Connection, document_ids: Sequence[int], rights: Rights | None) -> tuple[OtherCentre, ...]:
+def other_centres_of(
+    connection: Connection, document_ids: Sequence[int], rights: Rights | None
+) -> tuple[OtherCentre, ...]:
     """The centres other than the archive's in stored documents, without counts."""
     if rights is None:
         return ()

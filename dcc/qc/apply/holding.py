@@ -17,7 +17,7 @@ from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState
 
 
-def held_for(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
+def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
     """The centres because of whose data documents are held, by the documents' ids."""
     query = select(FINDING.c.document_id, FINDING.c.value).where(FINDING.c.rule == OWNERSHIP, FINDING.c.is_active)
     found: dict[int, set[str]] = {}

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Engine, Row, Select, and_, exists, func, inse
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
-from dcc.qc.apply.documents import others_of
-from dcc.qc.apply.holding import check_signature, held_for
+from dcc.qc.apply.documents import other_centres_of
+from dcc.qc.apply.holding import check_signature, owners_of_held_documents
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import end_versions, is_lifetime_of, reopen_versions, same_animal, same_key, same_text
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
@@ -106,7 +106,7 @@ def undo_submission(
                 f"No document of {action.value}/{zip_file} stands in the QC database or is held. Check the action and "
                 "the name; what was withdrawn already cannot be withdrawn again."
             )
-        others = others_of(connection, ids, rights)
+        others = other_centres_of(connection, ids, rights)
         _require_rights(action, zip_file, rights, [other.centre for other in others])
         undone = {"state": DocumentState.UNDONE.value, "author": author, "reason": reason}
         declined = _held_documents(connection, held)
@@ -126,7 +126,7 @@ def undo_submission(
 
 def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:
     """Those of these documents that are held because of their data's centre, once for each centre."""
-    centres = held_for(connection, ids)
+    centres = owners_of_held_documents(connection, ids)
     table = DOCUMENT.c
     names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id))
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))

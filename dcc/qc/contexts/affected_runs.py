@@ -66,7 +66,7 @@ def count_due(connection: Connection, *builds: Build) -> int:
     return connection.scalar(select(func.count()).select_from(DOCUMENT).where(due)) or 0
 
 
-def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
+def documents_left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
     """The documents that contexts do not include as they are, or that wait to be judged."""
     return set(connection.scalars(_LEFT_OUT, {"documents": as_json(document_ids)}))
 

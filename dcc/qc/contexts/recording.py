@@ -14,7 +14,7 @@ from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_com
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey
-from dcc.qc.contexts.states import after_data, shown, what_happened
+from dcc.qc.contexts.states import after_data, state_with_issues, what_happened
 from dcc.qc.models import CONTEXT, HISTORY, SHARE
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import ContextEvent, ContextState
@@ -120,7 +120,7 @@ def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, d
     return event, {
         "measurements": after[0],
         "checksum": f"{after[1]:032x}",
-        "state": shown(data_state, 0 if row is None else row.issues).value,
+        "state": state_with_issues(data_state, 0 if row is None else row.issues).value,
         "data_state": data_state.value,
         "document_id": change.cause if change.cause is not None or row is None else row.document_id,
         "caused_by": change.cause,

@@ -53,7 +53,7 @@ def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:
     return new if data_state in SETTLED else max(data_state, new, key=_PRECEDENCE.__getitem__)
 
 
-def shown(data_state: ContextState, open_issues: int) -> ContextState:
+def state_with_issues(data_state: ContextState, open_issues: int) -> ContextState:
     """A context's state by that of its data and its open issues."""
     return ContextState.HAS_ISSUES if open_issues else data_state
 

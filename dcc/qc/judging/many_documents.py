@@ -24,7 +24,7 @@ _TOLD_OF: Final = select(FINDING.c.document_id).distinct().where(FINDING.c.close
 _UNJUDGED: Final = {kind: table.c.validity == Validity.UNJUDGED for kind, table in ENTITY_TABLES.items()}
 
 
-class Found(NamedTuple):
+class ContentFindings(NamedTuple):
     """The rules' findings in a document, without those of the upload."""
 
     document_id: int
@@ -36,7 +36,9 @@ def newest_document(connection: Connection) -> int:
     return connection.scalar(select(func.max(DOCUMENT.c.id))) or 0
 
 
-def judge_together(connection: Connection, found: Sequence[Found], basis: Basis) -> list[Judgement | NotFoundError]:
+def judge_together(
+    connection: Connection, found: Sequence[ContentFindings], basis: Basis
+) -> list[Judgement | NotFoundError]:
     """Judge documents by computed findings, in their order, within a write transaction.
 
     Returns what `judge_document` does for each; a NotFoundError for one that is missing or was withdrawn.

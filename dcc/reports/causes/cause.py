@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_of
-from dcc.messages import Details, Message, mark, mark_plural, message, shown
+from dcc.messages import Details, Message, mark, mark_plural, message, printable_detail
 from dcc.phases import Phase
 from dcc.vocabulary import Actor, Severity
 
@@ -149,7 +149,7 @@ class Cause:
     def subject(self) -> str:
         """The values that its findings share; empty where they share the code alone."""
         shared = () if self.declaration is None or self.is_rest else self.declaration.subject(self.details)
-        return ": ".join(map(shown, shared))
+        return ": ".join(map(printable_detail, shared))
 
     @property
     def fails(self) -> bool:

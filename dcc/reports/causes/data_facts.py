@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 
 from dcc.databases.list_parameters import portions
 from dcc.declarations import details_kept, message_of
-from dcc.messages import shown
+from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.causes.counting import FAILING, Group
@@ -136,7 +136,7 @@ def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, s
     """The file names of documents by their ids, as messages have them."""
     ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
     queries = [select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in portions(ids)]
-    return {str(number): shown(name) for query in queries for number, name in connection.execute(query)}
+    return {str(number): printable_detail(name) for query in queries for number, name in connection.execute(query)}
 
 
 def _experiments_on(condition: ColumnElement[bool]) -> Select[Any]:

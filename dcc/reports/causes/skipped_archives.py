@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Connection, and_, func, or_, select
 
 from dcc.declarations import acts_in, acts_on
-from dcc.messages import Message, mark, message, shown
+from dcc.messages import Message, mark, message, printable_detail
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.errors import LISTING, declared_code
@@ -105,7 +105,7 @@ def skipped_entries(
     for finding in latest_findings(connection, sources=[source_id])[:most]:
         if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading):
             why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
-            skipped = Skipped(shown(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
+            skipped = Skipped(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
             noticed[finding.kind in _SECONDARY].append(skipped)
     first = [*_failed(connection, source_id, most), *map(_of_foreign_archive, held[:most]), *noticed[False]]
     named: dict[str | None, Skipped] = {}

@@ -60,7 +60,7 @@ class Board:
         return max(1, -(-self.total // PAGE_SIZE))
 
 
-def asked_for(query: Mapping[str, str]) -> tuple[ZipFilter, int]:
+def filter_of_query(query: Mapping[str, str]) -> tuple[ZipFilter, int]:
     """The filter and the page of archives that the parameters of an address ask for.
 
     They are centre, phase, status, from, to and page; an empty one restricts nothing. Raises ConfigurationError.

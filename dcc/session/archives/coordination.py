@@ -49,7 +49,7 @@ from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
-from dcc.store.copies import Kept
+from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.hostings.urgent_archives import urgent_keys
@@ -338,8 +338,8 @@ class Coordinator:
         else:
             self._keeper.keep(job, self._staging.archive(job.key))
 
-    def _note_stored(self, job: Job, found: Kept | Exception) -> None:
-        if isinstance(found, Kept):
+    def _note_stored(self, job: Job, found: StoredCopies | Exception) -> None:
+        if isinstance(found, StoredCopies):
             self._batch.kept.append((job.download_id, found))
         else:
             with _logging_about(job):

@@ -12,7 +12,7 @@ from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.session.archives.jobs import Job
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
-from dcc.store.copies import Kept
+from dcc.store.copies import StoredCopies
 
 _AT_ONCE: Final = 4
 
@@ -22,7 +22,7 @@ class KeptArchive:
     """The result of keeping a job's archive, or the exception that prevented it."""
 
     job: Job
-    found: Kept | Exception
+    found: StoredCopies | Exception
 
 
 class ArchiveKeeper:
@@ -45,7 +45,7 @@ class ArchiveKeeper:
     def _keep(self, job: Job, archive: Path) -> None:
         with logging_about(source=job.source_id, centre=job.centre, zip_action=job.key):
             try:
-                found: Kept | Exception = self._store.put(archive)
+                found: StoredCopies | Exception = self._store.put(archive)
             except Exception as error:  # whatever it is, the coordinator waits for the result
                 found = error
         self._tell(KeptArchive(job, found))

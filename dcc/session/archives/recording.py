@@ -19,7 +19,7 @@ from dcc.outcomes import AttemptOutcome, Problem
 from dcc.session.archives.jobs import Document, Job
 from dcc.session.fetching.archive_transfer import Received
 from dcc.sources.hosting import EarlierCopy, Hosting
-from dcc.store.copies import Kept
+from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
 from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id
@@ -80,7 +80,7 @@ class Batch:
     published: list[tuple[Hosting, str]] = field(default_factory=list)
     concluded: list[int] = field(default_factory=list)
     staged: list[Job] = field(default_factory=list)
-    kept: list[tuple[int | None, Kept]] = field(default_factory=list)
+    kept: list[tuple[int | None, StoredCopies]] = field(default_factory=list)
     finished: list[Job] = field(default_factory=list)
     arrived: list[Arrived] = field(default_factory=list)
 

@@ -25,7 +25,7 @@ Problems = tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WorkerFindings:
     """A worker's findings: the copy that it fetched, its checksums, and the problems of each document by its name.
 
     `published` is the MD5 published beside the copy, and `validators` the server's tag and time of it. `problems` is
@@ -47,7 +47,7 @@ class Found:
         return listed == (self.source_id, self.size_bytes, self.modified)
 
 
-def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> None:
+def write_bundle(bundle: Path, archive: Path, contents: Path, found: WorkerFindings) -> None:
     """Put an archive, its manifest, the prepared files among its `contents`, and what was found into one file."""
     found_file = bundle.parent / _FOUND
     found_file.write_text(json.dumps(_plain(found)), "utf-8")
@@ -63,13 +63,13 @@ def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> N
             tar.add(part, part.name)
 
 
-def open_bundle(bundle: Path, folder: Path) -> Found:
+def open_bundle(bundle: Path, folder: Path) -> WorkerFindings:
     """Unpack a bundle into a folder. Raises OSError and ValueError for other files."""
     unpack(bundle, folder)
     return _findings_of(json.loads((folder / _FOUND).read_text("utf-8")))
 
 
-def _plain(found: Found) -> dict[str, Any]:
+def _plain(found: WorkerFindings) -> dict[str, Any]:
     problems = found.problems
     return {
         "copy": [found.source_id, found.size_bytes, found.modified, found.published, found.md5],
@@ -85,11 +85,11 @@ def _row(problem: Problem) -> dict[str, Any]:
     return place | problem_columns(problem)
 
 
-def _findings_of(stored: dict[str, Any]) -> Found:
+def _findings_of(stored: dict[str, Any]) -> WorkerFindings:
     problems = stored["problems"]
     known = None
     if problems is not None:
         known = {name: tuple(problem_of(SimpleNamespace(**row)) for row in rows) for name, rows in problems.items()}
     source_id, size_bytes, modified, published, md5 = stored["copy"]
     validators = None if stored["validators"] is None else Validators(*stored["validators"])
-    return Found(source_id, size_bytes, modified, published, md5, known, validators, stored["is_sent"])
+    return WorkerFindings(source_id, size_bytes, modified, published, md5, known, validators, stored["is_sent"])

@@ -84,7 +84,7 @@ class Exchange(ABC):
         delete_below(self.store, f"{self.folder}/")
 
 
-class Given:
+class WorkerBatch:
     """The side of a worker: a batch, whose plan is the file `path`. Raises NotFoundError if it was withdrawn."""
 
     def __init__(self, store: ObjectStore, folder: str, name: str, path: Path) -> None:

@@ -26,7 +26,7 @@ from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
-from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
+from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import (
     LEFT_SINCE,
     SESSIONS,
@@ -59,7 +59,7 @@ _SCRATCH = ".workers-"
 class WorkerConnection(BlockwiseConnection):
     """Replaces the connection to a source if a worker has asked for the archive; see `Connection`."""
 
-    def __init__(self, folder: Path, found: Found) -> None:
+    def __init__(self, folder: Path, found: WorkerFindings) -> None:
         self._label, self._folder, self._found = "a worker", folder, found
         self._is_expected = False
 
@@ -102,7 +102,7 @@ class FromWorkers(Exchange):
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
         super().__init__(store, folder_of_session(session_id), scratch)
         self._keys: dict[ZipKey, str] = {}
-        self._taken: dict[ZipKey, tuple[Path, Found] | None] = {}
+        self._taken: dict[ZipKey, tuple[Path, WorkerFindings] | None] = {}
         self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: Batch) -> None:
@@ -132,7 +132,7 @@ class FromWorkers(Exchange):
             return None
         return Ready(taken[1].md5, taken[1].problems, taken[0])
 
-    def _take(self, key: ZipKey) -> tuple[Path, Found] | None:
+    def _take(self, key: ZipKey) -> tuple[Path, WorkerFindings] | None:
         """Get an archive's results, once; without them the session does the work itself."""
         with self._lock:
             if key in self._taken or key not in self._keys:

@@ -20,8 +20,8 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
-from dcc.session.batches.bundles import Found, write_bundle
-from dcc.session.batches.exchange import WORKER_SCRATCH, Given
+from dcc.session.batches.bundles import WorkerFindings, write_bundle
+from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
@@ -49,7 +49,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     `unreachable` error of either database.
     """
     with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
-        given = Given(ObjectStore(settings), session, name, folder / "batch.json")
+        given = WorkerBatch(ObjectStore(settings), session, name, folder / "batch.json")
         batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
         address, centres = run_reading(
             tracker, lambda connection: _surroundings(connection, batch), patience_seconds=settings.database_retry
@@ -136,14 +136,14 @@ class _Worker:
         hosting, contents = archive.hosting, self._staging.contents(key)
         listed = hosting.source_id, hosting.size_bytes, hosting.modified
         if not received.is_sent:
-            found = Found(*listed, published, "", None, received.validators, is_sent=False)
+            found = WorkerFindings(*listed, published, "", None, received.validators, is_sent=False)
             write_bundle(self._bundle, received.path, contents, found)
             return
         checked = self._checker.check(received.path, contents, received.md5)
         problems = None
         if isinstance(checked, CheckedArchive):
             problems = self._prepare_rows(archive, checked, contents)
-        found = Found(*listed, published, checked.md5, problems, received.validators)
+        found = WorkerFindings(*listed, published, checked.md5, problems, received.validators)
         write_bundle(self._bundle, received.path, contents, found)
 
     def _prepare_rows(

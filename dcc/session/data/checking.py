@@ -31,7 +31,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.judging import healing
 from dcc.qc.judging.documents import Basis, Judgement, judge_document, signature_of
 from dcc.qc.judging.lookups import questionable
-from dcc.qc.judging.many_documents import Found, judge_together
+from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document
@@ -276,7 +276,9 @@ def _judge_together(
 
     def judge(connection: Connection) -> Mapping[int, Judgement | NotFoundError]:
         doubtful = questionable(connection, known.keys(), latest_day(basis.today))
-        found = [Found(document_id, some) for document_id, some in known.items() if document_id not in doubtful]
+        found = [
+            ContentFindings(document_id, some) for document_id, some in known.items() if document_id not in doubtful
+        ]
         return dict(zip((one.document_id for one in found), judge_together(connection, found, basis), strict=True))
 
     try:

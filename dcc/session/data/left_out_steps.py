@@ -15,7 +15,7 @@ from dcc.data_outcomes import ZipData, left_out_message
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
-from dcc.qc.judging.many_documents import Found, judge_together
+from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import load_documents
@@ -61,7 +61,7 @@ def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> No
     """Have what the documents brought count as valid, since no rule is asked."""
     stored = work.read_qc(lambda connection: documents_of(connection, documents))
     basis = current_basis(work)
-    found = [Found(document.id, ()) for document in stored.values()]
+    found = [ContentFindings(document.id, ()) for document in stored.values()]
     work.write_qc(lambda connection: judge_together(connection, found, basis))
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.phases import Phase, Status
-from dcc.qc.contexts.affected_runs import left_out
+from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
@@ -66,7 +66,9 @@ def _build(
     done = State(phase, Status.DONE)
     stored = work.read_qc(lambda connection: documents_of(connection, due))
     # A document that was withdrawn, or set to be judged again, since it was listed has not passed.
-    behind = work.read_qc(lambda connection: left_out(connection, [document.id for document in stored.values()]))
+    behind = work.read_qc(
+        lambda connection: documents_left_out(connection, [document.id for document in stored.values()])
+    )
     through = [
         document for document in due if document.xml_id not in stored or stored[document.xml_id].id not in behind
     ]

@@ -22,7 +22,7 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.phases import Phase
-from dcc.qc.apply.holding import held_for
+from dcc.qc.apply.holding import owners_of_held_documents
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.statistics import update_statistics
 from dcc.runtime.log_context import logging_about
@@ -92,7 +92,9 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
     """The `xml_file` ids of held documents whose other centres have delegated to the archive's since."""
     if not held:
         return set()
-    centres = work.read_qc(lambda connection: held_for(connection, [applied[document.xml_id].id for document in held]))
+    centres = work.read_qc(
+        lambda connection: owners_of_held_documents(connection, [applied[document.xml_id].id for document in held])
+    )
     return {
         document.xml_id
         for document in held

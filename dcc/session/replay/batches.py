@@ -25,7 +25,7 @@ from dcc.errors import DccError, StoredObjectLostError
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.runtime.private_files import scratch_directory
 from dcc.runtime.worker_processes import WorkerProcesses
-from dcc.session.batches.exchange import WORKER_SCRATCH, Given, unpack
+from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch, unpack
 from dcc.session.replay import worker
 from dcc.session.replay.replayer import Opened, Replayer, ToOpen
 from dcc.session.replay.stored_archives import ArchiveBytes, KeptArchive
@@ -111,7 +111,7 @@ def prepare_batch(settings: Settings, bundle: str, name: str) -> int:
     """
     store, done = ObjectStore(settings), 0
     with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
-        given = Given(store, bundle.rpartition("/")[0], name, folder / "plan.tar")
+        given = WorkerBatch(store, bundle.rpartition("/")[0], name, folder / "plan.tar")
         unpack(folder / "plan.tar", folder)
         replayer = _replayer(store, bundle, folder)
         with processes_of(replayer, 1) as run, closing(ArchiveBytes(settings, folder / "archives")) as stored:

@@ -23,9 +23,9 @@ from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
     ZipAndHost,
     delegated_of,
-    held_of,
     is_delegated,
     may_be_taken,
+    unfetchable_archives,
 )
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.hostings.owner_notices import NewNotice
@@ -246,7 +246,7 @@ def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool)
         if row.id in elsewhere
     ]
     planned = sorted(_plans(connection, rows, by_name=by_name), key=lambda plan: plan.failures)
-    return Waiting(planned, held_of(hosts), delegated_of(hosts))
+    return Waiting(planned, unfetchable_archives(hosts), delegated_of(hosts))
 
 
 def load_interrupted(connection: Connection) -> list[InterruptedZip]:

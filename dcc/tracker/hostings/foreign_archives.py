@@ -243,7 +243,7 @@ def held_archives(
         query = query.where(ZipAction.id.in_(own))
     if key is not None:
         query = query.where(is_named(key))
-    held = held_of(ZipAndHost(*row) for row in connection.execute(query))
+    held = unfetchable_archives(ZipAndHost(*row) for row in connection.execute(query))
     declined = declines_of(connection, [archive.za_id for archive in held])
     return [replace(archive, declined=declined.get(archive.za_id)) for archive in held]
 
@@ -275,7 +275,7 @@ def _by_archive(rows: Iterable[ZipAndHost]) -> dict[int, list[ZipAndHost]]:
     return found
 
 
-def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
+def unfetchable_archives(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
     """The submissions that may be fetched from none of their sources, in the order of the rows."""
     return [
         HeldArchive(
