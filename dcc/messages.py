@@ -61,9 +61,9 @@ class Message:
         return inner if isinstance(inner, Message) else self
 
     @property
-    def known(self) -> Details:
+    def all_details(self) -> Details:
         """Its details, and those of its `problem`."""
-        return (self.details or {}) if self.problem is self else {**self.problem.known, **(self.details or {})}
+        return (self.details or {}) if self.problem is self else {**self.problem.all_details, **(self.details or {})}
 
 
 def message(text: str, /, **details: Any) -> Message:

@@ -137,7 +137,7 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
     outcome: list[T] = []
     while True:
         try:
-            with writing(engine, turn_seconds=patience.left()) as connection:
+            with writing(engine, turn_seconds=patience.seconds_left()) as connection:
                 if receipt is not None and receipt.confirms_or_writes(connection, maybe_committed=bool(outcome)):
                     return outcome[0]
                 outcome.clear()
@@ -207,7 +207,7 @@ class _Patience:
         self._deadline = time.monotonic() + seconds
         self._pause = _FIRST_PAUSE
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """The seconds left, at least 0."""
         return max(0.0, self._deadline - time.monotonic())
 

@@ -69,7 +69,7 @@ class Origin:
 
     def placed(self, problem: Problem) -> Problem:
         """A problem of the document with its place in the file."""
-        name = str(problem.fact.known.get("attribute") or "") or None
+        name = str(problem.fact.all_details.get("attribute") or "") or None
         place = self._place_of_name(problem.line or 1, name)
         return replace(problem, said=standing_at(problem.fact, place), column=None)
 

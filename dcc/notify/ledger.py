@@ -83,12 +83,12 @@ class Ledger:
     def unsent(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that the recipient has not received, read without claiming them."""
         with self._tracker.connect() as connection:
-            known = _rows_by_key(connection, [item.told(channel, recipient) for item in items])
-        return [item for item in items if _is_free(known.get(item.told(channel, recipient)))]
+            known = _rows_by_key(connection, [item.ledger_key(channel, recipient) for item in items])
+        return [item for item in items if _is_free(known.get(item.ledger_key(channel, recipient)))]
 
     def claim(self, items: Sequence[Item], channel: str, recipient: str) -> Claim:
         """Claim the items that the recipient has not received and no other process is sending. They may be none."""
-        wanted = {item.told(channel, recipient): item for item in items}
+        wanted = {item.ledger_key(channel, recipient): item for item in items}
 
         def work(connection: Connection) -> Claim:
             known = _rows_by_key(connection, list(wanted))
@@ -208,8 +208,8 @@ class Ledger:
     def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
         with self._tracker.connect() as connection:
-            known = _rows_by_key(connection, [item.told(channel, recipient) for item in items])
-        rows = ((item, known.get(item.told(channel, recipient))) for item in items)
+            known = _rows_by_key(connection, [item.ledger_key(channel, recipient) for item in items])
+        rows = ((item, known.get(item.ledger_key(channel, recipient))) for item in items)
         return [
             item
             for item, row in rows
@@ -246,13 +246,13 @@ class Ledger:
         """The last session whose news were sent; 0 for none."""
         with self._tracker.connect() as connection:
             found = connection.scalar(
-                select(NotificationRow.session_id).where(NotificationRow.told == _MARK.told("", ""))
+                select(NotificationRow.session_id).where(NotificationRow.told == _MARK.ledger_key("", ""))
             )
         return found or 0
 
     def record_session(self, session: int) -> None:
         """Record that the news of all sessions up to this one were sent."""
-        mark = _MARK.told("", "")
+        mark = _MARK.ledger_key("", "")
 
         def work(connection: Connection) -> None:
             known = _rows_by_key(connection, [mark])

@@ -56,7 +56,7 @@ class Item:
     session: int | None = None
     centre_id: int | None = None
 
-    def told(self, channel: str, recipient: str) -> str:
+    def ledger_key(self, channel: str, recipient: str) -> str:
         """The ledger's key for this item, channel and recipient: a SHA-256."""
         parts = (self.kind, self.subject, self.what, channel, recipient)
         return hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()

@@ -324,7 +324,7 @@ def _notify_outages_to(
         return
     for item in now:
         if item in by_item and by_item[item].over:
-            ledger.end_outage(item.told(channel.name, recipient))
+            ledger.end_outage(item.ledger_key(channel.name, recipient))
     # This includes recoveries that an earlier round sent before it died: else the next outage would be taken for this
     # one.
     for item in ledger.settled(list(recoveries), channel.name, recipient):

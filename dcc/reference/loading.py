@@ -81,7 +81,7 @@ def load_shipped_set(name: str) -> Any:
     snapshot = load_from_folder(name, SHIPPED)
     if snapshot is None:
         raise InternalFaultError(f"The {name} that come with the platform are not there. Install it again.")
-    return snapshot.found_at(SHIPPED_SOURCE + Path(snapshot.source).name)
+    return snapshot.with_source(SHIPPED_SOURCE + Path(snapshot.source).name)
 
 
 @cache

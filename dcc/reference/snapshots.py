@@ -49,7 +49,7 @@ class Snapshot:
         """The SHA-256 of the content, in hexadecimal."""
         return self.provenance.checksum
 
-    def found_at(self, source: str) -> Self:
+    def with_source(self, source: str) -> Self:
         """The same snapshot, read from another path or URL."""
         return self if source == self.source else replace(self, provenance=replace(self.provenance, source=source))
 

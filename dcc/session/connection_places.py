@@ -97,7 +97,7 @@ class ConnectionPlaces:
         return wanted
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def keep_alive(self) -> Iterator[None]:
         """Send signs of life during the block."""
         over = threading.Event()
         signs = with_log_context(self._renew_places)

@@ -257,7 +257,7 @@ def hold_session(
     )
     with logging_about(session=session.id):
         try:
-            with _logged(session), nullcontext() if session.places is None else session.places.kept():
+            with _logged(session), nullcontext() if session.places is None else session.places.keep_alive():
                 yield from _hold(session, end, is_new=session.id != resume)
         finally:
             session.notices += tuple(end.measure())

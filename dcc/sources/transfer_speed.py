@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
 
@@ -25,7 +25,7 @@ class Pace:
         """The pace of the settings."""
         return cls(slowest=settings.min_download_speed, longest=settings.download_timeout)
 
-    def kept(self, received: Callable[[], int], close: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
+    def watch(self, received: Callable[[], int], close: Callable[[], object]) -> AbstractContextManager[None]:
         """Watch a block; `received` returns the bytes so far. See `ended_if` for `close`, and for what is raised."""
         deadline = time.monotonic() + self.longest
         before: int | None = None

@@ -114,10 +114,10 @@ def test_what_is_found_unchanged_is_only_noted(qc_database: Engine) -> None:
     with writing(qc_database) as connection:
         first = save(connection, projects("BaSH"))
     with writing(qc_database) as connection:
-        assert save(connection, projects("BaSH", when=later).found_at("http://elsewhere.example/")) == first
-        assert save(connection, projects("BaSH", when=datetime(2026, 11, 1)).found_at("/there")) == first
+        assert save(connection, projects("BaSH", when=later).with_source("http://elsewhere.example/")) == first
+        assert save(connection, projects("BaSH", when=datetime(2026, 11, 1)).with_source("/there")) == first
         (stored,) = active_snapshots(connection).values()
-        assert load_active(connection).data.projects == projects("BaSH").found_at("/there")
+        assert load_active(connection).data.projects == projects("BaSH").with_source("/there")
     assert (stored.retrieved, stored.checked, stored.source) == (WHEN, later, "/there")
 
 
@@ -159,7 +159,7 @@ def test_old_snapshots_go_but_for_the_last_few_and_those_that_findings_name(qc_d
         (projects("x" * 129), "name 'xxx.* 129 characters, of which 128"),
         (projects("\ud800"), "no text"),
         (StatusCodes(provenance(), {"A": "é" * 40_000}), "80,000 bytes"),
-        (projects("BaSH").found_at("/" * 1_025), "source"),
+        (projects("BaSH").with_source("/" * 1_025), "source"),
         (
             Impress(
                 provenance(),

@@ -115,7 +115,11 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
     report, of_j, of_h, _ = reports(planted)
     assert (report.outcome, [one.outcome for one in of_j.zips]) == (Outcome.DECLINED, [Outcome.DECLINED])
     (row,) = [row for source in of_h.sources for row in source.not_taken]
-    assert (row.why, row.acts, row.message.known["reason"]) == (SkipReason.DECLINED, Actor.NOBODY, "Made by mistake")
+    assert (row.why, row.acts, row.message.all_details["reason"]) == (
+        SkipReason.DECLINED,
+        Actor.NOBODY,
+        "Made by mistake",
+    )
     told = texts(planted)
     assert all("dcc " not in text for text in told)
     # Those of the archive and of H, on whose source it lies.

@@ -182,7 +182,7 @@ class TestLoginsThatAreRefused:
         with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
             connect(address, source_settings)
         assert "hunter2" not in told(caught.value)
-        assert caught.value.said.known["source"] == address.label
+        assert caught.value.said.all_details["source"] == address.label
         assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.said)
 
     def test_an_unknown_user(self, server: str, request: pytest.FixtureRequest, source_settings: Settings) -> None:

@@ -76,7 +76,7 @@ def test_processes_share_the_turns_at_a_server(installation: Installation, sftp_
     with installation.tracker.connect() as connection:
         (address,) = load_addresses(connection, ids=[source])
     places = ConnectionPlaces(installation.tracker, installation.settings)
-    with places.kept(), places.place(address, lambda: False):
+    with places.keep_alive(), places.place(address, lambda: False):
         # As two processes have them.
         began = time.time()
         times = sent([Turns("127.0.0.1", RATE), Turns("127.0.0.1", RATE)], 15)

@@ -105,7 +105,7 @@ def _failed_documents(connection: Connection, story: ZipStory, key: ZipKey, sett
     errors = [error for document in story.documents for error in document.errors if error.kind == RULE]
     if not errors or story.centre is None:
         return []
-    awaited = {str(error.fact.known.get("value")) for error in errors}
+    awaited = {str(error.fact.all_details.get("value")) for error in errors}
     return failed_documents_with(connection, DocumentReader(settings), story.centre, awaited, [key])
 
 

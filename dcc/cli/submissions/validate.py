@@ -98,7 +98,9 @@ def validate(
         for verdict in counted:
             _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)
         click.echo(counts.summary, err=True)
-        click.echo("Not checked: the rules. A session checks them." if schema_only else counts.left, err=True)
+        click.echo(
+            "Not checked: the rules. A session checks them." if schema_only else counts.checks_left_out, err=True
+        )
         if not counts.invalid and not has_platform():
             click.echo(_UPLOAD, err=True)
     note_facts(kind=counts.first_error and _id_of(counts.first_error))
@@ -139,7 +141,7 @@ class _Counts:
         return f"{checked} checked, {self.invalid:,} not valid." if self.invalid else f"{checked} checked, all valid."
 
     @property
-    def left(self) -> str:
+    def checks_left_out(self) -> str:
         """The checks that could not be made, in one line."""
         from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
 

@@ -41,7 +41,7 @@ class Environment:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """The seconds left, at least 0."""
         return max(0.0, self.deadline - time.monotonic())
 
@@ -49,7 +49,7 @@ class Environment:
     def hurried_settings(self) -> Settings:
         """The settings with short time limits, never longer than the configured ones."""
         settings = self.settings
-        longest = max(self.left - 1, 1.0)
+        longest = max(self.seconds_left - 1, 1.0)
         return settings.model_copy(
             update={
                 "connect_timeout": min(settings.connect_timeout, _LONGEST_CONNECT, longest),
@@ -138,14 +138,14 @@ def run_all(checks: Sequence[Check], surroundings: Environment) -> Iterator[tupl
 
     A check that raises, or is not done in time, yields a failure.
     """
-    seconds = surroundings.left
+    seconds = surroundings.seconds_left
     answers: list[_Answers] = [queue.SimpleQueue() for _ in checks]
     for check, found in zip(checks, answers, strict=True):
         arguments = (check, surroundings, found)
         threading.Thread(target=_ask, args=arguments, name=f"doctor {check.name}", daemon=True).start()
     for check, found in zip(checks, answers, strict=True):
         try:
-            while (finding := found.get(timeout=surroundings.left)) is not None:
+            while (finding := found.get(timeout=surroundings.seconds_left)) is not None:
                 yield check, finding
         except queue.Empty:
             yield check, failed(check.name, f"It was not done within {round(seconds, 1):g} seconds.", check.advice)

@@ -97,7 +97,7 @@ def _check_file(surroundings: Environment, database: Database, path: Path) -> It
 def _check_integrity(surroundings: Environment, subject: str, path: Path) -> Finding:
     """SQLite's own quick check, within the time left."""
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False)
-    connection.set_progress_handler(lambda: int(surroundings.left < 1), _STEPS_BETWEEN_LOOKS)
+    connection.set_progress_handler(lambda: int(surroundings.seconds_left < 1), _STEPS_BETWEEN_LOOKS)
     try:
         journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
         answers = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]

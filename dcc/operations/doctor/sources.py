@@ -167,7 +167,7 @@ def check_answers(surroundings: Environment) -> Iterator[Finding]:
     with surroundings.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
     checks = [_check_of(address) for address in addresses]
-    reserved = min(_SECONDS_TO_TELL, surroundings.left / 2)
+    reserved = min(_SECONDS_TO_TELL, surroundings.seconds_left / 2)
     hurried = replace(surroundings, deadline=surroundings.deadline - reserved)
     for _, finding in run_all(checks, hurried):
         yield finding

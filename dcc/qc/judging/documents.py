@@ -345,7 +345,7 @@ def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry
     return FindingEntry(
         row.code,
         verdict.severity,
-        row.known,
+        row.details_or_words,
         row.line,
         row.path,
         row.value,

@@ -88,7 +88,7 @@ class FindingRow(NamedTuple):
     verdict: Verdict
 
     @property
-    def known(self) -> Details:
+    def details_or_words(self) -> Details:
         """Its details, or its words if nothing else is known."""
         return details_kept(self.code, self.details, self.message)
 

@@ -122,7 +122,7 @@ def load_active(connection: Connection) -> ActiveReference:
             if name not in kept or kept[name][0] != is_of:
                 provenance = Provenance(snapshot.source, snapshot.retrieved, snapshot.checksum)
                 kept[name] = (is_of, load_snapshot(connection, name, snapshot.id, provenance))
-        data: dict[str, Any] = {name: kept[name][1].found_at(stored[name].source) for name in stored}
+        data: dict[str, Any] = {name: kept[name][1].with_source(stored[name].source) for name in stored}
     return ActiveReference(ReferenceData(**data), {name: snapshot.id for name, snapshot in stored.items()}, stored)
 
 

@@ -86,7 +86,7 @@ class Fact:
         """Who must act: on a document that failed its centre."""
         return acts_on(self.code, self.severity) if self.failed_document is None else Actor.CENTRE
 
-    def told(self, catalogue: Catalogue) -> str:
+    def message_in(self, catalogue: Catalogue) -> str:
         """The message, with the failed document that has what is waited for."""
         failed = "" if self.failed_document is None else self.failed_document.sentence(catalogue)
         return f"{catalogue.tell(self.message)} {failed}".rstrip()

@@ -116,7 +116,7 @@ def _listing_faults(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEn
         source, error = sources.get(crawl.source), crawl.error
         if source is not None and error is not None:
             severity = Severity.ERROR if crawl.outcome == "failed" else Severity.WARNING
-            details = {**error.fact.known, VALUE: f"{source.centre}, {source.protocol}://{source.hostname}"}
+            details = {**error.fact.all_details, VALUE: f"{source.centre}, {source.protocol}://{source.hostname}"}
             code = declared_code(error.kind, error.code)
             yield _CrawlFact(source.centre, Fact(code, severity, details, message=error.fact))
 
@@ -144,7 +144,9 @@ def _foreign_archives(archives: Iterable[HeldArchive], centre: str | None = None
     """
     for held in archives:
         if held.declined is None and (centre is None or centre == held.owner or centre in held.hosts):
-            example = Fact(LISTING + FOREIGN, Severity.WARNING, held.details, str(held.key), message=held.told)
+            example = Fact(
+                LISTING + FOREIGN, Severity.WARNING, held.details, str(held.key), message=held.public_message
+            )
             yield _CrawlFact(centre or held.owner, example, held.key.action, held.key.file_name)
 
 

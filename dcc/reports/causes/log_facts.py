@@ -103,7 +103,7 @@ def _example(row: Any) -> Fact:
 
 def _fact(row: Any) -> tuple[str, dict[str, Any], Severity]:
     """The code of an entry, its details, of which a download's source is the value, and its severity."""
-    details = {**message_from_json(row.details, "").known, **({} if row.source is None else {VALUE: row.source})}
+    details = {**message_from_json(row.details, "").all_details, **({} if row.source is None else {VALUE: row.source})}
     severity = Severity.WARNING if row.kind == _IGNORED else Severity.ERROR
     return declared_code(row.kind, row.code), details, severity
 

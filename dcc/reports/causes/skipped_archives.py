@@ -130,7 +130,7 @@ def ignored_entries(listings: Iterable[ActionListing]) -> list[Skipped]:
 
 def _of_foreign_archive(held: HeldArchive) -> Skipped:
     why, acts = (SkipReason.HELD, Actor.CENTRE) if held.declined is None else (SkipReason.DECLINED, Actor.NOBODY)
-    return Skipped(str(held.key), why, acts, held.told, for_wranglers=held.said, za_id=held.za_id)
+    return Skipped(str(held.key), why, acts, held.public_message, for_wranglers=held.said, za_id=held.za_id)
 
 
 def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: Due | None) -> Iterator[Skipped]:

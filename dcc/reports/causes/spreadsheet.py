@@ -69,7 +69,7 @@ _FINDING_COLUMNS: Final[Sequence[_Column]] = (
         lambda fact, catalogue: ", ".join(fact.permitted) or catalogue.tell(fact.expected or ""),
     ),
     (mark("Nearest permitted value"), 25, lambda fact, _: fact.nearest),
-    (mark("Message"), 90, lambda fact, catalogue: fact.told(catalogue)),
+    (mark("Message"), 90, lambda fact, catalogue: fact.message_in(catalogue)),
     (mark("Rule or error"), 16, lambda fact, _: fact.kind),
     (mark("Severity"), 10, lambda fact, catalogue: catalogue.say(SEVERITY_NAMES[fact.severity])),
     (mark("Who acts"), 12, lambda fact, catalogue: catalogue.say(ACTOR_NAMES[fact.acts])),

@@ -197,7 +197,7 @@ def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
     """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MOST_NOTES:]
-    held = [] if foreign is None else [Reason(foreign.kind, foreign.told, utc_now())]
+    held = [] if foreign is None else [Reason(foreign.kind, foreign.public_message, utc_now())]
     return (*recorded, *held)
 
 

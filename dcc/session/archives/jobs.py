@@ -97,7 +97,7 @@ class Job:
         return job
 
     @classmethod
-    def taken_up(cls, interrupted: InterruptedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
+    def from_staging(cls, interrupted: InterruptedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
         """A job that continues with an archive in staging; if that is damaged, with a download as planned."""
         job = cls(
             interrupted.za_id,

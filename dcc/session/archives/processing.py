@@ -88,7 +88,7 @@ class Work:
     def jobs(self, max_retries: int) -> Iterator[Job]:
         """A job for each archive, those in staging first."""
         for interrupted in self.interrupted:
-            yield Job.taken_up(interrupted, self.further.get(interrupted.za_id), max_retries)
+            yield Job.from_staging(interrupted, self.further.get(interrupted.za_id), max_retries)
         for plan in self.planned:
             job = Job.planned(plan, max_retries)
             job.staged = self.staged.get(plan.za_id)

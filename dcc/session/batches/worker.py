@@ -60,7 +60,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, places)
         done = 0
         try:
-            with places.kept():
+            with places.keep_alive():
                 for archive, bundle in worker.bundles(address, batch):
                     if not given.is_waited_for:
                         log.info("The session no longer waits for %s, which it does by itself", name)

@@ -259,7 +259,7 @@ def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes |
 
     name = manifest_beside(transfer.path, hosting.manifest)
     try:
-        with pace.kept(lambda: len(content), connection.close):
+        with pace.watch(lambda: len(content), connection.close):
             connection.fetch(key.action, name, take, size=None)
     except _EnoughError:
         return bytes(content)
@@ -282,7 +282,7 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 @contextlib.contextmanager
 def _watching_pace(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[None]:
     try:
-        with pace.kept(lambda: sink.received, connection.close):
+        with pace.watch(lambda: sink.received, connection.close):
             yield
     except TimeoutError as error:
         raise _too_slow(sink.key, error) from error

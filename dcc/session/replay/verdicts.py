@@ -51,7 +51,7 @@ class Fact(NamedTuple):
         """The fact of a problem."""
         code, text = problem.code or problem.kind, problem.fact
         declared = declaration_of(code)
-        cause = text if declared is None or text.details is None else Message(declared.cause, text.known)
+        cause = text if declared is None or text.details is None else Message(declared.cause, text.all_details)
         return cls(code, problem.severity, problem.line, str(cause), str(text))
 
 

@@ -128,7 +128,7 @@ class HeldArchive:
         return {**known, **self.commands}
 
     @property
-    def told(self) -> Message:
+    def public_message(self) -> Message:
         """The message for anybody."""
         return Message(_HELD if self.declined is None else _DECLINED, self.details)
 
