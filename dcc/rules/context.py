@@ -49,10 +49,11 @@ MEDIA_TYPES = frozenset(
 
 
 class Where(NamedTuple):
-    """A place in a submission: a document (its id in the QC database) and a line of it."""
+    """An entity's place: its document (the id in the QC database), its block there, and its position in the block."""
 
     document_id: int
-    line: int
+    block: int
+    position: int
 
 
 class KnownSpecimen(NamedTuple):

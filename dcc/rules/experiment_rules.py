@@ -220,7 +220,7 @@ def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fau
     """An experimentID with its sequenceID is unique within centre and procedure, unless edited or deleted."""
     if at.document.action is not Action.ADD:
         return
-    here = (at.document.document_id, experiment.line)
+    here = (at.document.document_id, at.block.position, experiment.position)
     others = [where for where in at.answers.experiments.get(key_of_experiment(experiment), ()) if where != here]
     if others:
         key = (at.block.centre, *key_of_experiment(experiment))

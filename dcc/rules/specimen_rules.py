@@ -366,7 +366,7 @@ def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimenID is unique within its centre, in the document and in what is uploaded, unless edited or deleted."""
     if at.document.action is not Action.ADD:
         return
-    here = (at.document.document_id, specimen.line)
+    here = (at.document.document_id, at.block.position, specimen.position)
     others = [known.where for known in at.answers.specimens.get(specimen.specimen_id, ()) if known.where != here]
     if others:
         key = (at.block.centre, specimen.specimen_id)

@@ -82,7 +82,6 @@ class WorkerProcesses:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in processes:
                     process.kill()
-                pool.shutdown(wait=True)
 
     def _give(self, piece: _Piece) -> None:
         """Submit a task to the processes."""

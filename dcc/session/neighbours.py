@@ -144,15 +144,15 @@ class Neighbours:
         return numbers
 
     def _apply(self, number: int, document: Asking) -> None:
-        centre = ""
+        centre, block = "", 0
         for content in document.stored:
             if isinstance(content, Block):
-                centre = content.centre
+                centre, block = content.centre, content.position
             elif isinstance(content, Specimen):
-                known = KnownSpecimen(Where(number, content.line), content.gender, content.dob)
+                known = KnownSpecimen(Where(number, block, content.position), content.gender, content.dob)
                 _take(self._specimens, (centre, content.specimen_id), known, document.action)
             elif isinstance(content, Experiment):
-                where = Where(number, content.line)
+                where = Where(number, block, content.position)
                 _take(self._experiments, (centre, key_of_experiment(content)), where, document.action)
 
     def _named(self, finding: Finding) -> Finding:

@@ -86,7 +86,9 @@ def test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry(dcc: Dcc, fo
     dcc("crawl")
     assert state_of(dcc, EDIT) == ("upload", "cancelled")
     story = dcc("data", "history", "--centre", "H", "--specimen", "H-M000001").stdout
-    assert "restored" in story
+    lines = {line.split()[2]: line.split()[-1] for line in story.splitlines() if ".experiment.impc.xml" in line}
+    assert lines["restored"] == "H.2013-11-05.1.experiment.impc.xml"
+    assert lines["edited"].isdigit()
     assert "H.2013-11-05.1.experiment.impc.xml withdrawn by" in story
     assert "the wrong plate" in story
     assert "the wrong plate" in dcc("show", EDIT).stdout

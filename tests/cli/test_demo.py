@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from dcc.cli.demo.centres import EXPECTED
-from dcc.cli.demo.servers import Account, ftp_server
+from dcc.cli.demo.servers import Account, ftp_server, sftp_server
 from dcc.cli.main import dcc
 from dcc.errors import ConfigurationError
 
@@ -156,6 +157,17 @@ def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "holds something else" in ended.stderr
     assert (tmp_path / ".demo" / "thesis.txt").read_text() == "the only copy"
+
+
+def test_a_server_is_a_process_of_its_own(tmp_path: Path) -> None:
+    before = set(active_children())
+    with ftp_server({"h": Account("secret", tmp_path)}), sftp_server({"h": Account("secret", tmp_path)}):
+        servers = set(active_children()) - before
+        assert len(servers) == 2
+    end = time.monotonic() + END_SECONDS
+    while any(Path(f"/proc/{server.pid}").exists() for server in servers):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_a_server_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:

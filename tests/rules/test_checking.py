@@ -79,7 +79,7 @@ def test_without_any_reference_data_no_document_fails_that_only_they_could_judge
 
 
 def test_rules_that_the_upload_has_judged_can_be_left_out() -> None:
-    document = specimens(mutant(), mutant(line=30))
+    document = specimens(mutant(), mutant(line=30, position=2))
     lookups = Uploaded()
     lookups.add(document, THIS_DOCUMENT)
     context = DocumentContext(THIS_DOCUMENT, Action.ADD, "H", TODAY, REFERENCE, lookups)

@@ -131,6 +131,24 @@ def test_validation_finds_what_a_session_finds(data: DataInstallation) -> None:
     assert rules >= {*NEEDING_OTHERS, "Q1"}, NEEDING_OTHERS - rules
 
 
+@only_sqlite
+def test_what_is_named_twice_on_one_line_is_found_by_both(data: DataInstallation) -> None:
+    ((of_animals, animals),) = data_installations.specimens("2013-10-31.1", mice=2).items()
+    ((of_runs, runs),) = data_installations.experiments("2013-10-31.2", animals=2).items()
+    animals = animals.replace(b"H-M000002", b"H-M000001")
+    runs = runs.replace(b"H_IMPC_BWT_001_000002", b"H_IMPC_BWT_001_000001")
+    # In a centre element of its own, the second experiment has the position of the first.
+    centre = re.search(rb"<centre [^>]*>", runs)
+    assert centre is not None
+    runs = runs.replace(b"</experiment>", b"</experiment></centre>" + centre[0], 1)
+    documents = {name: text.replace(b"\n", b" ") for name, text in ((of_animals, animals), (of_runs, runs))}
+    data.folder.put("add/H.2013-10-31.1.impc.zip", documents)
+    data.run()
+    found = found_by_session(data)
+    assert {code for counts in found.values() for code, *_ in counts} == {"S13.twice", "E9.twice", "E4"}
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+
+
 JUDGED_OTHERWISE = {"S13", "E9", "X5"}
 """The rules whose examples a session judges as it uploads them."""
 

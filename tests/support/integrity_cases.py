@@ -149,15 +149,17 @@ class Uploaded:
     questions: int = 0
 
     def add(self, contents: Iterable[Content], document_id: int) -> None:
-        centre = ""
+        centre, block = "", 0
         for content in contents:
             if isinstance(content, Block):
-                centre = content.centre
+                centre, block = content.centre, content.position
             elif isinstance(content, Specimen):
-                known = KnownSpecimen(Where(document_id, content.line), content.gender, content.dob)
+                where = Where(document_id, block, content.position)
+                known = KnownSpecimen(where, content.gender, content.dob)
                 self.specimens[centre, content.specimen_id].append(known)
             elif isinstance(content, Experiment):
-                self.experiments[centre, key_of_experiment(content)].append(Where(document_id, content.line))
+                where = Where(document_id, block, content.position)
+                self.experiments[centre, key_of_experiment(content)].append(where)
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         self.questions += 1

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
 
 _CHANGES_SHOWN = 20
+_SAID_THERE = frozenset({"added", "edited", "refused"})
+"""What happens to the version of an entity that stands in the document itself."""
 
 
 @command(examples=["dcc data plan edit/H.2013-11-05.4.impc.zip"], exits={2: "no document of it waits for its upload"})
@@ -276,7 +278,8 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     \b
     JSON: a list of {"document_id", "applied_at", "action", "zip_action", "zip_file", "file_name",
       "happening" (added, edited, deleted, withdrawn, restored, refused), "entity_kind",
-      "entity_key", "entity_id", "line", "created", "late", "undoes", "author", "reason",
+      "entity_key", "entity_id", "line" (of the version, in the document that it stands in),
+      "created", "late", "undoes", "author", "reason",
       "findings": [{"rule", "severity", "message", "line", "is_active", "closed_by"}]}
     """
     from dcc.qc.history import specimen_history
@@ -311,4 +314,6 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
 def _event_row(event: Event) -> tuple[object, ...]:
     what = f"{event.happening.value}, late" if event.late else event.happening.value
     of = " ".join((event.entity_kind.value, *(str(part) for part in event.entity_key[1:] if part is not None)))
-    return event.applied_at, what, of, f"{event.zip_action}/{event.zip_file}", event.file_name, event.line
+    # What a document ends or restores stands in another one.
+    line = event.line if event.happening.value in _SAID_THERE else None
+    return event.applied_at, what, of, f"{event.zip_action}/{event.zip_file}", event.file_name, line

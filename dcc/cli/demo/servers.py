@@ -1,4 +1,4 @@
-"""File servers for the demonstration: real SFTP and FTP servers on loopback, in threads of this process."""
+"""File servers for the demonstration: real SFTP and FTP servers on loopback, each a process of its own."""
 
 from __future__ import annotations
 
@@ -6,26 +6,21 @@ import asyncio
 import importlib.util
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from dcc.errors import ConfigurationError
+from dcc.runtime.worker_processes import WorkerProcesses
 
 if TYPE_CHECKING:
     import asyncssh
 
 _START_SECONDS = 30.0
-_LOOK_SECONDS = 0.1
 _PACKAGES = ("asyncssh", "pyftpdlib")
 _READ_ONLY = "elr"
-
-Announce = Callable[[int], object]
-"""Tells the port of a server that answers now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +29,9 @@ class Account:
 
     password: str = field(repr=False)
     folder: Path
+
+
+_Start = Callable[[Mapping[str, Account]], int]
 
 
 def require_packages() -> None:
@@ -51,12 +49,12 @@ def sftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
 
     Raises ConfigurationError if it does not start.
     """
-    return _running(lambda announce, ended: asyncio.run(_serve_sftp(accounts, announce, ended)))
+    return _running(_start_sftp, accounts)
 
 
 def ftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
     """An FTP server; as `sftp_server`."""
-    return _running(partial(_serve_ftp, accounts))
+    return _running(_start_ftp, accounts)
 
 
 @contextmanager
@@ -68,30 +66,23 @@ def refusing_port() -> Iterator[int]:
 
 
 @contextmanager
-def _running(serve: Callable[[Announce, Event], None]) -> Iterator[int]:
-    port: Future[int] = Future()
-    ended = Event()
-
-    def run() -> None:
-        try:
-            serve(port.set_result, ended)
-        except Exception as error:
-            if port.done():
-                raise
-            port.set_exception(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
+def _running(start: _Start, accounts: Mapping[str, Account]) -> Iterator[int]:
+    process = WorkerProcesses(1, _begin, start, accounts)
     try:
-        if (error := port.exception(_START_SECONDS)) is not None:
-            raise ConfigurationError(f"A demonstration server did not start: {error}. Try again.") from error
-        yield port.result()
+        yield process.submit("a demonstration server", int).result(_START_SECONDS)
     finally:
-        ended.set()
-        thread.join()
+        process.stop()
 
 
-async def _serve_sftp(accounts: Mapping[str, Account], announce: Announce, ended: Event) -> None:
+def _begin(start: _Start, accounts: Mapping[str, Account]) -> int:
+    """Start a server in a thread of this process; returns its port. Raises ConfigurationError."""
+    try:
+        return start(accounts)
+    except Exception as error:
+        raise ConfigurationError(f"A demonstration server did not start: {error}. Try again.") from None
+
+
+def _start_sftp(accounts: Mapping[str, Account]) -> int:
     import asyncssh
 
     class Logins(asyncssh.SSHServer):
@@ -109,14 +100,15 @@ async def _serve_sftp(accounts: Mapping[str, Account], announce: Announce, ended
         return asyncssh.SFTPServer(channel, chroot=str(accounts[channel.get_extra_info("username")].folder).encode())
 
     key = asyncssh.generate_private_key("ssh-ed25519")
-    async with asyncssh.listen(
-        "127.0.0.1", 0, server_factory=Logins, server_host_keys=[key], sftp_factory=folder
-    ) as server:
-        announce(server.get_port())
-        await asyncio.to_thread(ended.wait)
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(
+        asyncssh.listen("127.0.0.1", 0, server_factory=Logins, server_host_keys=[key], sftp_factory=folder)
+    )
+    Thread(target=loop.run_forever, daemon=True).start()
+    return server.get_port()
 
 
-def _serve_ftp(accounts: Mapping[str, Account], announce: Announce, ended: Event) -> None:
+def _start_ftp(accounts: Mapping[str, Account]) -> int:
     from pyftpdlib.authorizers import DummyAuthorizer
     from pyftpdlib.handlers import FTPHandler
     from pyftpdlib.servers import FTPServer
@@ -129,7 +121,6 @@ def _serve_ftp(accounts: Mapping[str, Account], announce: Announce, ended: Event
 
     for name, account in accounts.items():
         Handler.authorizer.add_user(name, account.password, str(account.folder), perm=_READ_ONLY)
-    with FTPServer(("127.0.0.1", 0), Handler) as server:
-        announce(server.address[1])
-        while not ended.is_set():
-            server.serve_forever(timeout=_LOOK_SECONDS, blocking=False)
+    server = FTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, kwargs={"handle_exit": False}, daemon=True).start()
+    return int(server.address[1])

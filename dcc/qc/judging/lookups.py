@@ -12,11 +12,13 @@ from sqlalchemy import Connection, Select, bindparam, case, or_, select
 
 from dcc.databases.list_parameters import as_json, numbers_in, portions, rows_with
 from dcc.qc.apply.versions import same_animal
-from dcc.qc.models import EXPERIMENT, NAMED, RELATED, SPECIMEN
+from dcc.qc.models import BLOCK, EXPERIMENT, NAMED, RELATED, SPECIMEN
 from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
 
 _SPECIMENS: Final = (
-    select(*(SPECIMEN.c[name] for name in ("centre", "specimen_id", "document_id", "line", "gender", "dob", "lexical")))
+    select(*(SPECIMEN.c[name] for name in ("centre", "specimen_id", "document_id")))
+    .add_columns(BLOCK.c.position, *(SPECIMEN.c[name] for name in ("position", "gender", "dob", "lexical")))
+    .join(BLOCK, BLOCK.c.id == SPECIMEN.c.block_id)
     .where(
         SPECIMEN.c.centre == bindparam("of_centre"),
         SPECIMEN.c.specimen_id.in_(bindparam("names", expanding=True)),
@@ -41,9 +43,9 @@ class SqlLookups:
         wanted = frozenset(ids)
         for chunk in portions(wanted):
             rows = self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}).all()
-            for of_centre, specimen_id, document_id, line, gender, dob, lexical in rows:
+            for of_centre, specimen_id, document_id, block, position, gender, dob, lexical in rows:
                 if of_centre == centre and specimen_id in wanted:
-                    known = KnownSpecimen(Where(document_id, line), gender, _born(dob, lexical))
+                    known = KnownSpecimen(Where(document_id, block, position), gender, _born(dob, lexical))
                     found[specimen_id] = (*found.get(specimen_id, ()), known)
         return found
 
@@ -52,7 +54,8 @@ class SqlLookups:
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
         """The places of a centre's current experiments with one of the keys, by their key."""
         columns = (EXPERIMENT.c.centre, *(EXPERIMENT.c[name] for name in ExperimentKey._fields))
-        query = select(*columns, EXPERIMENT.c.document_id, EXPERIMENT.c.line).order_by(EXPERIMENT.c.id)
+        where = EXPERIMENT.c.document_id, BLOCK.c.position.label("block"), EXPERIMENT.c.position
+        query = select(*columns, *where).join(BLOCK, BLOCK.c.id == EXPERIMENT.c.block_id).order_by(EXPERIMENT.c.id)
         found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
         wanted = frozenset(keys)
         here = query.where(EXPERIMENT.c.centre == centre, EXPERIMENT.c.is_current)
@@ -60,7 +63,7 @@ class SqlLookups:
         for row in rows_with(self._connection, here, EXPERIMENT.c.experiment_id, names):
             key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
             if row.centre == centre and key in wanted:
-                found[key] += (Where(row.document_id, row.line),)
+                found[key] += (Where(row.document_id, row.block, row.position),)
         return dict(found)
 
 
