@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -122,5 +123,7 @@ def _start_ftp(accounts: Mapping[str, Account]) -> int:
     for name, account in accounts.items():
         Handler.authorizer.add_user(name, account.password, str(account.folder), perm=_READ_ONLY)
     server = FTPServer(("127.0.0.1", 0), Handler)
+    # Without a handler, the library would log each login to the terminal.
+    logging.getLogger("pyftpdlib").addHandler(logging.NullHandler())
     Thread(target=server.serve_forever, kwargs={"handle_exit": False}, daemon=True).start()
     return int(server.address[1])
