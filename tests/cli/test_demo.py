@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -159,15 +158,14 @@ def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     assert (tmp_path / ".demo" / "thesis.txt").read_text() == "the only copy"
 
 
-def test_a_server_is_a_process_of_its_own(tmp_path: Path) -> None:
-    before = set(active_children())
+def test_a_server_is_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = processes_in(tmp_path)
     with ftp_server({"h": Account("secret", tmp_path)}), sftp_server({"h": Account("secret", tmp_path)}):
-        servers = set(active_children()) - before
-        assert len(servers) == 2
-    end = time.monotonic() + END_SECONDS
-    while any(Path(f"/proc/{server.pid}").exists() for server in servers):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+        servers = processes_in(tmp_path)
+        assert len(servers) == len(before) + 2
+        assert "secret" not in str(servers)
+    assert processes_in(tmp_path) == before
 
 
 def test_a_server_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:

@@ -1,25 +1,29 @@
-"""File servers for the demonstration: real SFTP and FTP servers on loopback, each a process of its own."""
+"""File servers for the demonstration: real SFTP and FTP servers on loopback, each a process of its own.
+
+A server reads its accounts from standard input, prints its port, and ends when its input is closed: it never outlives
+the demonstration.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
-import logging
+import json
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dcc.errors import ConfigurationError
-from dcc.runtime.worker_processes import WorkerProcesses
 
 if TYPE_CHECKING:
     import asyncssh
 
-_START_SECONDS = 30.0
 _PACKAGES = ("asyncssh", "pyftpdlib")
 _READ_ONLY = "elr"
 
@@ -50,12 +54,12 @@ def sftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
 
     Raises ConfigurationError if it does not start.
     """
-    return _running(_start_sftp, accounts)
+    return _running("sftp", accounts)
 
 
 def ftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
     """An FTP server; as `sftp_server`."""
-    return _running(_start_ftp, accounts)
+    return _running("ftp", accounts)
 
 
 @contextmanager
@@ -67,20 +71,19 @@ def refusing_port() -> Iterator[int]:
 
 
 @contextmanager
-def _running(start: _Start, accounts: Mapping[str, Account]) -> Iterator[int]:
-    process = WorkerProcesses(1, _begin, start, accounts)
-    try:
-        yield process.submit("a demonstration server", int).result(_START_SECONDS)
-    finally:
-        process.stop()
-
-
-def _begin(start: _Start, accounts: Mapping[str, Account]) -> int:
-    """Start a server in a thread of this process; returns its port. Raises ConfigurationError."""
-    try:
-        return start(accounts)
-    except Exception as error:
-        raise ConfigurationError(f"A demonstration server did not start: {error}. Try again.") from None
+def _running(kind: str, accounts: Mapping[str, Account]) -> Iterator[int]:
+    plain = {name: (account.password, str(account.folder)) for name, account in accounts.items()}
+    command = [sys.executable, "-m", "dcc.cli.demo.servers", kind]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, text=True) as server:
+        assert server.stdin is not None and server.stdout is not None  # noqa: S101, PT018 - for the type checker
+        with suppress(BrokenPipeError):
+            server.stdin.write(json.dumps(plain) + "\n")
+            server.stdin.flush()
+        answer = server.stdout.readline().strip()
+        if not answer.isdigit():
+            raise ConfigurationError(f"A demonstration server did not start: {answer or 'it ended'}. Try again.")
+        yield int(answer)
 
 
 def _start_sftp(accounts: Mapping[str, Account]) -> int:
@@ -123,7 +126,23 @@ def _start_ftp(accounts: Mapping[str, Account]) -> int:
     for name, account in accounts.items():
         Handler.authorizer.add_user(name, account.password, str(account.folder), perm=_READ_ONLY)
     server = FTPServer(("127.0.0.1", 0), Handler)
-    # Without a handler, the library would log each login to the terminal.
-    logging.getLogger("pyftpdlib").addHandler(logging.NullHandler())
     Thread(target=server.serve_forever, kwargs={"handle_exit": False}, daemon=True).start()
     return int(server.address[1])
+
+
+def _serve(start: _Start) -> None:
+    """Serve in this process until its input is closed."""
+    accounts = {name: Account(password, Path(folder)) for name, (password, folder) in json.loads(input()).items()}
+    try:
+        answer = str(start(accounts))
+    except Exception as error:
+        answer = str(error)
+    sys.stdout.write(f"{answer}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+_SERVERS: Final = {"sftp": _start_sftp, "ftp": _start_ftp}
+
+if __name__ == "__main__":
+    _serve(_SERVERS[sys.argv[1]])
