@@ -266,15 +266,34 @@ def test_a_planted_archive_does_not_keep_the_own_one_from_being_taken(data: Data
     assert held(data) == []
 
 
-def test_a_mirror_on_another_centre_s_source_goes_on_when_the_own_source_is_down(data: DataInstallation) -> None:
+@pytest.mark.parametrize(("mice", "state"), [(3, "xsd done"), (5, "zip_name done")])
+def test_a_copy_on_another_centre_s_source_serves_while_the_own_source_is_down_if_it_is_as_large_as_the_own_one(
+    data: DataInstallation, mice: int, state: str
+) -> None:
     other = data.base.add_folder("J", "other")
-    content = other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
-    data.folder.put(PLANTED, content)
-    with open_session(data.tracker, data.settings) as session:
-        list(crawl_file_sources(session))
+    other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
+    data.folder.put(PLANTED, specimens("2013-11-01.1", centre="J", mice=mice))
+    crawl(data)
     other.path.rename(other.path.with_name("away"))
     data.base.run_session()
-    assert data.states() == {PLANTED: "xsd done"}
+    assert data.states() == {PLANTED: state}
+
+
+def crawl(data: DataInstallation) -> None:
+    """Crawl, and take nothing up."""
+    with open_session(data.tracker, data.settings) as session:
+        list(crawl_file_sources(session))
+
+
+def test_what_the_own_source_lists_no_more_is_held_on_another_centre_s(data: DataInstallation) -> None:
+    other = data.base.add_folder("J", "other")
+    other.put("add/J.2013-11-01.2.impc.zip", specimens("2013-11-01.2", centre="J", first=50))
+    data.folder.put(PLANTED, other.put(PLANTED, specimens("2013-11-01.1", centre="J")))
+    crawl(data)
+    assert held(data) == []
+    (other.path / PLANTED).unlink()
+    crawl(data)
+    assert held(data) == [PLANTED]
 
 
 @pytest.mark.parametrize("until", [0, 1])
