@@ -183,6 +183,24 @@ def test_an_addition_of_another_centre_s_data_is_held_until_somebody_confirms_it
     ]
 
 
+@pytest.mark.parametrize("action", ["edit", "delete"])
+def test_to_confirm_a_change_of_much_permits_no_change_of_another_centre_s_data(
+    data: DataInstallation, other: Folder, action: str
+) -> None:
+    careful = data.with_settings(hold_threshold=1)
+    delegate(careful)
+    other.put(f"{action}/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    careful.run()
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    assert careful.documents()[document] == "upload pending"
+    before = rows_of_centre(careful)
+    revoke(careful)
+    key = key_of(f"{action}/{OTHERS}")
+    (refused,) = confirm_submission(careful.tracker, careful.qc, careful.settings, key, **WHO)
+    assert (refused.status, [found.rule for found in refused.findings]) == (Status.FAILED, ["Q6"])
+    assert rows_of_centre(careful) == before
+
+
 @pytest.mark.both_databases
 def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstallation, other: Folder) -> None:
     other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
