@@ -235,6 +235,17 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
         assert connection.scalars(select(OwnerNotice.done_by).order_by(OwnerNotice.id)).all()[-1] == "someone"
 
 
+def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Folder) -> None:
+    delegate(data)
+    other.put(f"edit/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    data.run()
+    for _ in range(2):
+        withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"edit/{OTHERS}"), **WHO)
+        data.base.process_again(f"edit/{OTHERS}")
+        data.take_up()
+    assert [one[3] for one in notices(data)] == ["done", "withdrawn", "done", "withdrawn", "done"]
+
+
 # Archives on another centre's source
 
 PLANTED = "add/J.2013-11-01.1.impc.zip"
