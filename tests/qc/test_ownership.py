@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import select
@@ -19,6 +20,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
+from dcc.session.data.uploader import Uploader
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable
@@ -233,6 +235,39 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
     with data.tracker.connect() as connection:
         assert connection.scalars(select(OwnerNotice.done_by).order_by(OwnerNotice.id)).all()[-1] == "someone"
+
+
+def interrupted_before_the_tracker_hears(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
+    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    other.put(f"delete/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    with monkeypatch.context() as patched:
+        patched.setattr(Uploader, "fact", interrupted_before_the_tracker_hears)
+        with pytest.raises(KeyboardInterrupt):
+            data.run()
+    data.take_up()
+    assert (data.documents()[document], data.log(document), len(current(data))) == ("upload failed", ["Q6"], 3)
+    assert [(one[0], one[3]) for one in notices(data)] == [("H", "refused")]
+
+
+def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
+    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = f"add/{OTHERS}"
+    other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
+    data.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(Uploader, "fact", interrupted_before_the_tracker_hears)
+        with pytest.raises(KeyboardInterrupt):
+            confirm_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO)
+    data.take_up()
+    assert [one[3] for one in notices(data)] == ["held", "confirmed"]
+    assert len(current(data)) == 6
 
 
 def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Folder) -> None:
