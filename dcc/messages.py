@@ -162,5 +162,6 @@ def _plain(detail: Any) -> Any:
 def _detail(kept: Any) -> Any:
     if isinstance(kept, dict):
         details = {name: _detail(each) for name, each in kept.items()}
-        return Message(str(details.pop(_TEXT, "")), details)
+        # A message without details may be anybody's words, in which braces mean nothing.
+        return Message(str(details.pop(_TEXT, "")), details or None)
     return [_detail(each) for each in kept] if isinstance(kept, list) else kept

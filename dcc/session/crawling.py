@@ -23,7 +23,7 @@ from sqlalchemy import Connection, select
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
-from dcc.messages import mark, message_to_json
+from dcc.messages import Message, mark, message_to_json
 from dcc.naming import Action
 from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
@@ -438,12 +438,12 @@ def _write(
     return result, outcome, error
 
 
-def _shrunk(address: SourceAddress, directories: Sequence[str]) -> ListingShrunkError:
+def _shrunk(address: SourceAddress, directories: Sequence[Message]) -> ListingShrunkError:
     return ListingShrunkError(
         mark(
             "{directories}. Nothing is taken for gone yet: if the next crawl lists the same, it is "
             "believed. Ask the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
         ),
         source=address.label,
-        directories="; ".join(directories),
+        directories=list(directories),
     )

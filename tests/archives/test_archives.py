@@ -208,6 +208,33 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
     assert tree(tmp_path) == {path.name}
 
 
+def test_what_a_disk_takes_in_pieces_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"<a>" + b"x" * 5_000 + b"</a>"
+    path = make_zip(tmp_path, {SPECIMEN: content})
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:999]))
+    (document,) = extract(path).documents
+    assert document.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("taken", [0, 4_096])
+def test_a_disk_that_takes_a_part_and_then_nothing_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a>" + b"x" * 5_000 + b"</a>"})
+    write, left = os.write, [taken]
+
+    def fill_up(file: int, data: memoryview) -> int:
+        written = write(file, data[: left[0]]) if left[0] else 0
+        left[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", fill_up)
+    with pytest.raises(DiskFullError, match="filled up"):
+        extract(path)
+    assert tree(tmp_path) == {path.name}
+
+
 def test_a_missing_archive_is_no_fault_of_the_centre(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         extract(tmp_path / "J.2013-10-31.1.impc.zip")

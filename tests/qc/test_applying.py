@@ -10,13 +10,14 @@ from datetime import date
 import pytest
 from sqlalchemy import Engine, Table, select
 
-from dcc.documents.contents import Content, SpecimenKind
+from dcc.documents.contents import Content, SpecimenKind, StatusCode
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.models import FINDING, HOUSING, MEASUREMENT, RUN, SPECIMEN
 from dcc.qc.rows.documents import DocumentToApply, NewestDates
 from dcc.vocabulary import DocumentState
 from tests.support.qc_documents import (
+    PROCEDURE,
     apply,
     apply_document,
     contents,
@@ -91,6 +92,30 @@ def test_experiments_differ_by_procedure_and_sequence(qc_database: Engine) -> No
     assert applied.findings == ()
     apply(qc_database, EDIT, experiment("E1", value="7", sequence_id=""))
     assert values(qc_database) == ["1.5", "1.5", "1.5", "7"]
+
+
+def test_an_experiment_with_a_status_code_alone_is_edited_into_one_with_results(qc_database: Engine) -> None:
+    without_results = {"procedure": None, "status_codes": (StatusCode(9, None, "IMPC_PSC_003"),)}
+    added = apply(qc_database, ADD, *(experiment(name)._replace(**without_results) for name in ("E1", "E2")))
+    edited = apply(qc_database, EDIT, experiment("E1"), experiment("E2", sequence_id="7"))
+    assert (edited.opened, edited.ended) == ({"experiment": 1}, {"experiment": 1})
+    assert [(one.rule, one.value) for one in edited.findings] == [("Q3", "E2")]
+    assert current_experiments(qc_database) == {("E2", None), ("E1", PROCEDURE)}
+    assert apply(qc_database, EDIT, experiment("E1", value="2")).ended == {"experiment": 1}
+    twice = apply(qc_database, EDIT, experiment("E2"), experiment("E2", procedure_id="IMPC_BWT_001"))
+    assert [one.rule for one in twice.findings] == ["Q3"]
+    # The edit builds on the addition, whose version comes back with its withdrawal.
+    assert edited.document_id in {one.document_id for one in undo_documents(qc_database, [added.document_id]).builders}
+    undo_documents(qc_database, [twice.document_id])
+    assert current_experiments(qc_database) == {("E2", None), ("E1", PROCEDURE)}
+
+
+def current_experiments(engine: Engine) -> set[tuple[object, ...]]:
+    """The names and procedures of the current experiments."""
+    table = models.EXPERIMENT
+    with engine.connect() as connection:
+        current = select(table.c.experiment_id, table.c.procedure_id).where(table.c.is_current)
+        return {tuple(row) for row in connection.execute(current)}
 
 
 def test_lines_and_housings_are_added_edited_and_deleted(qc_database: Engine) -> None:

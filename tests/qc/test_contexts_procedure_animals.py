@@ -143,6 +143,27 @@ def test_an_experiment_that_counted_goes_with_its_animal(
     assert states_of(qc_database) == {("C1", ""): (0, "dataremoved")}
 
 
+def test_an_experiment_that_comes_back_is_as_its_animal_is_by_now(qc_database: Engine) -> None:
+    first = submit(qc_database, Action.ADD, specimen("bad")).document_id
+    submit(qc_database, Action.ADD, experiment("E1", ["bad"]))
+    deleted = submit(qc_database, Action.DELETE, experiment("E1", ["bad"]))
+    built(qc_database)
+    judge(qc_database, first, [1])
+    built(qc_database)
+    undo_documents(qc_database, [deleted.document_id], patience_seconds=5)
+    assert built(qc_database) == {"E1": {False}}
+
+
+def test_an_error_of_its_own_outlasts_that_of_the_animal(qc_database: Engine) -> None:
+    first = submit(qc_database, Action.ADD, BAD, faulty=[1]).document_id
+    second = submit(qc_database, Action.ADD, experiment("E1", ["bad"]), faulty=[1]).document_id
+    assert built(qc_database) == {"E1": {False}}
+    judge(qc_database, first)
+    assert built(qc_database) == {"E1": {False}}
+    judge(qc_database, second)
+    assert built(qc_database) == {"E1": {True}}
+
+
 @pytest.mark.both_databases
 def test_a_count_from_nothing_looks_at_animals_too(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("bad"), GOOD)

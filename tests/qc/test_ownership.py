@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import select
@@ -19,6 +20,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
+from dcc.session.data.uploader import Uploader
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable
@@ -183,6 +185,24 @@ def test_an_addition_of_another_centre_s_data_is_held_until_somebody_confirms_it
     ]
 
 
+@pytest.mark.parametrize("action", ["edit", "delete"])
+def test_to_confirm_a_change_of_much_permits_no_change_of_another_centre_s_data(
+    data: DataInstallation, other: Folder, action: str
+) -> None:
+    careful = data.with_settings(hold_threshold=1)
+    delegate(careful)
+    other.put(f"{action}/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    careful.run()
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    assert careful.documents()[document] == "upload pending"
+    before = rows_of_centre(careful)
+    revoke(careful)
+    key = key_of(f"{action}/{OTHERS}")
+    (refused,) = confirm_submission(careful.tracker, careful.qc, careful.settings, key, **WHO)
+    assert (refused.status, [found.rule for found in refused.findings]) == (Status.FAILED, ["Q6"])
+    assert rows_of_centre(careful) == before
+
+
 @pytest.mark.both_databases
 def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstallation, other: Folder) -> None:
     other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
@@ -215,6 +235,50 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
     with data.tracker.connect() as connection:
         assert connection.scalars(select(OwnerNotice.done_by).order_by(OwnerNotice.id)).all()[-1] == "someone"
+
+
+def interrupted_before_the_tracker_hears(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
+    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    other.put(f"delete/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    with monkeypatch.context() as patched:
+        patched.setattr(Uploader, "fact", interrupted_before_the_tracker_hears)
+        with pytest.raises(KeyboardInterrupt):
+            data.run()
+    data.take_up()
+    assert (data.documents()[document], data.log(document), len(current(data))) == ("upload failed", ["Q6"], 3)
+    assert [(one[0], one[3]) for one in notices(data)] == [("H", "refused")]
+
+
+def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
+    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = f"add/{OTHERS}"
+    other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
+    data.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(Uploader, "fact", interrupted_before_the_tracker_hears)
+        with pytest.raises(KeyboardInterrupt):
+            confirm_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO)
+    data.take_up()
+    assert [one[3] for one in notices(data)] == ["held", "confirmed"]
+    assert len(current(data)) == 6
+
+
+def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Folder) -> None:
+    delegate(data)
+    other.put(f"edit/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    data.run()
+    for _ in range(2):
+        withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"edit/{OTHERS}"), **WHO)
+        data.base.process_again(f"edit/{OTHERS}")
+        data.take_up()
+    assert [one[3] for one in notices(data)] == ["done", "withdrawn", "done", "withdrawn", "done"]
 
 
 # Archives on another centre's source
@@ -266,15 +330,34 @@ def test_a_planted_archive_does_not_keep_the_own_one_from_being_taken(data: Data
     assert held(data) == []
 
 
-def test_a_mirror_on_another_centre_s_source_goes_on_when_the_own_source_is_down(data: DataInstallation) -> None:
+@pytest.mark.parametrize(("mice", "state"), [(3, "xsd done"), (5, "zip_name done")])
+def test_a_copy_on_another_centre_s_source_serves_while_the_own_source_is_down_if_it_is_as_large_as_the_own_one(
+    data: DataInstallation, mice: int, state: str
+) -> None:
     other = data.base.add_folder("J", "other")
-    content = other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
-    data.folder.put(PLANTED, content)
-    with open_session(data.tracker, data.settings) as session:
-        list(crawl_file_sources(session))
+    other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
+    data.folder.put(PLANTED, specimens("2013-11-01.1", centre="J", mice=mice))
+    crawl(data)
     other.path.rename(other.path.with_name("away"))
     data.base.run_session()
-    assert data.states() == {PLANTED: "xsd done"}
+    assert data.states() == {PLANTED: state}
+
+
+def crawl(data: DataInstallation) -> None:
+    """Crawl, and take nothing up."""
+    with open_session(data.tracker, data.settings) as session:
+        list(crawl_file_sources(session))
+
+
+def test_what_the_own_source_lists_no_more_is_held_on_another_centre_s(data: DataInstallation) -> None:
+    other = data.base.add_folder("J", "other")
+    other.put("add/J.2013-11-01.2.impc.zip", specimens("2013-11-01.2", centre="J", first=50))
+    data.folder.put(PLANTED, other.put(PLANTED, specimens("2013-11-01.1", centre="J")))
+    crawl(data)
+    assert held(data) == []
+    (other.path / PLANTED).unlink()
+    crawl(data)
+    assert held(data) == [PLANTED]
 
 
 @pytest.mark.parametrize("until", [0, 1])

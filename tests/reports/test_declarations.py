@@ -9,7 +9,7 @@ import pytest
 from dcc import errors
 from dcc.declarations import all_declared, declaration_of, declared, message_of
 from dcc.errors import InternalFaultError
-from dcc.messages import names_in
+from dcc.messages import Message, mark, message, message_from_json, message_to_json, names_in
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import with_value
@@ -67,3 +67,10 @@ def test_what_crawls_notice_is_declared() -> None:
 def test_an_id_that_is_none_is_refused(wrong: str) -> None:
     with pytest.raises(InternalFaultError, match="no id of a rule"):
         rule(wrong, severity=Severity.ERROR, message="", cause="", remedy="")(lambda *_: iter(()))
+
+
+@pytest.mark.parametrize("words", ['550 {"error": "quota", "free": 0}', "{{not}} {a:>5} {b!r}", "a { alone", ""])
+def test_the_words_of_others_in_a_message_are_the_same_when_it_was_stored(words: str) -> None:
+    said = message(mark("{problem} See {origin}."), problem=Message(words), origin="row 2")
+    assert str(said) == f"{words} See row 2."
+    assert str(message_from_json(message_to_json(said), "")) == str(said)

@@ -20,6 +20,7 @@ from dcc.qc.apply.upload_findings import Judgement, UploadFinding, judge
 from dcc.qc.apply.versions import Version
 from dcc.reports.languages import load_catalogue
 from dcc.rules.findings import with_value
+from dcc.session.data.document_problems import held_problem
 from dcc.settings import Settings
 from dcc.vocabulary import EntityKind
 from tests.documents.test_validation import FAULTS, SCHEMA_ERRORS, SCHEMAS
@@ -69,6 +70,16 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
         finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments), 3, 4)
         if finding is not None:
             assert_said(finding)
+
+
+def test_how_much_a_held_document_would_change_is_said_in_german() -> None:
+    several = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1_204))
+    assert_said(several)
+    assert "1.204 Tiere, 1.204 Experimente, 1.204 Linien, 1.204 Haltungsangaben" in GERMAN.tell(several.said)
+    assert "It would replace or remove 1,204 specimens, 1,204 experiments, " in str(several.said)
+    one = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1))
+    assert_said(one)
+    assert "ein Tier, ein Experiment, eine Linie, eine Haltungsangabe" in GERMAN.tell(one.said)
 
 
 def problems(tmp_path: Path, content: str | bytes, kind: DocumentKind | None, most: int = 100) -> list[Problem]:

@@ -89,6 +89,18 @@ def test_other_sources_are_tried_before_the_centre_is_blamed(
         assert logged(installation)[-1] == outcome.reasons[-1].message
 
 
+def test_a_copy_of_another_size_needs_no_delegation_once_the_own_one_is_known_to_be_bad(
+    installation: Installation, folder: Folder
+) -> None:
+    other = installation.add_folder("J", "mirror")
+    folder.put(KEY, SHORT)
+    installation.run_session()
+    other.put(KEY, GOOD)
+    folder.path.rename(folder.path.with_name("away"))
+    installation.run_session()
+    assert installation.attempts(KEY) == [(folder.source_id, "unzip failed"), (other.source_id, "xsd done")]
+
+
 @pytest.mark.parametrize("published", [None, GOOD], ids=["damaged", "not as published"])
 def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
     installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches, published: bytes | None

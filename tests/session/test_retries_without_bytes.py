@@ -89,6 +89,14 @@ def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
         assert connection.scalar(select(Reopening.fell_back)) is not None
 
 
+def test_a_retry_without_room_keeps_what_the_last_attempt_came_to(installation: Installation, failed: Folder) -> None:
+    before = told(installation)
+    outcome = installation.with_settings(min_free_bytes=1 << 60).process_again(KEY).zips[KEY]
+    assert (outcome.kept, outcome.reasons[-1].kind) == (True, "DiskFullError")
+    assert told(installation) == before
+    assert installation.process_again(KEY).zips[KEY].documents[0].errors
+
+
 def test_what_was_asked_for_again_is_tried_by_the_next_session(
     installation: Installation, failed: Folder, fetches: Fetches
 ) -> None:

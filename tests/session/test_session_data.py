@@ -282,6 +282,20 @@ def test_a_late_document_is_applied_and_said_to_be_late(data: DataInstallation) 
     assert "Q5" in data.log(name)
 
 
+def test_no_document_is_late_because_of_what_came_together_with_it(data: DataInstallation) -> None:
+    """Experiments are deleted before the animals of their submission, even if they are of a later day."""
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    both = {**specimens("2013-11-01.1"), **experiments("2013-11-05.1")}
+    data.put("delete/H.2013-11-05.1.impc.zip", both)
+    data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", first=20))
+    result = data.run()
+    for name in ("H.2013-11-01.1.specimen.impc.xml", "H.2013-11-03.1.specimen.impc.xml"):
+        assert not result.document(name, Phase.UPLOAD).late
+        assert data.log(name) == []
+    assert not [row for row in data.rows(models.EXPERIMENT, "is_current") if row[0]]
+
+
 @pytest.mark.both_databases
 def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) -> None:
     careful = data.with_settings(hold_threshold=2)

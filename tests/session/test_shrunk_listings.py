@@ -11,6 +11,7 @@ from dcc.errors import ListingFailedError
 from dcc.naming import Action
 from dcc.notify.outages import sources_away
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
+from dcc.reports.languages import load_catalogue
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_crawls
@@ -167,6 +168,8 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         crawl = latest_crawls(connection)[folder.source_id]
         assert crawl.error is not None
         assert said in crawl.error.message
+        german = load_catalogue("de", installation.settings).tell(crawl.error.said)
+        assert "Verzeichnis add zeigt 0 Archive und enthielt vorher 5. " in german
         skipped = skipped_entries(connection, folder.source_id)
         (failed,) = (entry for entry in skipped if entry.why is SkipReason.CRAWL_FAILED)
         assert said in str(failed.message)

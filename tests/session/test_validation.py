@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dcc.cli.demo.submissions import specimen_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import NotFoundError
+from dcc.reference.loading import load_shipped
 from dcc.session.validation import PathVerdict, check_paths
 from dcc.settings import load_settings
 from tests.documents.test_validation import MINIMAL, SAMPLES
@@ -109,6 +111,14 @@ def test_a_document_by_itself_may_have_any_name(tmp_path: Path) -> None:
     (verdict,) = check(path)
     assert verdict.valid
     assert kinds(verdict) == ([], ["BadFileNameError"])
+
+
+def test_without_a_name_that_has_the_centre_the_centre_in_a_document_is_not_doubted(tmp_path: Path) -> None:
+    odd, named = tmp_path / "odd.xml", tmp_path / SPECIMEN
+    for path in (odd, named):
+        path.write_bytes(specimen_document("H", mice=1))
+    verdicts = check_paths([odd, named], SETTINGS, None, SCHEMAS, load_shipped())
+    assert [kinds(verdict) for verdict in verdicts] == [([], ["BadFileNameError"]), ([], ["X5"])]
 
 
 def test_a_directory_is_checked_with_all_below_it(tmp_path: Path) -> None:

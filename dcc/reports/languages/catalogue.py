@@ -64,7 +64,7 @@ class Catalogue:
         return filled(text, {"number": self.number(number), **{name: str(value) for name, value in values.items()}})
 
     def tell(self, message: Message | str) -> str:
-        """A message in this language, its details as this language writes them; plain text as it is."""
+        """A message or text in this language, or else in English; its details as this language writes them."""
         message = message if isinstance(message, Message) else Message(message)
         return rendered(message, self._translate, self.number)
 

@@ -11,9 +11,16 @@ from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
-from dcc.vocabulary import Severity
+from dcc.vocabulary import EntityKind, Severity
 
 _RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}
+_ENTITIES: Final[Mapping[str, tuple[str, str]]] = {
+    EntityKind.SPECIMEN: (mark("one specimen"), mark("{number} specimens")),
+    EntityKind.EXPERIMENT: (mark("one experiment"), mark("{number} experiments")),
+    EntityKind.LINE: (mark("one line"), mark("{number} lines")),
+    EntityKind.HOUSING: (mark("one housing"), mark("{number} housings")),
+}
+"""One, and several, of each kind."""
 
 
 def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
@@ -51,7 +58,7 @@ def held_problem(
     owners = list(dict.fromkeys(finding.value or "" for finding in findings if finding.rule == OWNERSHIP))
     if owners:
         return Problem(HELD, _held_message(key, owners, centre), code=HELD)
-    entities = [f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count]
+    entities = [message(_ENTITIES[kind][count > 1], number=count) for kind, count in ended.items() if count]
     would = mark(
         "It would replace or remove {entities}, and waits to be confirmed. See what it would change: dcc data plan "
         "{archive}. Then: dcc data confirm {archive} --reason ..., or leave it."

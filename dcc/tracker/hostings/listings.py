@@ -22,7 +22,6 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action, NamingConvention, ZipName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.runtime.legible_text import archive_count
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, ListedTwice, SourceAddress
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker import progress
@@ -108,7 +107,7 @@ class RecordedListing:
     refused_zips: list[tuple[ZipKey, str]] = field(default_factory=list)
     accepted_zips: list[ZipKey] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    shrunk: list[str] = field(default_factory=list)
+    shrunk: list[Message] = field(default_factory=list)
     unsettled: dict[ZipKey, ListedFile] = field(default_factory=dict)
 
 
@@ -618,10 +617,15 @@ def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
     return {"hosting": hosting_id} | {f"{name}_now": getattr(file, name) for name in ATTRIBUTES}
 
 
-def shrunk_message(listing: ActionListing, lost: Absent) -> str:
+def shrunk_message(listing: ActionListing, lost: Absent) -> Message:
     """The message about a directory that lost too much to be believed."""
-    now = "is gone" if listing.missing else f"lists {archive_count(len(listing.zips))}"
-    return f"the directory {listing.action} {now}, and held {lost.known:,} before"
+    listed = len(listing.zips)
+    text = mark("the directory {directory} lists {number} archives, and held {before} before")
+    if listing.missing:
+        text = mark("the directory {directory} is gone, and held {before} before")
+    elif listed == 1:
+        text = mark("the directory {directory} lists one archive, and held {before} before")
+    return message(text, directory=listing.action.value, number=listed, before=lost.known)
 
 
 def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> Message:
