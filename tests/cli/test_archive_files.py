@@ -137,6 +137,18 @@ def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: D
     assert "neither" in dcc.error("archive", "cat", KEY, exit_code=1).lower()
 
 
+def test_a_document_that_was_made_of_a_table_is_made_again_when_staging_has_none(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    dcc.environment["DCC_UNTIL"] = "qc"
+    dcc("example", folder.path, "--format", "csv")
+    dcc("crawl", exit_code=0)
+    name = "H.2013-10-31.1.specimen.impc.xml"
+    made = dcc("data", "document", name).stdout
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    assert dcc("data", "document", name).stdout == made
+    dcc("data", "document", name, "--diff", exit_code=0)
+
+
 def test_a_document_that_is_not_valid_is_printed_by_its_name(dcc: Dcc, folder: Folder) -> None:
     name, content = "H.2013-11-01.1.specimen.impc.xml", b"<centreSpecimenSet><none/></centreSpecimenSet>"
     folder.put("add/H.2013-11-01.1.impc.zip", {name: content})
