@@ -46,8 +46,8 @@ class Audited:
 
     @property
     def is_away(self) -> bool:
-        """Whether a replica could not be read."""
-        return any(audit.message is not None for audit in self.audits)
+        """Whether a replica could not be read, or took no copy."""
+        return bool(self.caught_up.failing) or any(audit.message is not None for audit in self.audits)
 
     @property
     def is_whole(self) -> bool:

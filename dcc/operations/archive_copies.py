@@ -31,6 +31,7 @@ from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues
 from dcc.tracker.stored_archives import (
     WantedCopy,
     delivered_as,
@@ -198,8 +199,14 @@ class ArchiveCopies:
             yield path
 
     def _fetched_again(self, sha256: str, path: Path) -> bool:
-        """Fetch an archive from a source that still lists it as it was; returns whether these are its bytes."""
+        """Fetch an archive from a source that may be used now and still lists it as it was; returns whether these are
+        its bytes.
+        """
+        dues = self.read(partial(load_dues, failure_limit=self._settings.source_failure_limit))
+        usable = {source_id for source_id, due in dues.items() if due.may_be_used}
         for offer in self.read(partial(offers, sha256=sha256)):
+            if offer.source_id not in usable:
+                continue
             for address in self.read(partial(load_addresses, ids=[offer.source_id])):
                 try:
                     with closing(connect(address, self._settings)) as source, path.open("wb") as file:

@@ -171,7 +171,7 @@ def check_paths(
 
 def _files_at(path: Path) -> list[Path]:
     if not path.exists():
-        raise NotFoundError(f"{path} does not exist. Name a zip archive, an XML document, or a directory of them.")
+        raise NotFoundError(f"{path} does not exist. Name an archive, a document, a table, or a directory of them.")
     if not path.is_dir():
         return [path]
     below = (file for file in path.rglob("*") if file.is_file() and _is_checked(file.name))

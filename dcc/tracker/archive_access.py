@@ -19,7 +19,7 @@ from dcc.archives.limits import ArchiveLimits
 from dcc.archives.members import archive_members
 from dcc.databases.list_parameters import rows_with
 from dcc.errors import NotFoundError, StagedDocumentLostError, StoredObjectLostError, StoreUnreachableError
-from dcc.naming import Action
+from dcc.naming import ANY_CENTRE, Action
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import Phase, Status
 from dcc.runtime.checksums import md5_of
@@ -155,6 +155,7 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
         try:
             with fetched_archive(settings, document.attempt) as archive:
                 _extract_member(settings, archive, key, document.place, path)
+            path = _converted(settings, document, path)
             if document.md5 is not None and md5_of(path) != document.md5:
                 raise NotFoundError(f"{document.file_name} in {key} has other bytes.")
         except (NotFoundError, StoredObjectLostError, StoreUnreachableError) as fault:
@@ -183,6 +184,21 @@ def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str,
         return
     text = f"several files named {wanted}: {', '.join(found)}. Give the path of one" if found else f"no file {wanted!r}"
     raise NotFoundError(f"The archive {key} has {text}. `dcc archive list {key}` shows its files.")
+
+
+def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> Path:
+    """The document that a converter makes of a submitted file at `path`, beside it; `path` if it is a document."""
+    from dcc.converters.base import SubmittedFile
+    from dcc.converters.conversion import convert_file, converter_for
+
+    converter = None if document.place.lower().endswith(".xml") else converter_for(document.place.rpartition("/")[2])
+    if converter is None:
+        return path
+    kind = settings.naming.parse_document_name(document.file_name, ANY_CENTRE).kind
+    centre = settings.naming.parse_zip_name(document.attempt.key.file_name, ANY_CENTRE).centre
+    file, made = SubmittedFile(document.place, path, centre), path.with_name("converted")
+    convert_file(converter, file, kind, made, settings.max_archive_bytes, settings.max_document_errors)
+    return made
 
 
 def _staged_archive(settings: Settings, attempt: Attempt) -> Path:

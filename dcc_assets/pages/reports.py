@@ -225,7 +225,7 @@ def document_xml(partition: str, file_name: str) -> Answer:
     settings, found = reading(find)
     with fetched_document(settings, found) as path:
         # The open file outlives its name, and is gone when the answer is, however that ends.
-        return Answer(200, _TEXT, path.open("rb"), found.file_name)
+        return Answer(200, _TEXT, path.open("rb"), file_name.rpartition("/")[2])
 
 
 def not_there(path: str) -> Answer:

@@ -80,7 +80,7 @@ def report_routes() -> list[BaseRoute]:
         *(Route(path, _served(_kept_list)) for path in (KEPT, f"{KEPT}/{{centre}}")),
         Route(f"{KEPT}/{{action}}/{{name}}", _served(_kept_report)),
         Route(f"{EXPECTED}/{{centre}}", _served(_expected)),
-        Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name}}", _served(_document)),
+        Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name:path}}", _served(_document)),
         Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
         Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),
     ]

@@ -65,6 +65,24 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     assert list(Path(dcc.environment["DCC_HOME"]).glob(".access-*")) == []
 
 
+def test_attempts_are_listed_if_the_last_one_is_lost_or_no_archive(dcc: Dcc, folder: Folder) -> None:
+    first = (folder.path / KEY).read_bytes()
+    folder.put(KEY, b"no archive", modified=1_500_000_000)
+    dcc("crawl", exit_code=1)
+    dcc("data", "undo", KEY, "--reason", "changed")
+    dcc("retry", KEY, exit_code=1)
+    told = dcc.json("archive", "list", KEY, exit_code=1)
+    assert [one["size_bytes"] for one in told["attempts"]] == [len(first), len(b"no archive")]
+    assert told["files"] is None
+    assert "neither a zip nor a tar archive" in told["problem"]
+    home = Path(dcc.environment["DCC_HOME"])
+    shutil.rmtree(home / "archive")
+    shutil.rmtree(home / "staging")
+    shown = dcc("archive", "list", KEY, exit_code=1)
+    assert all(one["sha256"] in shown.stdout for one in told["attempts"])
+    assert "Neither the archive store nor staging has the bytes" in shown.stderr
+
+
 def test_archives_come_from_a_bucket_within_the_limits(dcc: Dcc, bucket: Bucket) -> None:
     dcc.environment |= {
         "DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}/kept",
@@ -117,6 +135,18 @@ def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: D
     shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
     assert "--rebuilt" in dcc.error("data", "document", mouse["document_id"], exit_code=2)
     assert "neither" in dcc.error("archive", "cat", KEY, exit_code=1).lower()
+
+
+def test_a_document_that_was_made_of_a_table_is_made_again_when_staging_has_none(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    dcc.environment["DCC_UNTIL"] = "qc"
+    dcc("example", folder.path, "--format", "csv")
+    dcc("crawl", exit_code=0)
+    name = "H.2013-10-31.1.specimen.impc.xml"
+    made = dcc("data", "document", name).stdout
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    assert dcc("data", "document", name).stdout == made
+    dcc("data", "document", name, "--diff", exit_code=0)
 
 
 def test_a_document_that_is_not_valid_is_printed_by_its_name(dcc: Dcc, folder: Folder) -> None:

@@ -57,6 +57,16 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     dcc("archive", "audit", "--all", exit_code=4)
 
 
+@only_sqlite
+@pytest.mark.parametrize("command", ["audit", "repair"])
+def test_a_replica_that_takes_no_copies_is_told_by_the_exit_code(dcc: Dcc, command: str) -> None:
+    dcc.add_folder().put(ZIP)
+    dcc("crawl")
+    absent = dcc.root / "absent"
+    dcc.environment["DCC_ARCHIVE_REPLICAS"] = f"{dcc.root / 'home' / 'archive'}, {absent}"
+    assert f"The archive store lacks copies in {absent}" in dcc("archive", command, exit_code=4).stderr
+
+
 @only_mariadb
 @pytest.mark.both_databases
 @pytest.mark.servers

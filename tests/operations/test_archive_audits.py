@@ -27,6 +27,7 @@ from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
+from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.stored_archives import audits, record_kept
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Folder, Installation
@@ -240,8 +241,18 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
         overview = store_overview(connection, settings)
     assert (overview.lost, overview.missing) == (done.lost, 1)
     folder.put(KEY)
+    later = utc_now() + timedelta(hours=6)
+    change(tracker, folder.source_id, windows=f"{later:%H}:00-{later:%H}:59")
+    assert not repair_archives(tracker, settings, "tester").is_whole
+    change(tracker, folder.source_id, windows="")
     assert repair_archives(tracker, settings, "tester").is_whole
     assert copy.exists()
+
+
+def change(tracker: Engine, source_id: int, *, windows: str) -> None:
+    """Have a source be used at these times only."""
+    with writing(tracker) as connection:
+        change_source(connection, source_id, windows=windows)
 
 
 def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Settings, tmp_path: Path) -> None:

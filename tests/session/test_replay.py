@@ -179,6 +179,18 @@ def test_an_archive_without_a_copy_is_named(data: DataInstallation) -> None:
     assert ([str(key) for key in found.missing], found.archives) == ([LATER], 0)
 
 
+def test_an_archive_that_a_lost_manifest_refused_is_named(data: DataInstallation) -> None:
+    """The archive store has no manifests: without one the archive would count as accepted."""
+    data.put(LATER, specimens())
+    (data.folder.path / f"{LATER}.manifest.json").write_text('{"files": [{"file": "other.xml"}]}')
+    data.run()
+    assert data.states() == {LATER: "unzip failed"}
+    assert run(data, Proposal()).archives == 1
+    shutil.rmtree(data.settings.staging_directory)
+    found = run(data, Proposal())
+    assert ([str(key) for key in found.missing], found.archives, found.changes) == ([LATER], 0, ())
+
+
 def test_an_interrupted_replay_leaves_nothing(data: DataInstallation) -> None:
     data.put(LATER, specimens())
     data.run()

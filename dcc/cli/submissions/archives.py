@@ -22,9 +22,9 @@ from dcc.cli.shell.context import (
     writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_list, echo_result, echo_table, picked
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_list, echo_result, echo_table, picked, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import ArchiveError, ConfigurationError, NotFoundError, StoredObjectLostError
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -78,27 +78,47 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
     \b
     JSON: {"attempts": a list of {"id", "key": {"action", "file_name"}, "source", "requested",
       "size_bytes", "md5", "sha256", "outcome"}, oldest first; what is not known is null,
-      "attempt" (whose files follow), "files": a list of {"path", "size_bytes"}}
+      "attempt" (whose files follow), "files": a list of {"path", "size_bytes"}, or null,
+      "problem" (why the files are not known, or null)}
     """
+    settings = settings_from_environment()
+    attempts, chosen = _attempts(settings, archive, attempt)
+    files: list[tuple[str, int]] | None = None
+    problem: str | None = None
+    try:
+        files = _files_of(settings, chosen)
+    except (ArchiveError, StoredObjectLostError) as error:
+        problem = str(error)
+    if as_json:
+        named = None if files is None else [{"path": path, "size_bytes": size} for path, size in files]
+        echo_json({"attempts": attempts, "attempt": chosen.id, "files": named, "problem": problem})
+    else:
+        _show_attempts(attempts, chosen, files)
+        if problem is not None:
+            warn(problem)
+    if problem is not None:
+        raise click.exceptions.Exit(ArchiveError.exit_code)
+
+
+def _files_of(settings: Settings, attempt: Attempt) -> list[tuple[str, int]]:
+    """The path and size of each file in the archive of an attempt. Raises as `fetched_archive`, and ArchiveError."""
     from dcc.archives.limits import ArchiveLimits
     from dcc.archives.members import archive_members
 
-    settings = settings_from_environment()
-    attempts, chosen = _attempts(settings, archive, attempt)
-    with _member(settings, chosen, None) as path:
-        members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
-        files = [(member.path, member.size_bytes) for member in members]
-    if as_json:
-        named = [{"path": path, "size_bytes": size} for path, size in files]
-        echo_json({"attempts": attempts, "attempt": chosen.id, "files": named})
-        return
+    with _member(settings, attempt, None) as path:
+        members = archive_members(path, attempt.key.file_name, ArchiveLimits.from_settings(settings))
+        return [(member.path, member.size_bytes) for member in members]
+
+
+def _show_attempts(attempts: list[Attempt], chosen: Attempt, files: list[tuple[str, int]] | None) -> None:
     echo_table(
         ("attempt", "archive", "source", "requested", "size", "sha256"),
         [(one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts],
         flexible=["sha256", "source", "requested"],
     )
-    click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
-    echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
+    if files is not None:
+        click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
+        echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
 
 
 @archive.command(

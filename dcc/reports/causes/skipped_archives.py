@@ -227,7 +227,8 @@ def _uploading(connection: Connection, source_id: int) -> set[int]:
 
 _COUNTED: Final = {
     SkipReason.IGNORED: mark(
-        "Entries that are no archives, {number}, were ignored: directories, links and names that do not end in .zip."
+        "Entries that are not taken for archives, {number}, were ignored: directories, other files, and what the "
+        "patterns of the source leave out."
     ),
     SkipReason.UPLOADING: mark(
         "Archives that are still being uploaded, {number}: they are taken when they are complete."

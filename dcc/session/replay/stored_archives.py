@@ -34,7 +34,9 @@ _DOWNLOADS: Final = (
     select(
         ZipAction.id,
         ZipAction.todo_id,
+        ZipAction.phase_id,
         ZipAction.status_id,
+        FileSourceHasZip.manifest,
         ZipFile.file_name,
         ZipFile.created,
         Centre.short_name,
@@ -90,7 +92,7 @@ class Recorded(NamedTuple):
 
 @dataclass
 class KeptArchive:
-    """An archive whose bytes arrived, as last fetched."""
+    """An archive whose bytes arrived, as last fetched; `sha256` is None if the archive store is no help."""
 
     key: ZipKey
     centre: str | None
@@ -148,16 +150,20 @@ def find_archives(
 def _archive(downloads: list[Any]) -> StoredArchive:
     last = downloads[-1]
     same = [row for row in downloads if row.content_md5 == last.content_md5]
+    has_failed = last.status_id == int(Status.FAILED)
+    # The manifest beside an archive, which may have refused it, is in staging alone.
+    needs_staging = has_failed and last.phase_id == int(Phase.UNZIP) and last.manifest
+    sha256 = next((row.sha256 for row in reversed(same) if row.sha256 is not None), None)
     return StoredArchive(
         ZipKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
         last.short_name,
         last.download_id,
         last.content_size_bytes,
         last.content_md5,
-        next((row.sha256 for row in reversed(same) if row.sha256 is not None), None),
+        None if needs_staging else sha256,
         last.created,
         same[0].session_id or 0,
-        last.status_id == int(Status.FAILED),
+        has_failed,
     )
 
 

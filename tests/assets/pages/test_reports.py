@@ -329,6 +329,17 @@ def test_the_xml_of_a_document_is_linked_saved_and_never_shown(shown: Shown) -> 
         assert ask(missing)[0] == 404
 
 
+def test_what_lies_in_folders_under_an_odd_name_is_linked_too(shown: Shown) -> None:
+    key = "add/H.2013-10-31.3.impc.zip"
+    shown.data.put(key, {"old/odd name.xml": b"<odd/>"})
+    run_session(shown.data.settings, shown.data.tracker, shown.dagster.instance)
+    body = ask(f"/dcc/reports/{key}")[2].decode()
+    (path,) = re.findall(r'href="(/dcc/documents/[^"]+)"', body)
+    status, headers, content = ask(path)
+    assert (status, content) == (200, b"<odd/>")
+    assert headers["content-disposition"] == 'attachment; filename="odd%20name.xml"'
+
+
 def test_the_procedures_that_are_due_at_a_centre_have_a_page(shown: Shown) -> None:
     assert b'href="/dcc/expected/H"' in ask("/dcc/reports")[2]
     status, headers, body = ask("/dcc/expected/H")
