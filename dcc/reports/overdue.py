@@ -179,7 +179,9 @@ def activity_of_centres(connection: Connection, settings: Settings, now: datetim
         since, within = latest or created, settings.centre_silent_days
         if latest is not None and since < now - timedelta(days=_LEAST_SILENT_DAYS):
             within = _within(_gaps(connection, centre), within)
-        found.append(CentreActivity(centre, latest, since, since < now - timedelta(days=within), within))
+        # Not as a date, which may lie before all dates: the days come from names that centres give.
+        silent = now - since > timedelta(days=within)
+        found.append(CentreActivity(centre, latest, since, silent, within))
     return found
 
 

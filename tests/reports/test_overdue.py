@@ -34,3 +34,14 @@ def test_a_centre_is_silent_when_it_is_unusual_for_it(
             (found,) = activity_of_centres(connection, installation.settings, utc_now() + timedelta(days=days))
         assert found.silent == silent, found
     assert found.within_days == silent_after
+
+
+def test_days_in_names_that_lie_millennia_apart_are_no_fault(installation: Installation) -> None:
+    folder = installation.add_folder()
+    for year in ("0001", "3000", "6000", "9000"):
+        folder.put(f"add/H.{year}-01-01.1.impc.zip", b"x")
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(session))
+    with installation.tracker.connect() as connection:
+        (found,) = activity_of_centres(connection, installation.settings, utc_now() + timedelta(days=400))
+    assert not found.silent
