@@ -105,7 +105,11 @@ def collect_digests(
 ) -> list[Digest]:
     """The digests of a finished session, for all centres or one; centres without news are left out."""
     sessions = list_sessions(connection, ids=[session_id])
-    lines = [line for line in zips_of_session(connection, sessions[0]) if _is_news(line, settings)] if sessions else []
+    if not sessions:
+        return []
+    # As reports do: the tracker alone does not tell whether any of the data were accepted.
+    with qc_at_hand(settings) as (qc, _):
+        lines = [line for line in zips_of_session(connection, sessions[0], qc) if _is_news(line, settings)]
     if not lines:
         return []
     of_centre = _by_centre(connection, sessions[0], lines)

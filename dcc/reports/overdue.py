@@ -35,7 +35,7 @@ from dcc.tracker.register.source_addresses import SourceState, in_use
 from dcc.tracker.register.source_pace import load_dues
 
 NAMED: Final = 50
-"""The most submissions that are named of a centre with more that are not accepted yet."""
+"""The most submissions of a centre that are named, of those that wait and of those that failed."""
 
 _OK: Final = "ok"
 _LEAST_SILENT_DAYS: Final = 7
@@ -94,7 +94,8 @@ class LateCentre:
     """The submissions of a centre that are not through in time.
 
     `failed` counts those that failed and are still on a file source: their centre corrects or removes them. `waiting`
-    counts the others, which wait for the platform, a source or the DCC. `zips` names the first `NAMED`, oldest first.
+    counts the others, which wait for the platform, a source or the DCC. `zips` names the first `NAMED` that wait, then
+    the first that failed.
     """
 
     failed: int = 0
@@ -179,7 +180,9 @@ def activity_of_centres(connection: Connection, settings: Settings, now: datetim
         since, within = latest or created, settings.centre_silent_days
         if latest is not None and since < now - timedelta(days=_LEAST_SILENT_DAYS):
             within = _within(_gaps(connection, centre), within)
-        found.append(CentreActivity(centre, latest, since, since < now - timedelta(days=within), within))
+        # Not as a date, which may lie before all dates: the days come from names that centres give.
+        silent = now - since > timedelta(days=within)
+        found.append(CentreActivity(centre, latest, since, silent, within))
     return found
 
 
@@ -248,9 +251,11 @@ def late_centres(connection: Connection, settings: Settings, now: datetime) -> M
         of_centre = late.setdefault(centre, LateCentre())
         if status == int(Status.FAILED):
             of_centre.failed += 1
+            number = of_centre.failed
         else:
             of_centre.waiting += 1
-        if len(of_centre.zips) < NAMED:
+            number = of_centre.waiting
+        if number <= NAMED:
             key = ZipKey(ACTIONS_BY_ID[todo], name)
             of_centre.zips.append(LateZip(key, Phase(phase), Status(status), first_seen))
     return late

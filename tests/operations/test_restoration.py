@@ -256,6 +256,18 @@ def test_staged_files_are_put_back_where_they_are_missing_or_different(
             assert copy.stat().st_mtime_ns == original.stat().st_mtime_ns
 
 
+def test_directories_that_a_backup_and_a_restoration_make_are_this_users_alone(
+    healthy_copy: Inspected, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    request = BackupRequest(with_staging=True)
+    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, new / "sets" / "daily", request)
+    store = Store(Settings(home=new / "homes" / "restored", min_free_bytes=0))
+    restore_backup(made.directory, store.tracker, store.qc, store.settings)
+    store.close()
+    assert {path.stat().st_mode & 0o777 for path in (new, *new.rglob("*")) if path.is_dir()} == {0o700}
+
+
 @pytest.mark.servers
 def test_connections_that_are_cut_while_rows_are_loaded_cost_no_row(
     backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch

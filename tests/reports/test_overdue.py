@@ -7,7 +7,8 @@ from datetime import date, timedelta
 import pytest
 
 from dcc.operations.sessions import open_session
-from dcc.reports.overdue import activity_of_centres
+from dcc.phases import Status
+from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.models import utc_now
 from tests.support.databases import only_sqlite
@@ -34,3 +35,33 @@ def test_a_centre_is_silent_when_it_is_unusual_for_it(
             (found,) = activity_of_centres(connection, installation.settings, utc_now() + timedelta(days=days))
         assert found.silent == silent, found
     assert found.within_days == silent_after
+
+
+def test_days_in_names_that_lie_millennia_apart_are_no_fault(installation: Installation) -> None:
+    folder = installation.add_folder()
+    for year in ("0001", "3000", "6000", "9000"):
+        folder.put(f"add/H.{year}-01-01.1.impc.zip", b"x")
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(session))
+    with installation.tracker.connect() as connection:
+        (found,) = activity_of_centres(connection, installation.settings, utc_now() + timedelta(days=400))
+    assert not found.silent
+
+
+@only_sqlite
+def test_failed_archives_are_named_however_many_others_wait(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.reports.overdue.NAMED", 1)
+    folder = installation.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip", b"no zip at all")
+    installation.run_session()
+    for increment in (2, 3):
+        folder.put(f"add/H.2013-10-31.{increment}.impc.zip", b"x")
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(session))
+    later = utc_now() + timedelta(days=installation.settings.overdue_days + 1)
+    with installation.tracker.connect() as connection:
+        late = late_centres(connection, installation.settings, later)["H"]
+    assert (late.failed, late.waiting) == (1, 2)
+    assert [one.status is Status.FAILED for one in late.zips] == [False, True]

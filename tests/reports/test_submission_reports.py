@@ -13,6 +13,7 @@ import pytest
 
 from dcc.errors import NotFoundError
 from dcc.messages import Message
+from dcc.notify.digests import collect_digests
 from dcc.operations.sessions import open_session
 from dcc.outcomes import SESSION_MEANINGS, ZipKey
 from dcc.reports.causes.collecting import worst_first
@@ -192,7 +193,9 @@ def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallati
             report = collect_submission(tracker, qc, key, data.settings, most_pictures=0)
             of_centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
             of_session = collect_session(tracker, qc, session, data.settings)
-        told = {line.outcome for one in (of_centre, of_session) for line in one.zips if line.key == key}
+            (digest,) = collect_digests(tracker, data.settings, session)
+        lines = (*of_centre.zips, *of_session.zips, *digest.lines)
+        told = {line.outcome for line in lines if line.key == key}
         assert told == {report.outcome}
         outcomes.append(report.outcome)
         data.put("edit/H.2013-11-03.1.impc.zip", world.unknown_colony("2013-11-03.1", 70, mice=1))

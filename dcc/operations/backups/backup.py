@@ -41,6 +41,7 @@ from dcc.operations.backups.manifest import (
 from dcc.operations.backups.row_copies import Progress, TableSum, no_progress, snapshot, sum_tables
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
+from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 
@@ -79,7 +80,6 @@ def _is_secret(accesskey: object) -> bool:
 
 _UNFINISHED: Final = ".dcc-unfinished"
 _LOCK: Final = ".dcc-backup.lock"
-_PRIVATE_FOLDER: Final = 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _make_set(
 ) -> tuple[Path, Manifest]:
     unfinished = directory / _UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(mode=_PRIVATE_FOLDER)
+    unfinished.mkdir(mode=PRIVATE_DIRECTORY)
     try:
         manifest = _write_set(tracker, qc, settings, unfinished, wanted, on_progress)
         target = _named(directory, manifest)
@@ -232,7 +232,7 @@ def _remove_old(directory: Path, newest: Path, keep: int | None) -> tuple[tuple[
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
     with _disk_errors(directory):
-        directory.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        make_directory(directory)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         try:

@@ -32,6 +32,7 @@ from dcc.operations.backups.staged_files import (
 )
 from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
 from dcc.qc.database import QC_DATABASE
+from dcc.runtime.private_files import make_directory
 from dcc.session.leases import end_sessions_of_copy
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
@@ -189,7 +190,7 @@ def _current(path: Path, of_set: DatabaseOfSet, target: Target) -> Iterator[Conn
             yield connection
         return
     try:
-        upgraded.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(upgraded.parent)
         remove_file(upgraded)
         shutil.copyfile(path, upgraded)
         _upgrade(upgraded, database)

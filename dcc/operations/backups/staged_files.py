@@ -20,6 +20,7 @@ from typing import Final
 from dcc.errors import BackupError
 from dcc.naming import Action
 from dcc.runtime.checksums import md5_of_open_file
+from dcc.runtime.private_files import make_directory
 from dcc.store.staging import PREPARED_FILE
 
 FilesProgress = Callable[[int], None]
@@ -27,7 +28,6 @@ _CONTENTS: Final = ".contents"
 _UNFINISHED: Final = (".part", ".part.json")
 _PREPARED: Final = ".restored"
 _PRIVATE: Final = 0o600
-_PRIVATE_FOLDER: Final = 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,9 @@ def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:
 
 def _place(root: Path, relative: PurePosixPath | Path) -> Path:
     """The path of a file below `root`; makes its folders, private to this user."""
-    root.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
-    for folder in reversed(relative.parents[:-1]):
-        (root / folder).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
-    return root / relative
+    place = root / relative
+    make_directory(place.parent)
+    return place
 
 
 def _private(path: str, flags: int) -> int:

@@ -50,6 +50,7 @@ from dcc.operations.backups.row_copies import (
     sum_tables,
 )
 from dcc.phases import REFERENCE_ROWS
+from dcc.runtime.private_files import make_directory
 from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
@@ -144,7 +145,7 @@ class Target:
             create_database(self.engine.url, self.database)
             self._mark()
         else:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self._path.parent)
             remove_file(self._copy_path)
 
     def fill(self, source: Connection, on_progress: Progress) -> dict[str, TableSum]:
