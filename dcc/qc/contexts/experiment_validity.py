@@ -88,9 +88,10 @@ def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
 
 
 def _touched() -> tuple[Select[Any], ...]:
-    """The experiments on specimens of which documents opened or ended a version, whether or not they stand."""
+    """The experiments on specimens of which documents opened or ended a version, and those that they restored."""
     kind = only_compared(LIFETIME.c.entity_kind)
     of_specimen = (kind == EntityKind.SPECIMEN.value) & (LIFETIME.c.entity_id == SPECIMEN.c.id)
+    of_experiment = (kind == EntityKind.EXPERIMENT.value) & (LIFETIME.c.entity_id == EXPERIMENT.c.id)
     about = (
         select(EXPERIMENT.c.id)
         .select_from(LIFETIME)
@@ -98,9 +99,11 @@ def _touched() -> tuple[Select[Any], ...]:
         .join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
         .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
     )
+    back = select(EXPERIMENT.c.id).select_from(LIFETIME).join(EXPERIMENT, of_experiment)
     return (
         about.where(changed_by_documents(LIFETIME.c.opened_by, "documents")),
         about.where(changed_by_documents(LIFETIME.c.ended_by, "documents")),
+        back.where(changed_by_documents(LIFETIME.c.opened_by, "documents")),
     )
 
 
@@ -111,8 +114,10 @@ def _due() -> Select[Any]:
     """
     is_new = DOCUMENT.c.action == DocumentAction.ADD.value
     found = exists().where(FINDING.c.document_id == DOCUMENT.c.id)
+    invalid = exists().where(SPECIMEN.c.document_id == DOCUMENT.c.id, SPECIMEN.c.validity == Validity.INVALID)
     of_specimens = DOCUMENT.c.kind == DocumentKind.SPECIMEN.value
-    changes = and_(of_specimens, or_(~is_new, found))
+    is_undo = DOCUMENT.c.action == DocumentAction.UNDO.value
+    changes = or_(is_undo, and_(of_specimens, or_(~is_new, found, invalid)))
     columns = (DOCUMENT.c.id, DOCUMENT.c.kind, DOCUMENT.c.zip_file, changes.label("changes_animals"))
     return select(*columns).where(documents_due_for_contexts())
 
