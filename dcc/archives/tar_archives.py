@@ -24,6 +24,7 @@ GZIP_SIGNATURE: Final = b"\x1f\x8b"
 _MAGIC_PLACE = 257
 _MAGIC = b"ustar"
 _LARGEST_HEADER = 1024 * 1024
+_BYTES_PER_ENTRY = 2048
 _BLOCK = tarfile.BLOCKSIZE
 
 
@@ -39,9 +40,11 @@ def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Entry]
     Raises CorruptArchiveError, UnsafeArchiveError, DuplicateMemberError, and OversizedArchiveError.
     """
     entries = []
-    with damage(label), tarfile.open(fileobj=cast(BinaryIO, _Headers(file)), mode="r:") as archive:
+    headers = _Headers(file)
+    with damage(label), tarfile.open(fileobj=cast(BinaryIO, headers), mode="r:") as archive:
         while (member := archive.next()) is not None:
             allowance.take_entries(1)
+            headers.left += _BYTES_PER_ENTRY
             reason = unsafe_path(member.name) or _not_a_file(member)
             if reason:
                 raise unsafe_entry(label, member.name, reason)
@@ -94,13 +97,18 @@ def _check_end(file: BinaryIO, place: int, label: str) -> None:
 
 
 class _Headers:
-    """A file from which tarfile reads headers, none of which may exceed a megabyte."""
+    """A file from which tarfile reads headers, `left` bytes at most, since it keeps the names in them.
+
+    That is a megabyte; each entry adds what its own header may take, with a long name.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self.seek, self.tell, self._file = file.seek, file.tell, file
+        self.left = _LARGEST_HEADER
         self.seek(0)
 
     def read(self, count: int = -1) -> bytes:
-        if not 0 <= count <= _LARGEST_HEADER:
+        if not 0 <= count <= self.left:
             raise tarfile.ReadError(f"a header of {count:,} bytes")
+        self.left -= count
         return self._file.read(count)

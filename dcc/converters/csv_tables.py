@@ -125,19 +125,21 @@ class _Table:
             text = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
             yield Fault(row, message(text, number=len(self.names), most=_MOST_COLUMNS), case="column")
             return
-        for name, times in Counter(self.names).items():
+        counted = Counter(self.names)
+        lacking = [name for name in self.fixed if name not in counted]
+        for name, times in counted.items():
             if times > 1:
                 text = mark("The column '{name}' is there {times} times. Leave one of them.")
                 yield Fault(row, message(text, name=name, times=times), name, "column")
             elif name not in self.fixed and not self.knows(name):
-                yield self._unknown(row, name)
+                yield self._unknown(row, name, lacking)
         for name in (*self.required, *(() if self._centre else ("centreID",))):
             if name not in self.names:
                 text = mark("The column '{name}' is missing. Add it.")
                 yield Fault(row, message(text, name=name), name, "column")
 
-    def _unknown(self, row: int, name: str) -> Fault:
-        nearest = ", ".join(nearest_names(name, [each for each in self.fixed if each not in self.names]))
+    def _unknown(self, row: int, name: str, lacking: Sequence[str]) -> Fault:
+        nearest = ", ".join(nearest_names(name, lacking))
         text = mark("A column '{name}' is not known. Correct its name, or remove it.")
         if nearest:
             text = mark("A column '{name}' is not known. Correct its name (the nearest: {nearest}), or remove it.")

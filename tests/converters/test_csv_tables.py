@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from datetime import date
 from hashlib import md5
@@ -184,6 +185,14 @@ def test_what_is_wrong_with_a_table_is_told_by_row_and_column(tmp_path: Path, ca
         assert said in problem.message
         place = f"{kind}s.csv, row {row}" + (f", column {column}" if column else "")
         assert problem.message.endswith(f"See {place}.")
+
+
+def test_a_header_of_unknown_columns_takes_no_time(tmp_path: Path) -> None:
+    table = ",".join(f"a{number}" for number in range(9_999)).encode()
+    began = time.process_time()
+    found = converted(table, SPECIMEN, tmp_path / "document")
+    assert time.process_time() - began < 5
+    assert found[0].message.startswith("A column 'a0' is not known.")
 
 
 @pytest.mark.parametrize("given", [True, False])

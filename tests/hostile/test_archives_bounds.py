@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -143,6 +144,25 @@ def test_a_directory_of_long_names_takes_a_few_kilobytes_for_each(tmp_path: Path
     path = tmp_path / NAME
     path.write_bytes(archive(Member(b"%07d" % n + b"\xf0\x9f\x90\x80" * 100, b"", 0, 0x800) for n in range(10_000)))
     assert further_megabytes(path) < 40
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_tar_of_long_names_is_refused_in_little_memory(tmp_path: Path, form: int) -> None:
+    path = tmp_path / NAME
+    with tarfile.open(path, "w", format=form) as written:
+        for number in range(60):
+            written.addfile(tarfile.TarInfo(f"{number}{'x' * 900_000}"))
+    assert further_megabytes(path) < 40
+
+
+def test_a_tar_of_names_as_long_as_paths_may_be_is_read(place: Path) -> None:
+    path = place / NAME
+    with tarfile.open(path, "w") as written:
+        for number in range(2_000):
+            written.addfile(tarfile.TarInfo("folder/" * 30 + f"{number}.txt"))
+        written.addfile(tarfile.TarInfo(document(1).decode()))
+    found = extract_archive(path, place / "out", limits=LIMITS, naming=NamingConvention(), centres={"H"})
+    assert len(found.documents) == 1
 
 
 def test_lzma_may_not_ask_for_more_memory_than_the_limit(place: Path) -> None:

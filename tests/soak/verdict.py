@@ -156,6 +156,8 @@ BOUNDS: dict[str, Bound] = {
     "tracker.stored_archive": _per("tracker.zip_download", 1, "a row for each archive that arrived"),
     "tracker.archive_copy": _per("tracker.stored_archive", 1, "one replica"),
     "tracker.server_turn": _per("tracker.file_source", 1, "a row for each server"),
+    "tracker.bad_copy": _per("tracker.file_source_has_zip", 1, "the last bad copy of an archive on a source"),
+    "tracker.published_checksum": _per("tracker.file_source_has_zip", 1, "the last checksum beside an archive"),
     "tracker.session_task": Bound(
         "a task for each crawl, and for each phase of a session: source_crawl + 7 × crawling_session",
         lambda known: known["tracker.source_crawl"] + 7 * known["tracker.crawling_session"],
@@ -179,6 +181,7 @@ BOUNDS: dict[str, Bound] = {
     "qc.context_member": _per("qc.procedure_run", 1, "each run counts in one context"),
     "qc.overview_animal_procedure": _per("qc.procedure_run", 1, "one animal in each run"),
     "qc.overview_genotype": _per("contexts", 1, "one for each centre and genotype"),
+    "qc.reserved_ids": Bound("one for each of four centres and twelve tables with ids: 4 × 12", lambda _: 4 * 12),
     "qc.fetched_page": Bound("nothing is fetched", lambda _: 0),
     "qc.reference_refusal": Bound("nothing is fetched", lambda _: 0),
 } | {
@@ -205,7 +208,8 @@ _PER_SESSION = {
 
 DAGSTER_PER_SESSION = 120
 """Rows that such a session may add to each of Dagster's tables: three runs with their events."""
-DAGSTER_PER_ZIP = 12
+DAGSTER_PER_ZIP = 24
+"""Rows of a submission: seven assets, and every check of them, also those that pass."""
 
 
 def _tables(course: Course) -> Iterator[Finding]:
