@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dcc.cli.demo import servers
 from dcc.cli.demo.centres import EXPECTED
 from dcc.cli.demo.servers import Account, ftp_server, sftp_server
 from dcc.cli.main import dcc
@@ -166,6 +167,18 @@ def test_a_server_is_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(servers) == len(before) + 2
         assert "secret" not in str(servers)
     assert processes_in(tmp_path) == before
+
+
+def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 60\n")
+    silent.chmod(0o700)
+    monkeypatch.setattr(servers, "_START_SECONDS", 0.2)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    began = time.monotonic()
+    with pytest.raises(ConfigurationError, match="did not start"), ftp_server({"h": Account("secret", tmp_path)}):
+        pass
+    assert time.monotonic() - began < 30
 
 
 def test_a_server_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:

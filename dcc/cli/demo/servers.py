@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from dcc.errors import ConfigurationError
 if TYPE_CHECKING:
     import asyncssh
 
+_START_SECONDS = 30.0
 _PACKAGES = ("asyncssh", "pyftpdlib")
 _READ_ONLY = "elr"
 
@@ -77,13 +79,17 @@ def _running(kind: str, accounts: Mapping[str, Account]) -> Iterator[int]:
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, text=True) as server:
         assert server.stdin is not None and server.stdout is not None  # noqa: S101, PT018 - for the type checker
-        with suppress(BrokenPipeError):
-            server.stdin.write(json.dumps(plain) + "\n")
-            server.stdin.flush()
-        answer = server.stdout.readline().strip()
-        if not answer.isdigit():
-            raise ConfigurationError(f"A demonstration server did not start: {answer or 'it ended'}. Try again.")
-        yield int(answer)
+        try:
+            with suppress(BrokenPipeError):
+                server.stdin.write(json.dumps(plain) + "\n")
+                server.stdin.flush()
+            ready, _, _ = select.select([server.stdout], [], [], _START_SECONDS)
+            answer = server.stdout.readline().strip() if ready else f"no answer in {_START_SECONDS:g} seconds"
+            if not answer.isdigit():
+                raise ConfigurationError(f"A demonstration server did not start: {answer or 'it ended'}. Try again.")
+            yield int(answer)
+        finally:
+            server.kill()
 
 
 def _start_sftp(accounts: Mapping[str, Account]) -> int:
