@@ -199,9 +199,7 @@ class ArchiveCopies:
             yield path
 
     def _fetched_again(self, sha256: str, path: Path) -> bool:
-        """Fetch an archive from a source that may be used now and still lists it as it was; returns whether these are
-        its bytes.
-        """
+        """Fetch an archive from a usable source that still lists it as it was; returns whether its bytes came."""
         dues = self.read(partial(load_dues, failure_limit=self._settings.source_failure_limit))
         usable = {source_id for source_id, due in dues.items() if due.may_be_used}
         for offer in self.read(partial(offers, sha256=sha256)):

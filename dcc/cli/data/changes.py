@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
 
 _CHANGES_SHOWN = 20
-_SAID_THERE = frozenset({"added", "edited", "refused"})
-"""What happens to the version of an entity that stands in the document itself."""
+_OF_ITS_OWN_VERSION = frozenset({"added", "edited", "refused"})
+"""The happenings to the version of an entity that the document itself holds."""
 
 
 @command(examples=["dcc data plan edit/H.2013-11-05.4.impc.zip"], exits={2: "no document of it waits for its upload"})
@@ -314,6 +314,6 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
 def _event_row(event: Event) -> tuple[object, ...]:
     what = f"{event.happening.value}, late" if event.late else event.happening.value
     of = " ".join((event.entity_kind.value, *(str(part) for part in event.entity_key[1:] if part is not None)))
-    # What a document ends or restores stands in another one.
-    line = event.line if event.happening.value in _SAID_THERE else None
+    # The version that a document ends or restores is in another document.
+    line = event.line if event.happening.value in _OF_ITS_OWN_VERSION else None
     return event.applied_at, what, of, f"{event.zip_action}/{event.zip_file}", event.file_name, line
