@@ -7,10 +7,11 @@ mutant animal of the colony has the age.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from enum import IntEnum
 from json import JSONDecoder
 from typing import Any, Final, NamedTuple
@@ -70,6 +71,11 @@ class DueProcedure(NamedTuple):
     def due(self) -> str:
         """The age or stage for people."""
         return self.stage or "" if self.weeks is None else f"{self.weeks:g} weeks"
+
+    @property
+    def days(self) -> int:
+        """The age in whole days, 0 of embryos."""
+        return math.floor((self.weeks or 0) * 7)
 
     def can_concern(self, subject: Subject) -> bool:
         """Whether it is due at some time."""
@@ -154,17 +160,18 @@ def lacking_procedures(connection: Connection, wanted: Expected, counted: Delive
     """
     due = due_procedures(connection, wanted)
     for level, subjects in (("experiment", _animals), ("line", _colonies)):
-        by_pipeline: defaultdict[str, list[tuple[DueProcedure, date]]] = defaultdict(list)
+        by_pipeline: defaultdict[str, list[DueProcedure]] = defaultdict(list)
         for procedure in due:
             if procedure.level == level:
-                by_pipeline[procedure.pipeline].append((procedure, wanted.day - timedelta(weeks=procedure.weeks or 0)))
+                by_pipeline[procedure.pipeline].append(procedure)
         for subject, done in subjects(connection, wanted):
-            asked = [pair for pair in by_pipeline.get(subject.pipeline, ()) if pair[0].can_concern(subject)]
+            asked = [one for one in by_pipeline.get(subject.pipeline, ()) if one.can_concern(subject)]
             if level == "experiment" and not asked:
                 counted.uncovered[subject.centre, subject.pipeline] += 1
             states = _states(done) if done else {}
-            for one, born_by in asked:
-                if subject.born is not None and subject.born > born_by:
+            age = None if subject.born is None else (wanted.day - subject.born).days
+            for one in asked:
+                if age is not None and age < one.days:
                     continue
                 state, code = states.get(one.procedure[:-_VERSION], (Delivery.MISSING, None))
                 if state is Delivery.MISSING and subject.status_code is not None:

@@ -42,6 +42,8 @@ Answers = Callable[[str], object]
 
 _Answer = dict[str, Any]
 _DAYS_IN: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12}
+_MOST_WEEKS: Final = 520.0
+"""More than the age of any mouse."""
 _EMBRYONIC: Final = re.compile(r"E\d+(\.\d+)?")
 
 
@@ -161,11 +163,12 @@ class _Reading:
         return Pipeline(key, procedures, self.text(address, answer, "name"), due)
 
     def due(self, address: str, answer: _Answer) -> Due:
-        """When a schedule's procedures are due; nothing for a time without a unit."""
+        """When a schedule's procedures are due; nothing for a time without a unit, or at which no mouse lives."""
         unit, stage, time = self.text(address, answer, "timeUnit").lower(), self.text(address, answer, "stage"), None
         try:
-            time = None if answer.get("time") is None else float(answer["time"])
-        except (TypeError, ValueError):
+            # As a text: of an integer with too many digits for a float, float() would raise another error.
+            time = None if answer.get("time") is None else float(str(answer["time"]))
+        except ValueError:
             raise self.fault(address, f"time is {answer['time']!r}, which is no number") from None
         if _EMBRYONIC.fullmatch(stage):
             return Due(stage=stage)
@@ -173,8 +176,8 @@ class _Reading:
             return Due()
         if unit == "dpc":
             return Due(stage=f"E{time:g}")
-        days = _DAYS_IN.get(unit.removesuffix("s"))
-        return Due() if days is None else Due(weeks=round(time * days / 7, 2))
+        weeks = time * _DAYS_IN.get(unit.removesuffix("s"), math.nan) / 7
+        return Due(weeks=round(weeks, 2)) if 0 <= weeks <= _MOST_WEEKS else Due()
 
     def procedure(self, which: object) -> Procedure:
         known = None if isinstance(which, dict) else self.procedures.get(str(which))

@@ -76,6 +76,26 @@ def test_a_procedure_is_due_at_its_age(qc: Engine, weeks: int, due: set[str]) ->
         assert found == expected if expected is not None else len(found) == max(0, weeks - 14)
 
 
+@pytest.mark.parametrize("weeks", [1e7, 1e12, 1e300])
+def test_a_procedure_of_an_impossible_age_is_never_due(qc_database: Engine, weeks: float) -> None:
+    absurd = ("IMPC_HEM_001", Due(weeks))
+    pipeline = Pipeline("IMPC_001", impress(CBC, absurd), due=dict((CBC, absurd)))
+    with writing(qc_database) as connection:
+        save(connection, Impress(provenance(), {pipeline.key: pipeline}))
+    submit(qc_database, Action.ADD, specimen("S1"))
+    assert lacking(qc_database) == {("S1", "CBC"): (Delivery.MISSING, None)}
+
+
+@pytest.mark.parametrize(("days", "is_due"), [(86, False), (87, True)])
+def test_an_age_of_a_part_of_a_day_is_reached_on_that_day(qc_database: Engine, days: int, is_due: bool) -> None:
+    of_days = ("IMPC_CBC_003", Due(12.57))
+    pipeline = Pipeline("IMPC_001", impress(of_days), due=dict((of_days,)))
+    with writing(qc_database) as connection:
+        save(connection, Impress(provenance(), {pipeline.key: pipeline}))
+    submit(qc_database, Action.ADD, specimen("S1"))
+    assert bool(lacking(qc_database, Expected(BORN + timedelta(days=days)))) is is_due
+
+
 @pytest.mark.both_databases
 def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> None:
     gone = StatusCode(9, None, "IMPC_PSC_001")

@@ -117,6 +117,8 @@ def test_impress_is_what_its_api_answers(tmp_path: Path) -> None:
         ([{"time": "12.5", "timeUnit": "DPC"}], Due(stage="E12.5")),
         ([{"time": "9", "timeUnit": "Weeks", "stage": "E15.5"}], Due(stage="E15.5")),
         ([{"time": 1, "timeUnit": "Weeks", "isActive": False}, {"timeUnit": "Unrestricted"}], None),
+        ([{"time": 10_000_000, "timeUnit": "Weeks"}, {"time": "-1", "timeUnit": "Days"}], None),
+        ([{"time": 10**400, "timeUnit": "Weeks"}, {"time": 1e308, "timeUnit": "Months"}], None),
     ],
 )
 def test_a_procedure_is_due_when_its_schedules_say(
