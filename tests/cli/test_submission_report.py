@@ -48,7 +48,7 @@ def test_page_json_and_spreadsheet_say_the_same(submitted: Dcc) -> None:
     assert told.stdout == ""
     assert f"Wrote {page}." in told.stderr
     assert f"Wrote {sheet}: 6 findings." in told.stderr
-    assert page.stat().st_mode & 0o777 == 0o600
+    assert [made.stat().st_mode & 0o777 for made in (page, sheet)] == [0o600, 0o600]
     shown = submitted.json("report", PARTLY_VALID)
     read = Page(page.read_text("utf-8"))
     assert read.problems() == []

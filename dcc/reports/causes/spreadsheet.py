@@ -24,7 +24,7 @@ from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.runtime.legible_text import legible
-from dcc.runtime.private_files import replacement_file
+from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
 from dcc.tracker.models import XmlLog
 
 if TYPE_CHECKING:
@@ -98,10 +98,11 @@ def write_findings_spreadsheet(
 ) -> WrittenSpreadsheet:
     """Write a sheet of causes and one of all findings of a scope, in the catalogue's language; memory stays flat.
 
-    What is at `path` is replaced when all is written. Raises ExportError when it cannot be.
+    What is at `path` is replaced when all is written, by a file for this user alone. Raises ExportError when it cannot
+    be.
     """
     try:
-        with TemporaryDirectory() as folder, replacement_file(path) as part:
+        with TemporaryDirectory() as folder, replacement_file(path, PRIVATE_FILE) as part:
             return _write(part, folder, _facts(tracker, qc, scope, causes), causes, catalogue, most_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
