@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import click
 
+from dcc.cli.sessions.display import SessionDisplay
 from dcc.cli.sessions.session_report import SessionReport, note_lines, problem_lines
-from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, ZipData
+from dcc.data_outcomes import ContextCounts, ContextsBuilt, DataOutcome, DocumentData, FindingEntry, ZipData
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import EndReason, ZipKey
+from dcc.outcomes import DocumentOutcome, EndReason, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.session.data.document_problems import held_problem
 from dcc.vocabulary import ContextState, Severity
@@ -30,6 +32,38 @@ def told(*documents: DocumentData, reached: Phase) -> ZipData:
 
 def lines_of(report: SessionReport) -> list[str]:
     return [click.unstyle(line) for line in (*problem_lines(report.problems), *note_lines(report.notes))]
+
+
+def shown(outcome: DataOutcome | ZipOutcome) -> list[str]:
+    """What a session prints of it."""
+    lines: list[str] = []
+    display = SessionDisplay(lines.append, None, 0, 0)
+    if isinstance(outcome, ZipOutcome):
+        display.on_zip(outcome)
+    else:
+        display.on_data(outcome)
+    assert len([*display.report.problems, *display.report.notes]) == 50
+    return [click.unstyle(line) for line in lines]
+
+
+def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
+    names = [f"H.2013-10-31.{number}.experiment.impc.xml" for number in range(50)]
+    failed = Phase.XSD, Status.FAILED
+    invalid = tuple(DocumentOutcome(name, *failed, 100) for name in names)
+    of_zip = ZipOutcome(KEY, "H", *failed, True, True, 100, None, "ftp", 1, 0.1, MOMENT, invalid)
+    refused = [replace(document(Phase.UPLOAD, Status.FAILED, reason="No."), file_name=name) for name in names]
+    late = [replace(document(Phase.UPLOAD, Status.DONE, late=True), file_name=name) for name in names]
+    for outcome, mark in (
+        (of_zip, "failed"),
+        (told(*refused, reached=Phase.UPLOAD), "failed"),
+        (told(*late, reached=Phase.UPLOAD), "late"),
+    ):
+        lines = shown(outcome)
+        assert len(lines) == 21
+        assert all(
+            line.startswith(f"{mark:<6}  {KEY}: {name}") for line, name in zip(lines[:20], names[:20], strict=True)
+        )
+        assert lines[-1] == f"        ... and 30 more documents: dcc show {KEY}"
 
 
 def test_the_last_state_of_a_document_counts() -> None:

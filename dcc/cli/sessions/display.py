@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.sessions.session_report import SessionReport, crawl_lines, note_lines, problem_lines
-from dcc.cli.shell.output import printable
+from dcc.cli.shell.output import count_of, printable
 from dcc.data_outcomes import ZipData
 from dcc.phases import Phase
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dcc.outcomes import SourceCrawl, ZipOutcome
     from dcc.session.sessions import Session
 
+_Entries = list[dict[str, object]]
+_Lines = Callable[[_Entries], Iterable[str]]
+_MOST_DOCUMENTS = 20
 _CRAWLING = "Crawling file sources"
 _PHASE_NAMES = {
     Phase.UPLOAD: "Uploading documents",
@@ -90,7 +93,7 @@ class SessionDisplay:
         before = len(self.report.problems)
         self.report.add_zip(outcome)
         self._processed += 1
-        self._print(problem_lines(self.report.problems[before:]))
+        self._print_of_archive(problem_lines, self.report.problems[before:])
         if self._bars is not None:
             if self._zip_bar is None or self._processed == 1:
                 self._show_zip_bar()
@@ -102,14 +105,21 @@ class SessionDisplay:
         """The documents of a submission passed a phase after validation, or the contexts were built."""
         problems, notes = len(self.report.problems), len(self.report.notes)
         self.report.add_data(outcome)
-        self._print(problem_lines(self.report.problems[problems:]))
-        self._print(note_lines(self.report.notes[notes:]))
+        self._print_of_archive(problem_lines, self.report.problems[problems:])
+        self._print_of_archive(note_lines, self.report.notes[notes:])
         if self._bars is not None and isinstance(outcome, ZipData):
             bar = self._data_bars.get(outcome.reached)
             if bar is None:
                 name = _PHASE_NAMES[outcome.reached]
                 bar = self._data_bars[outcome.reached] = self._bars.add_task(name, total=None)
             self._bars.advance(bar)
+
+    def _print_of_archive(self, lines_of: _Lines, entries: _Entries) -> None:
+        """Print the lines for the first entries of one archive, and how many more there are."""
+        self._print(lines_of(entries[:_MOST_DOCUMENTS]))
+        left = len(entries) - _MOST_DOCUMENTS
+        if left > 0:
+            self._say(f"        ... and {count_of(left, 'more document')}: dcc show {printable(entries[0]['zip'])}")
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
