@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from dcc.documents.contents import Block, Content, Experiment, Procedure, Specimen
 from dcc.documents.origins import Origin
@@ -84,6 +85,16 @@ class Asking:
 _NO_RESULTS: Final = ((), (), (), (), (), (), ())
 
 
+class _Applied(NamedTuple):
+    """An experiment that was applied: its place, and its animals."""
+
+    where: Where
+    animals: tuple[str, ...]
+
+
+_NO_EXPERIMENT: Final = _Applied(Where(0, 0, 0), ())
+
+
 def _without_measurements(experiment: Experiment) -> Experiment:
     procedure = experiment.procedure
     if procedure is None:
@@ -98,7 +109,8 @@ class Neighbours:
         self._documents = sorted(documents, key=lambda document: (document.loose, document.order))
         self._numbers = self._numbered()
         self._specimens: dict[tuple[str, str], KnownSpecimen] = {}
-        self._experiments: dict[tuple[str, ExperimentKey], Where] = {}
+        self._experiments: dict[tuple[str, ExperimentKey], _Applied] = {}
+        self._experiments_on: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def judge(self, today: date) -> Iterator[tuple[Asking, list[Finding]]]:
         """The findings of the rules about other documents, for each document that adds or edits."""
@@ -130,7 +142,7 @@ class Neighbours:
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
         """See `Lookups`."""
         found = ((key, self._experiments.get((centre, key))) for key in keys)
-        return {key: (where,) for key, where in found if where is not None}
+        return {key: (known.where,) for key, known in found if known is not None}
 
     def _numbered(self) -> list[int]:
         """A number for each document, used by the rules; a loose one has the number of its original."""
@@ -149,11 +161,21 @@ class Neighbours:
             if isinstance(content, Block):
                 centre, block = content.centre, content.position
             elif isinstance(content, Specimen):
+                if document.action is Action.DELETE and self._experiments_on[centre][content.specimen_id]:
+                    # Rule Q4: it stays.
+                    continue
                 known = KnownSpecimen(Where(number, block, content.position), content.gender, content.dob)
                 _take(self._specimens, (centre, content.specimen_id), known, document.action)
             elif isinstance(content, Experiment):
-                where = Where(number, block, content.position)
-                _take(self._experiments, (centre, key_of_experiment(content)), where, document.action)
+                self._apply_experiment(centre, content, Where(number, block, content.position), document.action)
+
+    def _apply_experiment(self, centre: str, experiment: Experiment, where: Where, action: Action) -> None:
+        key = (centre, key_of_experiment(experiment))
+        before = self._experiments.get(key, _NO_EXPERIMENT)
+        _take(self._experiments, key, _Applied(where, experiment.specimen_ids), action)
+        after = self._experiments.get(key, _NO_EXPERIMENT)
+        self._experiments_on[centre].subtract(before.animals)
+        self._experiments_on[centre].update(after.animals)
 
     def _named(self, finding: Finding) -> Finding:
         """A finding with the name of the document that it refers to, instead of its number."""

@@ -149,6 +149,28 @@ def test_what_is_named_twice_on_one_line_is_found_by_both(data: DataInstallation
     assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 
+@only_sqlite
+def test_an_animal_with_experiments_is_deleted_by_neither(data: DataInstallation) -> None:
+    animals = data_installations.specimens("2013-10-31.1", mice=3)
+    runs = data_installations.experiments("2013-10-31.2", animals=2)
+    ((name, one_run),) = data_installations.experiments("2013-10-31.4", animals=1).items()
+    data.folder.put("add/H.2013-10-31.1.impc.zip", animals)
+    data.folder.put("add/H.2013-10-31.2.impc.zip", runs)
+    # The third animal has no experiment; the first one has none any more when it is deleted once more.
+    data.folder.put("delete/H.2013-10-31.3.impc.zip", data_installations.specimens("2013-10-31.3", mice=3))
+    data.folder.put("delete/H.2013-10-31.4.impc.zip", {name: one_run})
+    data.folder.put("delete/H.2013-10-31.5.impc.zip", data_installations.specimens("2013-10-31.5", mice=1))
+    again = data_installations.specimens("2013-10-31.6", mice=3)
+    data.folder.put("add/H.2013-10-31.6.impc.zip", again)
+    data.run()
+    with data.qc.connect() as connection:
+        rules = list(connection.scalars(select(FINDING.c.rule).where(FINDING.c.is_active.is_(True))))
+    assert Counter(rules) == {"Q4": 2, "S13": 1}
+    found = found_by_session(data)
+    assert [list(counts.values()) for counts in found.values()] == [[1]]
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+
+
 JUDGED_OTHERWISE = {"S13", "E9", "X5"}
 """The rules whose examples a session judges as it uploads them."""
 
