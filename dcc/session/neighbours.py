@@ -118,10 +118,11 @@ class Neighbours:
         repeats = []
         for number, document in numbered:
             self._apply(number, document)
-            repeats.append(self._check(number, document, document.stored, today, JUDGED_AT_UPLOAD))
+            found = self._check(number, document, document.stored, today, JUDGED_AT_UPLOAD)
+            repeats.append([self._named(finding) for finding in found])
         for (number, document), repeated in zip(numbered, repeats, strict=True):
             found = [*repeated, *self._check(number, document, document.contents, today, ABOUT_SPECIMENS)]
-            yield document, [self._named(finding) for finding in document.standing(found)]
+            yield document, document.standing(found)
 
     def _check(
         self, number: int, document: Asking, contents: Sequence[Content], today: date, rules: Collection[str]
@@ -178,7 +179,7 @@ class Neighbours:
         self._experiments_on[centre].update(after.animals)
 
     def _named(self, finding: Finding) -> Finding:
-        """A finding with the name of the document that it refers to, instead of its number."""
+        """A finding of the upload with the name of the document that it refers to, if any, instead of its number."""
         number = finding.details.get("document")
         if number is None:
             return finding

@@ -82,7 +82,7 @@ def run(installed: Path, *arguments: str, ends: int = 0) -> str:
     environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT)
     assert done.returncode == ends, done.stdout + done.stderr
-    return done.stdout if ends in (0, 2) and done.stdout else done.stderr
+    return done.stdout or done.stderr
 
 
 Python = Callable[..., str]
@@ -264,12 +264,46 @@ def test_a_source_whose_package_is_gone_fails_by_itself(platform: Callable[..., 
     ]
 
 
+NAMING_RULE = """
+from dcc.documents.contents import Experiment
+from dcc.messages import mark
+from dcc.rules.findings import fault
+from dcc.rules.registry import rule
+
+@rule(
+    "D9",
+    Experiment,
+    message=mark("It is described in {document}. See there."),
+    cause=mark("Described elsewhere"),
+    remedy=mark("See there."),
+    others=True,
+)
+def is_described(experiment, at):
+    '''It is described.'''
+    yield fault(experiment.line, document="protocol 7")
+"""
+
+
+def add_package(into: Path, group: str, module: str) -> None:
+    """Install a package that adds a module to a group."""
+    described = into / "added-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n", "utf-8")
+    (described / "entry_points.txt").write_text(f"[{group}]\nadded = {module}\n", "utf-8")
+
+
+def test_a_rule_about_other_documents_may_have_any_details(tmp_path: Path) -> None:
+    (tmp_path / "naming_rule.py").write_text(NAMING_RULE, "utf-8")
+    add_package(tmp_path, "dcc.rules", "naming_rule")
+    ((name, document),) = experiments(animals=1).items()
+    (tmp_path / name).write_bytes(document)
+    (verdict,) = json.loads(run(tmp_path, "-c", MAIN, "validate", str(tmp_path / name), "--json", ends=1))
+    assert [error["message"] for error in verdict["errors"]] == ["It is described in protocol 7. See there."]
+
+
 @pytest.mark.parametrize(("group", "command"), [("dcc.rules", "rules list"), ("dcc.converters", "validate .")])
 def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, group: str, command: str) -> None:
-    described = tmp_path / "broken-1.0.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n", "utf-8")
-    (described / "entry_points.txt").write_text(f"[{group}]\nbroken = no_such_module\n", "utf-8")
+    add_package(tmp_path, group, "no_such_module")
     said = run(tmp_path, "-c", MAIN, *command.split(), ends=2)
     assert f"no_such_module, which an installed package adds as {group}, cannot be loaded" in said
 
