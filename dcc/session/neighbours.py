@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from dcc.documents.contents import Block, Content, Experiment, Procedure, Specimen
@@ -58,15 +59,6 @@ class Asking:
                 self.refused.add(finding.block)
             yield finding
 
-    def standing(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings of rules about other documents that a session has too; see `takes_no_effect`."""
-        found = list(findings)
-        repeats = [one for one in found if one.rule in JUDGED_AT_UPLOAD]
-        self.takes_no_effect = self.has_entities and self.storable == len(repeats)
-        if self.takes_no_effect:
-            return repeats
-        return [one for one in found if one.rule in JUDGED_AT_UPLOAD or one.block not in self.refused]
-
     def keeping(self, contents: Iterable[Content], limits: TextLimits) -> Iterator[Content]:
         """Pass the contents on, and keep the necessary parts."""
         for content in contents:
@@ -85,6 +77,13 @@ class Asking:
 _NO_RESULTS: Final = ((), (), (), (), (), (), ())
 
 
+def _without_measurements(experiment: Experiment) -> Experiment:
+    procedure = experiment.procedure
+    if procedure is None:
+        return experiment
+    return experiment._replace(procedure=Procedure(procedure.line, procedure.procedure_id, *_NO_RESULTS))
+
+
 class _Applied(NamedTuple):
     """An experiment that was applied: its place, and its animals."""
 
@@ -93,13 +92,6 @@ class _Applied(NamedTuple):
 
 
 _NO_EXPERIMENT: Final = _Applied(Where(0, 0, 0), ())
-
-
-def _without_measurements(experiment: Experiment) -> Experiment:
-    procedure = experiment.procedure
-    if procedure is None:
-        return experiment
-    return experiment._replace(procedure=Procedure(procedure.line, procedure.procedure_id, *_NO_RESULTS))
 
 
 class Neighbours:
@@ -112,26 +104,33 @@ class Neighbours:
         self._experiments: dict[tuple[str, ExperimentKey], _Applied] = {}
         self._experiments_on: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-    def judge(self, today: date) -> Iterator[tuple[Asking, list[Finding]]]:
-        """The findings of the rules about other documents, for each document that adds or edits."""
+    def judge(self, today: date) -> Iterator[tuple[Asking, Iterator[Finding]]]:
+        """Each document with the findings of the rules about other documents, which are to be taken before the next."""
         numbered = list(zip(self._numbers, self._documents, strict=True))
-        repeats = []
+        refusals = []
         for number, document in numbered:
             self._apply(number, document)
             found = self._check(number, document, document.stored, today, JUDGED_AT_UPLOAD)
-            repeats.append([self._named(finding) for finding in found])
-        for (number, document), repeated in zip(numbered, repeats, strict=True):
-            found = [*repeated, *self._check(number, document, document.contents, today, ABOUT_SPECIMENS)]
-            yield document, document.standing(found)
+            refusals.append([self._named(finding) for finding in found])
+        for (number, document), refused in zip(numbered, refusals, strict=True):
+            document.takes_no_effect = document.has_entities and document.storable == len(refused)
+            yield document, chain(refused, self._about_specimens(number, document, today))
+
+    def _about_specimens(self, number: int, document: Asking, today: date) -> Iterator[Finding]:
+        """The findings that a session has too; see `takes_no_effect`."""
+        if not document.takes_no_effect:
+            for finding in self._check(number, document, document.contents, today, ABOUT_SPECIMENS):
+                if finding.block not in document.refused:
+                    yield finding
 
     def _check(
         self, number: int, document: Asking, contents: Sequence[Content], today: date, rules: Collection[str]
-    ) -> list[Finding]:
+    ) -> Iterator[Finding]:
         if document.action is Action.DELETE:
-            return []
+            return iter(())
         context = DocumentContext(number, document.action, "", today, _NOTHING, self, origin=document.origin)
         found = check_contents(contents, context, all_rules().keys() - rules)
-        return [finding for finding in found if finding.rule in rules]
+        return (finding for finding in found if finding.rule in rules)
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         """See `Lookups`."""

@@ -97,7 +97,6 @@ class _Later(NamedTuple):
 
     takes_no_effect: bool
     problems: list[Problem]
-    missing: list[Problem]
 
 
 class _DraftFile:
@@ -113,20 +112,25 @@ class _DraftFile:
         self._drafts.append(self._file.tell())
         pickle.dump(draft, self._file)
 
-    def add(self, path: str, later: _Later) -> None:
-        """Store an addition to a document's draft."""
+    def add(self, path: str, takes_no_effect: bool, problems: Iterable[Problem]) -> None:
+        """Store an addition to a document's draft, one problem after the other: there may be very many."""
         self._later[path] = self._file.tell()
-        pickle.dump(later, self._file)
+        for part in chain([takes_no_effect], problems, [None]):
+            pickle.dump(part, self._file)
 
     def drafts(self) -> Iterator[tuple[_Draft, dict[str, _Later]]]:
         """The drafts, each with the additions for it or its documents, by path."""
         for place in self._drafts:
-            draft: _Draft = self._at(place)
+            self._file.seek(place)
+            draft: _Draft = self._next()
             paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
-            yield draft, {path: self._at(self._later[path]) for path in paths}
+            yield draft, {path: self._addition(path) for path in paths}
 
-    def _at(self, place: int) -> Any:
-        self._file.seek(place)
+    def _addition(self, path: str) -> _Later:
+        self._file.seek(self._later[path])
+        return _Later(self._next(), list(iter(self._next, None)))
+
+    def _next(self) -> Any:
         return pickle.load(self._file)  # noqa: S301 - written by this process, to a file that has no name
 
 
@@ -164,8 +168,7 @@ def check_paths(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        for path, later in check.judge_together():
-            kept.add(path, later)
+        check.judge_together(kept)
         return check.verdicts(kept, stack.pop_all())
 
 
@@ -196,13 +199,11 @@ class _Check:
     def files(self, paths: Sequence[Path]) -> list[_Draft]:
         return [self._file(path) for path in paths]
 
-    def judge_together(self) -> Iterator[tuple[str, _Later]]:
-        """The findings of the rules about other documents, by the paths of their documents."""
+    def judge_together(self, kept: _DraftFile) -> None:
+        """Store the findings of the rules about other documents, and forget the documents."""
         for asking, findings in Neighbours(self.judged.values()).judge(_today()):
-            problems = [_problem_of(finding) for finding in findings if finding.rule not in MISSING]
-            missing = [_problem_of(finding) for finding in findings if finding.rule in MISSING]
-            if problems or missing or asking.takes_no_effect:
-                yield asking.name, _Later(asking.takes_no_effect, problems, missing)
+            kept.add(asking.name, asking.takes_no_effect, map(_problem_of, findings))
+        self.judged.clear()
 
     def verdicts(self, kept: _DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
         """The verdicts of the stored drafts, whose file is closed at their end."""
@@ -217,8 +218,8 @@ class _Check:
         if later.takes_no_effect:
             draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
             draft.warnings = [warning for warning in draft.warnings if warning.kind not in all_rules()]
-        self._add(draft, later.problems)
-        draft.missing += later.missing
+        self._add(draft, (problem for problem in later.problems if problem.kind not in MISSING))
+        draft.missing += (problem for problem in later.problems if problem.kind in MISSING)
 
     def _file(self, path: Path) -> _Draft:
         if path.name.endswith(ARCHIVE_SUFFIXES) or (path.suffix != ".xml" and _begins_as_zip(path)):

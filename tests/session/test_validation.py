@@ -1,6 +1,7 @@
 """The check before upload: the verdicts of the platform, for archives, documents and directories."""
 
 import hashlib
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dcc.reference.loading import load_shipped
 from dcc.session.validation import PathVerdict, check_paths
 from dcc.settings import load_settings
 from tests.documents.test_validation import MINIMAL, SAMPLES
+from tests.support.data_installations import experiments
 
 SCHEMAS = SchemaSet.load(None)
 SETTINGS = load_settings()
@@ -178,3 +180,19 @@ def test_a_file_that_cannot_be_read_ends_the_check_of_its_directory(tmp_path: Pa
 
     with pytest.raises(OSError, match="Input/output"):
         check_paths([tmp_path], SETTINGS, Unreadable(), SCHEMAS)
+
+
+def test_what_is_missing_takes_little_memory_however_much_it_is(tmp_path: Path) -> None:
+    runs, reference = 2_000, load_shipped()
+    for number in (1, runs):
+        ((name, document),) = experiments(animals=number).items()
+        path = tmp_path / str(number) / name
+        path.parent.mkdir()
+        path.write_bytes(document)
+    list(check_paths([tmp_path / "1"], SETTINGS, None, SCHEMAS, reference))
+    tracemalloc.start()
+    (verdict,) = check_paths([tmp_path / str(runs)], SETTINGS, None, SCHEMAS, reference)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(verdict.missing) == runs
+    assert peak < 1_600 * runs
