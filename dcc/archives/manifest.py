@@ -24,6 +24,9 @@ MANIFEST_NAMES: Final = tuple(f"manifest.{suffix}" for suffix in MANIFEST_FORMAT
 MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 """How long a manifest may be."""
 
+_MOST_VALUES: Final = 1_000_000
+"""A manifest of that many bytes has fewer if its files have the names of documents; others take much more memory."""
+_SEPARATORS: Final = {"json": "{[,", "csv": ",;\t\n"}
 _CHECKSUMS: Final[Mapping[int, str]] = {32: "md5", 64: "sha256"}
 _LONGEST_NAME: Final = 1_000
 _NUMBERS: Final = ("size", "specimens", "experiments")
@@ -121,6 +124,7 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[Expected, ..
     """What the manifest of that name in an archive says. Raises ManifestError."""
     try:
         text = content.decode("utf-8-sig")
+        _require_few_values(text, _SEPARATORS[name.rpartition(".")[2]])
         rows = _rows_of_json(text) if name.endswith(".json") else _rows_of_csv(text)
         return tuple(map(_expected, rows))
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
@@ -150,6 +154,11 @@ def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         writer = csv.DictWriter(file, ("file", "size", "checksum", "specimens", "experiments"))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _require_few_values(text: str, separators: str) -> None:
+    if sum(map(text.count, separators)) >= _MOST_VALUES:
+        raise ValueError(f"it has more than {_MOST_VALUES:,} values")
 
 
 def _rows_of_json(text: str) -> Sequence[Mapping[str, Any]]:

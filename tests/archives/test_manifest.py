@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import json
+import tracemalloc
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -215,6 +216,27 @@ def test_a_manifest_that_cannot_be_read_is_said_to_be_so(checker: ArchiveChecker
     found = check(checker, tmp_path, content, name)
     assert isinstance(found, NotOpened)
     assert f"has a {name} that cannot be read" in str(found.error)
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning", "value"),
+    [
+        ("manifest.csv", b"file\n", b"a\n"),
+        ("manifest.csv", b"file\n", b"ab,"),
+        ("manifest.csv", b"file;size\n", b"ab;"),
+        ("manifest.json", b"[{}", b",{}"),
+        ("manifest.json", b'{"x": [[]', b",[]"),
+    ],
+)
+def test_a_manifest_of_more_values_than_an_archive_needs_is_refused_before_they_take_memory(
+    name: str, beginning: bytes, value: bytes
+) -> None:
+    tracemalloc.start()
+    with pytest.raises(ManifestError, match="more than 1,000,000 values"):
+        read_manifest(beginning + value * 1_000_000, name, ARCHIVE)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16_000_000
 
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_size=1, max_size=30)
