@@ -34,6 +34,8 @@ from dagster import (
     reconstructable,
 )
 
+from dcc.errors import DiskFullError
+from dcc.runtime.disk_space import stems_from_full_disk
 from dcc.runtime.processes import end_with_parent
 from dcc.session.batches.exchange import Exchange, Workers, is_replay
 from dcc.settings import Settings, load_settings
@@ -98,15 +100,24 @@ def prepare_batch(
     qc_database: QcDatabaseResource,
     name: str,
 ) -> None:
-    """Prepare a batch. Raises as `prepare_batch` in `dcc.session.batches.worker` or `dcc.session.replay.batches`."""
+    """Prepare a batch, as far as there is room on the disks.
+
+    Raises as `prepare_batch` in `dcc.session.batches.worker` or `dcc.session.replay.batches`.
+    """
     from dcc.session.batches.worker import prepare_batch as prepare
     from dcc.session.replay.batches import prepare_batch as prepare_for_replay
 
     settings = load_settings()
-    if is_replay(config.work):
-        done = prepare_for_replay(settings, config.work, name)
-    else:
-        done = prepare(settings, tracker.ready(), qc_database.ready(), config.work, name)
+    try:
+        if is_replay(config.work):
+            done = prepare_for_replay(settings, config.work, name)
+        else:
+            done = prepare(settings, tracker.ready(), qc_database.ready(), config.work, name)
+    except Exception as error:
+        if not (isinstance(error, DiskFullError) or stems_from_full_disk(error)):
+            raise
+        context.log.warning(f"What is left of the batch has no room here: {error}")
+        return
     context.log.info(f"{done} archives are in the object store")
 
 
@@ -144,6 +155,9 @@ def run_config(settings: Settings, work: str, names: Sequence[str]) -> dict[str,
     }
     if execution := execution_of(settings):
         configuration["execution"] = {"config": execution}
+    if settings.executor is ExecutorKind.MULTIPROCESS:
+        # These processes share the session's standard error, and the session says of itself what they leave to it.
+        configuration["loggers"] = {"console": {"config": {"log_level": "ERROR"}}}
     return configuration
 
 

@@ -110,6 +110,26 @@ def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when
 
 
 @only_sqlite
+@pytest.mark.parametrize("leave", usually([5_000], [5_000, 60_000, 600_000, 1_500_000]))
+def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave: int) -> None:
+    with small_disk(dcc.root / "staging", 60_000_000) as disk:
+        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": "true"}
+        dcc.environment |= {"DCC_EXECUTOR": "multiprocess", "DCC_UNTIL": "qc"}
+        folder = dcc.add_folder()
+        for inc in (1, 2):
+            document = specimen_document("H", mice=1_500, first=2_000 * inc)
+            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+        disk.fill(leave)
+        ended = dcc.forked("crawl")
+        assert ended.returncode == 4, ended.stderr
+        assert len(ended.stderr.splitlines()) <= 1
+        assert dcc.json("session", "list")[0]["outcome"] == "disk"
+        disk.make_room()
+        assert dcc.forked("crawl").returncode == 0
+        assert states(dcc) == {("qc", "done"): 2}
+
+
+@only_sqlite
 @pytest.mark.parametrize(
     ("events", "leave"),
     usually(
