@@ -105,7 +105,7 @@ class Neighbours:
         self._experiments_on: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def judge(self, today: date) -> Iterator[tuple[Asking, Iterator[Finding]]]:
-        """Each document with the findings of the rules about other documents, which are to be taken before the next."""
+        """Each document with the findings of the rules about other documents; take these before the next document."""
         numbered = list(zip(self._numbers, self._documents, strict=True))
         refusals = []
         for number, document in numbered:

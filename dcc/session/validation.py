@@ -113,7 +113,7 @@ class _DraftFile:
         pickle.dump(draft, self._file)
 
     def add(self, path: str, takes_no_effect: bool, problems: Iterable[Problem]) -> None:
-        """Store an addition to a document's draft, one problem after the other: there may be very many."""
+        """Store an addition to a document's draft, one problem after the other, since there may be many."""
         self._later[path] = self._file.tell()
         for part in chain([takes_no_effect], problems, [None]):
             pickle.dump(part, self._file)
