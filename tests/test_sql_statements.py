@@ -82,6 +82,7 @@ REVIEWED = {
             "_quoted(path)",
             "columns",
             "marks",
+            "names",
             "read",
             "statement",
             "statement.replace('%', '%%')",
@@ -90,7 +91,7 @@ REVIEWED = {
     ),
     "dcc/qc/apply/entity_rows.py": (
         "quoted names of the platform's own tables and columns, and of a file that is attached",
-        {"', '.join(columns)", "quoted(table.name)", "source", "target + _SHIFTED[table.name].format(source=source)"},
+        {"', '.join(columns)", "_COPIED[table.name].format(source=source)", "own_rows", "source", "target"},
     ),
     "dcc/qc/rows/prepared_file.py": (
         "quoted names of the platform's own tables and columns, and marks of parameters",

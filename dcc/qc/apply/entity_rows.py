@@ -90,9 +90,8 @@ def copy_rows(
                 loader.take(table, with_fields(lines, added))
         else:
             source = attached(connection, file.address)
-            target = f"INSERT INTO main.{quoted(table.name)} "
             values = {**given, "row_before": before, "last_row": last}
-            connection.exec_driver_sql(target + _SHIFTED[table.name].format(source=source), values)
+            connection.exec_driver_sql(_COPIED[table.name].format(source=source), values)
     if not _copies_files(connection):
         # Of the many archives that a transaction may take, each would hold what was read of it.
         file.close()
@@ -103,8 +102,8 @@ def loader_on(connection: Connection) -> LineLoader:
     return LineLoader(connection, _LOADED)
 
 
-def _shifted(table: Table) -> str:
-    """The statement that reads a table's rows from a prepared file, with their final ids."""
+def _copied(table: Table) -> str:
+    """The statement that copies a table's rows from a prepared file, with their final ids."""
     computed = _computed(table)
     given = {f"given_{name}": f":{name}" for name in _required_fields(computed)}
     columns = []
@@ -113,10 +112,12 @@ def _shifted(table: Table) -> str:
         name = f"{'run' if of_run else 'own'}.{quoted(column.name)}"
         own = {column.name: name, "owner_kind": "owner_kind"} | given
         columns.append(computed[column.name].format_map(own) if column.name in computed else name)
+    target = f"main.{quoted(table.name)} ({', '.join(quoted(column.name) for column in table.columns)})"
     source = f"{{source}}.{quoted(table.name)} AS own"
     if table is MEASUREMENT:
         source += f" CROSS JOIN {{source}}.{quoted(RUN.name)} AS run ON run.id = own.procedure_run_id"
-    return f"SELECT {', '.join(columns)} FROM {source} WHERE own.rowid > :row_before AND own.rowid <= :last_row"  # noqa: S608
+    own_rows = "own.rowid > :row_before AND own.rowid <= :last_row"
+    return f"INSERT INTO {target} SELECT {', '.join(columns)} FROM {source} WHERE {own_rows}"  # noqa: S608
 
 
 def _loaded(table: Table) -> LoadedLines:
@@ -167,6 +168,6 @@ _OWNERS: Final = {
 }
 """The tables of owners, by the kinds used for them."""
 
-_SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}
+_COPIED: Final = {table.name: _copied(table) for table in PREPARED_TABLES}
 _GIVEN: Final = {table.name: _required_fields(_computed(table)) for table in PREPARED_TABLES}
 _LOADED: Final = tuple(map(_loaded, PREPARED_TABLES))
