@@ -91,7 +91,13 @@ REVIEWED = {
     ),
     "dcc/qc/apply/entity_rows.py": (
         "quoted names of the platform's own tables and columns, and of a file that is attached",
-        {"', '.join(columns)", "_COPIED[table.name].format(source=source)", "own_rows", "source", "target"},
+        {
+            "', '.join(columns)",
+            "', '.join((quoted(column.name) for column in table.columns))",
+            "_INSERT[table.name] + _SHIFTED[table.name].format(source=source)",
+            "quoted(table.name)",
+            "source",
+        },
     ),
     "dcc/qc/rows/prepared_file.py": (
         "quoted names of the platform's own tables and columns, and marks of parameters",

@@ -91,7 +91,7 @@ def copy_rows(
         else:
             source = attached(connection, file.address)
             values = {**given, "row_before": before, "last_row": last}
-            connection.exec_driver_sql(_COPIED[table.name].format(source=source), values)
+            connection.exec_driver_sql(_INSERT[table.name] + _SHIFTED[table.name].format(source=source), values)
     if not _copies_files(connection):
         # Of the many archives that a transaction may take, each would hold what was read of it.
         file.close()
@@ -102,8 +102,13 @@ def loader_on(connection: Connection) -> LineLoader:
     return LineLoader(connection, _LOADED)
 
 
-def _copied(table: Table) -> str:
-    """The statement that copies a table's rows from a prepared file, with their final ids."""
+def _insert(table: Table) -> str:
+    """The beginning of a statement that writes rows of a table, whatever the order of its columns in the database."""
+    return f"INSERT INTO main.{quoted(table.name)} ({', '.join(quoted(column.name) for column in table.columns)}) "
+
+
+def _shifted(table: Table) -> str:
+    """The statement that reads a table's rows from a prepared file, with their final ids."""
     computed = _computed(table)
     given = {f"given_{name}": f":{name}" for name in _required_fields(computed)}
     columns = []
@@ -112,12 +117,10 @@ def _copied(table: Table) -> str:
         name = f"{'run' if of_run else 'own'}.{quoted(column.name)}"
         own = {column.name: name, "owner_kind": "owner_kind"} | given
         columns.append(computed[column.name].format_map(own) if column.name in computed else name)
-    target = f"main.{quoted(table.name)} ({', '.join(quoted(column.name) for column in table.columns)})"
     source = f"{{source}}.{quoted(table.name)} AS own"
     if table is MEASUREMENT:
         source += f" CROSS JOIN {{source}}.{quoted(RUN.name)} AS run ON run.id = own.procedure_run_id"
-    own_rows = "own.rowid > :row_before AND own.rowid <= :last_row"
-    return f"INSERT INTO {target} SELECT {', '.join(columns)} FROM {source} WHERE {own_rows}"  # noqa: S608
+    return f"SELECT {', '.join(columns)} FROM {source} WHERE own.rowid > :row_before AND own.rowid <= :last_row"  # noqa: S608
 
 
 def _loaded(table: Table) -> LoadedLines:
@@ -168,6 +171,7 @@ _OWNERS: Final = {
 }
 """The tables of owners, by the kinds used for them."""
 
-_COPIED: Final = {table.name: _copied(table) for table in PREPARED_TABLES}
+_INSERT: Final = {table.name: _insert(table) for table in PREPARED_TABLES}
+_SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}
 _GIVEN: Final = {table.name: _required_fields(_computed(table)) for table in PREPARED_TABLES}
 _LOADED: Final = tuple(map(_loaded, PREPARED_TABLES))
