@@ -8,8 +8,9 @@ from dcc.settings import load_settings
 from dcc_assets.archive_audits import archive_audit_definitions
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.reference import reference_definitions
+from dcc_sensors.daily import daily_automation
 from dcc_sensors.notifications import notification_automation
-from dcc_sensors.sessions import automation_definitions, daily_automation
+from dcc_sensors.sessions import automation_definitions
 
 # Dagster loads this into each process that works for it.
 keep_freed_memory_together()

@@ -43,7 +43,8 @@ OVERDUE_SECONDS: Final = 600
 _PATIENCE_SECONDS: Final = 20.0
 """Seconds to wait for a tracker that restarts: Dagster gives a sensor a minute."""
 
-_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB)
+WATCHED_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB)
+"""The jobs of whose failed runs people get a message."""
 _CHECKS: Final = tuple(AssetCheckKey(spec.asset_key, spec.name) for spec in REFERENCE_CHECK_SPECS)
 _OVERDUE: Final = "overdue: "
 _OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
@@ -76,7 +77,7 @@ def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
     """The last run of each job: failed ones outside of sessions, which report themselves; `since` is empty without a
     failure.
     """
-    for job in _JOBS:
+    for job in WATCHED_JOBS:
         runs = instance.get_runs(RunsFilter(job_name=job, statuses=_OVER), limit=1)
         if not runs:
             continue

@@ -1,7 +1,6 @@
 """What starts work: schedules of crawls, and sensors for new submissions, failed downloads and valid data.
 
 All run as soon as Dagster's daemon runs, and can be switched off in its web page. They only read the two databases.
-Two schedules more refresh the reference data and audit the archive store every day.
 """
 
 import time
@@ -25,17 +24,14 @@ from dagster import (
     sensor,
 )
 
-from dcc.errors import ConfigurationError, DatabaseOutdatedError, QcDatabaseOutdatedError
+from dcc.errors import ConfigurationError, DatabaseOutdatedError
 from dcc.phases import Phase
 from dcc.session.leases import Lease
 from dcc.settings import Settings, load_settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc_assets.archive_audits import AUDIT_JOB
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, UNFINISHED, finish_dead_runs
 from dcc_assets.sync.changes import DATA_SHOWN
-from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import (
     TrackerView,
@@ -53,10 +49,6 @@ RETRY_SECONDS: Final = 120
 DUE_SECONDS: Final = 60
 REPEAT_SECONDS: Final = 15 * 60
 """Seconds before the same work is requested again, if a run left it undone."""
-REFRESH_TIME: Final = "20 3 * * *"
-"""The time of the refresh, in UTC: at night in Europe, where most of the sources are."""
-AUDIT_TIME: Final = "20 1 * * *"
-"""The time of the audit, in UTC."""
 
 Evaluate: TypeAlias = Callable[[SensorEvaluationContext, SessionResource], RunRequest | SkipReason]
 
@@ -217,36 +209,6 @@ def automation_definitions(settings: Settings | None = None) -> Definitions:
         schedules=crawl_schedules(settings or load_settings()),
         sensors=[new_zips, retry_failed_downloads, due_sources, valid_documents, changes_beside_sessions],
     )
-
-
-@schedule(
-    name="reference_schedule",
-    cron_schedule=REFRESH_TIME,
-    job_name=REFERENCE_JOB,
-    execution_timezone="UTC",
-    default_status=DefaultScheduleStatus.RUNNING,
-    description="Brings all sets of reference data up to date, every day.",
-)
-def refresh_reference(_context: ScheduleEvaluationContext, qc_database: QcDatabaseResource) -> RunRequest | SkipReason:
-    """Request a refresh of all sets, once there is a QC database for them."""
-    try:
-        qc_database.ready(patience_seconds=0)
-    except QcDatabaseOutdatedError as error:
-        return SkipReason(str(error))
-    return RunRequest()
-
-
-def daily_automation() -> Definitions:
-    """The daily schedules."""
-    audit = ScheduleDefinition(
-        name="archive_audit_schedule",
-        job_name=AUDIT_JOB,
-        cron_schedule=AUDIT_TIME,
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
-        description="Reads a share of the archive store's copies every night, and repairs bad ones.",
-    )
-    return Definitions(schedules=[refresh_reference, audit])
 
 
 def _first_due(

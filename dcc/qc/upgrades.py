@@ -1,6 +1,6 @@
-"""The revisions of the QC database's schema, and how rows of earlier ones are converted (see `dcc.databases.upgrades`).
+"""The revisions of the QC database's schema, and how rows of earlier ones are converted.
 
-Tables keep the order of their columns in the models, because rows are written without column names.
+See `dcc.databases.upgrades`.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ from dcc.naming import DocumentKind
 from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
 from dcc.rules import (
-    added_rules,
     experiment_rules,
+    further_rules,
     media_rules,
     procedure_rules,
     series_rules,
@@ -74,7 +74,7 @@ RULE_MODULES = (
     value_rules,
     series_rules,
     media_rules,
-    added_rules,
+    further_rules,
 )
 """The modules that register the rules of the platform."""
 

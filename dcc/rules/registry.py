@@ -52,7 +52,8 @@ class Rule:
     all None or empty, and to no parameter for whose definition `only_for` is false. A `local` rule treats elements of
     one shape alike (`accepted_elements`) under the same definitions of IMPReSS, wherever they are; entities, under the
     same centre and on the same day. One that is also `numeric` treats elements alike that differ only in a value which
-    is a plain number, if IMPReSS wants any number. One that needs `others` looks at other documents too.
+    is a plain number, if IMPReSS wants any number. Only a rule with `others` may look at other documents, in
+    `Context.answers`, which are empty for all others while a document is prepared.
     """
 
     id: str

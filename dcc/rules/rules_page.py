@@ -7,7 +7,7 @@ from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acting
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
-from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
+from dcc.rules.checking import ABOUT_SPECIMENS, LEFT_TO_SESSIONS, NEEDING_OTHERS
 from dcc.rules.upload import RuleEntry
 from dcc.vocabulary import Actor, Severity
 
@@ -42,7 +42,7 @@ animals are valid. Nobody submits it again.
 ## How findings go away
 
 - **The centre corrects the data** in an archive of `edit`. A replaced or deleted version no longer counts.
-- **The missing data arrive.** Findings of E4, E8, S14 and X8 clear when the other animal arrives or changes.
+- **The missing data arrive.** Findings of {specimens} clear when the other animal arrives or changes.
 - **Reference data change.** The next session judges documents with findings again. For documents without findings,
   run `dcc data recheck`.
 - **You waive the rule**, or lower it to a warning: for a centre, a procedure and a period, or for all.
@@ -77,7 +77,8 @@ _NOTES: Final = {
 
 def rules_page() -> str:
     """The page, in Markdown."""
-    parts = [_BEGINNING.format(others=", ".join(sorted(NEEDING_OTHERS)), upload=", ".join(sorted(LEFT_TO_SESSIONS)))]
+    told = {"others": NEEDING_OTHERS, "specimens": ABOUT_SPECIMENS, "upload": LEFT_TO_SESSIONS}
+    parts = [_BEGINNING.format_map({name: ", ".join(sorted(rules)) for name, rules in told.items()})]
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""
         entries = [

@@ -42,6 +42,7 @@ from dcc_assets.keys import (
 )
 from dcc_assets.quality_control import chosen_contexts, chosen_qc
 from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_sensors.notifications import WATCHED_JOBS
 from tests.support.prepared_processes import run_in_process
 
 ROOT = Path(__file__).parent.parent.parent
@@ -62,6 +63,8 @@ JOBS = (
     "['__ASSET_JOB', 'audit_archives', 'crawl_file_sources', 'load_data', 'prepare_batches', 'process_zip_actions', "
     "'refresh_reference_data', 'show_changes', 'show_overdue']"
 )
+UNWATCHED = {"__ASSET_JOB", "audit_archives", "prepare_batches", "show_overdue"}
+"""Jobs that people or sessions look at themselves, or of which people get a message by what they find."""
 NAMED = {
     "sensor": (SensorDefinition,),
     "schedule": (ScheduleDefinition,),
@@ -137,6 +140,11 @@ def test_definitions_load_without_a_tracker_and_say_which_setting_is_wrong(
     assert run_in_process(load, str(told), {"DCC_HOME": str(home)} | environment) == 0
     assert expected in told.read_text("utf-8")
     assert not home.exists()
+
+
+def test_people_get_messages_of_failed_runs() -> None:
+    unknown = set(re.findall(r"\w+", JOBS)) - UNWATCHED - set(WATCHED_JOBS)
+    assert not unknown, f"Add {unknown} to WATCHED_JOBS in dcc_sensors/notifications.py, or to UNWATCHED above."
 
 
 def test_the_code_location_has_all_that_the_modules_define(tmp_path: Path) -> None:

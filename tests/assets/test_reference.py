@@ -27,7 +27,7 @@ from dcc_assets.reference import (
     reference_definitions,
 )
 from dcc_resources.code_location import platform_resources
-from dcc_sensors.sessions import AUDIT_TIME, REFRESH_TIME, daily_automation, refresh_reference
+from dcc_sensors.daily import AUDIT_TIME, REFRESH_TIME, daily_automation, refresh_reference
 from tests.support.dagster_instances import looked
 from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer

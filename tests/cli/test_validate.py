@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dcc.cli.demo import submissions
 from dcc.reference.loading import SHIPPED
+from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
 from tests.cli.conftest import Dcc
 from tests.support.data_installations import experiments
 from tests.support.databases import only_sqlite
@@ -18,8 +19,8 @@ WRONG = specimens()[NAME].replace(b"gender=", b"gendr=")
 
 
 LEFT = (
-    "Not checked, since it needs what was submitted before: Q2, Q3, Q4, Q5, Q6, Q7, and E4, E8, E9, S13, S14, X8 "
-    "beyond these files. A session checks it.\n"
+    f"Not checked, since it needs what was submitted before: {', '.join(sorted(LEFT_TO_SESSIONS))}, and "
+    f"{', '.join(sorted(NEEDING_OTHERS))} beyond these files. A session checks it.\n"
 )
 
 

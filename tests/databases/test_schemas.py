@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData, inspect, text
 
+from dcc.databases.database import Database
 from dcc.databases.schema import init_database, require_current
 from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
@@ -17,6 +20,8 @@ from dcc.tracker.models import Base
 from tests.support.databases import only_mariadb, schema_of
 
 Made = list[tuple[Engine, MetaData]]
+KNOWN_SCHEMAS = {TRACKER.name: ("0027", 3620135179), QC_DATABASE.name: ("0012", 3655218667)}
+"""The newest revision of each database, and a checksum of what the models have then."""
 
 
 @pytest.fixture
@@ -84,3 +89,24 @@ def test_init_reports_what_it_did_and_does_nothing_twice(qc_settings: Settings) 
         assert schema_of(engine) == before
         require_current(engine)
         engine.dispose()
+
+
+def checksum_of(database: Database) -> int:
+    """A checksum of the columns, indexes and views that the models say."""
+    tables = database.metadata.tables.values()
+    parts = [f"{column} {column.type!r} {column.nullable}" for table in tables for column in table.columns]
+    parts += [f"{index.name} {index.unique}" for table in tables for index in table.indexes]
+    parts += [f"{name} {query}" for kind in ("sqlite", "mysql") for name, query in database.views(kind).items()]
+    return crc32("\n".join(sorted(parts)).encode())
+
+
+@pytest.mark.parametrize("database", [TRACKER, QC_DATABASE], ids=["tracker", "qc"])
+def test_a_change_of_the_models_has_a_revision(database: Database) -> None:
+    """A database of the newest revision is taken as it is: it would not get what came without one."""
+    revision, checksum = KNOWN_SCHEMAS[database.name]
+    now = checksum_of(database)
+    assert now == checksum or database.head != revision, (
+        f"A model changed. Add a revision after {revision} in upgrades.py, and list what came with it in "
+        "tests/support/earlier_schemas.py."
+    )
+    assert (database.head, now) == (revision, checksum), f"Write {(database.head, now)} into KNOWN_SCHEMAS."

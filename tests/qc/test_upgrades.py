@@ -14,6 +14,7 @@ from sqlalchemy import Column, Connection, Engine, MetaData, insert, inspect, te
 
 from dcc.databases.schema import init_database
 from dcc.declarations import cause_id
+from dcc.documents.contents import StatusCode
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -28,6 +29,7 @@ from dcc.settings import Settings
 from dcc.settings.reference import shown_source
 from dcc.tracker.models import utc_now
 from dcc.vocabulary import Validity
+from tests.support import earlier_schemas
 from tests.support.databases import only_mariadb
 from tests.support.earlier_schemas import init_as
 from tests.support.qc_contexts import assert_contexts_are_right, submit
@@ -92,6 +94,24 @@ def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first:
         for view in ("current_specimen", "current_experiment"):
             said = connection.execute(text(f"SELECT is_valid FROM {view} ORDER BY id")).scalars().all()
             assert said == JUDGED, view
+
+
+def test_rows_reach_their_columns_in_the_order_of_an_upgraded_database(
+    qc_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade adds a column as the last one, wherever it is in the model."""
+    monkeypatch.setattr(earlier_schemas, "QC_LATER", {QC_DATABASE.head: ("status_code.date", "lifetime.entity_kind")})
+    engine = open_qc_database(qc_settings)
+    init_as(engine, QC_DATABASE, "0011")
+    assert init_database(engine).from_revision == "0011"
+    submit(engine, Action.ADD, experiment("E1")._replace(status_codes=(StatusCode(8, "2013-10-02", "IMPC_PSC_001"),)))
+    with engine.connect() as connection:
+        assert inspect(connection).get_columns("status_code")[-1]["name"] == "date"
+        said = connection.execute(text("SELECT owner_kind, code, date, lexical, line FROM status_code")).one()
+        assert (*said[:2], str(said[2]), *said[3:]) == ("experiment", "IMPC_PSC_001", "2013-10-02", None, 8)
+        said = connection.execute(text("SELECT entity_kind, entity_id, opened_by, ended_by FROM lifetime")).one()
+        assert tuple(said) == ("experiment", 1, 1, None)
+    engine.dispose()
 
 
 @only_mariadb

@@ -85,6 +85,14 @@ def run(installed: Path, *arguments: str, ends: int = 0) -> str:
     return done.stdout or done.stderr
 
 
+def describe(folder: Path, module: str, group: str) -> None:
+    """Have a module look installed into a folder, as one that adds to a group."""
+    described = folder / f"{module}-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", "utf-8")
+    (described / "entry_points.txt").write_text(f"[{group}]\nadded = {module}\n", "utf-8")
+
+
 Python = Callable[..., str]
 
 
@@ -235,6 +243,50 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
     assert shown == [{"rule": "D1", "severity": "warning", "findings": 4}]
 
 
+KNOWN_ANIMALS = """
+from dcc.documents.contents import Experiment
+from dcc.messages import mark
+from dcc.rules.findings import fault
+from dcc.rules.registry import rule
+from dcc.vocabulary import Severity
+
+
+@rule(
+    "D2",
+    Experiment,
+    severity=Severity.WARNING,
+    message=mark("The animal '{value}' is known."),
+    cause=mark("Animals are known"),
+    remedy=mark("Do nothing."),
+    others=True,
+)
+def animals_are_unknown(experiment, at):
+    'Animals of experiments are unknown.'
+    for name in experiment.specimen_ids:
+        if name in at.answers.specimens:
+            yield fault(experiment.line, name)
+"""
+
+
+def test_a_session_asks_a_rule_of_a_package_about_animals_of_other_documents(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In documents in which no rule of the platform finds anything."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "known_animals.py").write_text(KNOWN_ANIMALS, "utf-8")
+    describe(package, "known_animals", "dcc.rules")
+    shutil.copytree(begun, tmp_path / "home")
+    for name, value in {"HOME": tmp_path / "home", "QUIET_SECONDS": 0, "DAGSTER_EVENTS": "false"}.items():
+        monkeypatch.setenv(f"DCC_{name}", str(value))
+    Folder(tmp_path / "centre", 1).put("add/H.2013-10-31.1.impc.zip", {**specimens(), **experiments()})
+    place = ["--protocol", "file", "--base-path", str(tmp_path / "centre")]
+    run(package, "-c", MAIN, "source", "add", "--centre", "H", *place)
+    run(package, "-c", MAIN, "crawl")
+    found = json.loads(run(package, "-c", MAIN, "data", "findings", "--rule", "D2", "--each", "--json"))
+    assert sorted(one["message"] for one in found) == [f"The animal 'H-M00000{n}' is known." for n in (1, 2, 3)]
+
+
 def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
     platform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,17 +336,9 @@ def is_described(experiment, at):
 """
 
 
-def add_package(into: Path, group: str, module: str) -> None:
-    """Install a package that adds a module to a group."""
-    described = into / "added-1.0.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n", "utf-8")
-    (described / "entry_points.txt").write_text(f"[{group}]\nadded = {module}\n", "utf-8")
-
-
 def test_a_rule_about_other_documents_may_have_any_details(tmp_path: Path) -> None:
     (tmp_path / "naming_rule.py").write_text(NAMING_RULE, "utf-8")
-    add_package(tmp_path, "dcc.rules", "naming_rule")
+    describe(tmp_path, "naming_rule", "dcc.rules")
     ((name, document),) = experiments(animals=1).items()
     (tmp_path / name).write_bytes(document)
     (verdict,) = json.loads(run(tmp_path, "-c", MAIN, "validate", str(tmp_path / name), "--json", ends=1))
@@ -303,7 +347,7 @@ def test_a_rule_about_other_documents_may_have_any_details(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("group", "command"), [("dcc.rules", "rules list"), ("dcc.converters", "validate .")])
 def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, group: str, command: str) -> None:
-    add_package(tmp_path, group, "no_such_module")
+    describe(tmp_path, "no_such_module", group)
     said = run(tmp_path, "-c", MAIN, *command.split(), ends=2)
     assert f"no_such_module, which an installed package adds as {group}, cannot be loaded" in said
 

@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 
 from dcc.documents.contents import SpecimenKind
 from dcc.naming import Action
-from dcc.qc.judging.lookups import SqlLookups
+from dcc.qc.judging.lookups import WITHOUT_QUERY, SqlLookups
 from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
 from tests.support.judging_cases import statements
 from tests.support.qc_documents import PROCEDURE, apply, experiment, specimen
@@ -66,3 +66,10 @@ def test_all_of_a_batch_are_asked_for_at_once(qc_database: Engine) -> None:
         assert len(lookups.known_specimens("H", {f"S{n}" for n in range(2_000)})) == 50
         lookups.known_experiments("H", {ExperimentKey(f"E{n}", None, None) for n in range(2_000)})
     assert len(sent) == 2
+
+
+def test_every_rule_of_the_platform_about_specimens_has_a_query() -> None:
+    assert not WITHOUT_QUERY, (
+        f"Write a query of the documents to which {sorted(WITHOUT_QUERY)} may object, in dcc/qc/judging/lookups.py. "
+        "Without it, sessions judge all documents one by one."
+    )

@@ -187,7 +187,9 @@ def test_a_file_that_is_damaged_or_of_another_basis_or_version_is_not_used(
     prepare({NAME: experiment_document("H", animals=2)})
     (file,) = filter(None, [open_prepared(target, BASIS.name)])
     file.close()
-    for other in (replace(BASIS, signature="8"), replace(BASIS, today=date(2026, 11, 22)), ON_SERVER):
+    columns = {**BASIS.columns.names, "experiment": (*BASIS.columns.names["experiment"], "later")}
+    later = replace(BASIS, columns=BASIS.columns._replace(names=columns))
+    for other in (replace(BASIS, signature="8"), replace(BASIS, today=date(2026, 11, 22)), ON_SERVER, later):
         assert open_prepared(target, other.name) is None
     with monkeypatch.context() as patched:
         patched.setattr(prepared_file, "VERSION", prepared_file.VERSION + 1)

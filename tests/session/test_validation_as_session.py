@@ -128,7 +128,8 @@ def test_validation_finds_what_a_session_finds(data: DataInstallation) -> None:
     assert found_by_validation(data, [data.folder.path / key for key in archives], load_shipped()) == found
     rules = {rule_of(code) for counts in found.values() for code, _, _ in counts}
     assert len(rules) > 15, rules
-    assert rules >= {*NEEDING_OTHERS, "Q1"}, NEEDING_OTHERS - rules
+    never_found = {*NEEDING_OTHERS, "Q1"} - rules
+    assert not never_found, f"Add to FAULTS, in this module, what {sorted(never_found)} find."
 
 
 @only_sqlite

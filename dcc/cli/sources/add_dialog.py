@@ -85,7 +85,7 @@ def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
     """Ask for what is not `given`; `again`: for everything, with given values as proposals."""
     place = ask_centre(tracker, given, again=again)
     if again or not place.protocol:
-        place = replace(place, protocol=choose("What does the server speak?", _protocols(), place.protocol or "sftp"))
+        place = replace(place, protocol=choose("What does the server speak?", protocols(), place.protocol or "sftp"))
     if place.protocol == "file":
         if again or not place.base_path:
             folder = ask("Which folder holds add, edit and delete?", _folder, default=place.base_path)
@@ -105,7 +105,8 @@ def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
     return place
 
 
-def _protocols() -> dict[str, str]:
+def protocols() -> dict[str, str]:
+    """The available protocols, best first, with what each is; no library of theirs is loaded."""
     return _PROTOCOLS | dict.fromkeys(added_names(SOURCES), "what an installed package adds")
 
 

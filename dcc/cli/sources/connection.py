@@ -20,11 +20,10 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, picked, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
+from dcc.cli.sources.add_dialog import Place, protocols, register_by_asking, source_address
 from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
 from dcc.cli.sources.trial import listing_line, tell
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceTimeoutError, UnreachableError
-from dcc.runtime.installed_packages import SOURCES, added_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
     from dcc.sources.host_keys import HostKey
-
-PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
-"""The platform's protocols, without loading their libraries."""
 
 _PLAIN_HINT = (
     "Hint: other users may see a password on a command line. Better have it asked for, --accesskey -, or name what "
@@ -61,7 +57,7 @@ _accept_option = click.option(
     },
 )
 @click.option("--centre", default="", help="ILAR code of the centre that hosts it.")
-@click.option("--protocol", type=click.Choice((*PROTOCOLS, *added_names(SOURCES))), help="What the server speaks.")
+@click.option("--protocol", type=click.Choice(list(protocols())), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")

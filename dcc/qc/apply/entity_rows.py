@@ -90,9 +90,8 @@ def copy_rows(
                 loader.take(table, with_fields(lines, added))
         else:
             source = attached(connection, file.address)
-            target = f"INSERT INTO main.{quoted(table.name)} "
             values = {**given, "row_before": before, "last_row": last}
-            connection.exec_driver_sql(target + _SHIFTED[table.name].format(source=source), values)
+            connection.exec_driver_sql(_INSERT[table.name] + _SHIFTED[table.name].format(source=source), values)
     if not _copies_files(connection):
         # Of the many archives that a transaction may take, each would hold what was read of it.
         file.close()
@@ -101,6 +100,11 @@ def copy_rows(
 def loader_on(connection: Connection) -> LineLoader:
     """What loads the lines of prepared files."""
     return LineLoader(connection, _LOADED)
+
+
+def _insert(table: Table) -> str:
+    """The beginning of a statement that writes rows of a table, whatever the order of its columns in the database."""
+    return f"INSERT INTO main.{quoted(table.name)} ({', '.join(quoted(column.name) for column in table.columns)}) "
 
 
 def _shifted(table: Table) -> str:
@@ -167,6 +171,7 @@ _OWNERS: Final = {
 }
 """The tables of owners, by the kinds used for them."""
 
+_INSERT: Final = {table.name: _insert(table) for table in PREPARED_TABLES}
 _SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}
 _GIVEN: Final = {table.name: _required_fields(_computed(table)) for table in PREPARED_TABLES}
 _LOADED: Final = tuple(map(_loaded, PREPARED_TABLES))

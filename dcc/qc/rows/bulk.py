@@ -93,8 +93,9 @@ def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> 
         rows = list(map(itemgetter(*bound), rows))
     else:
         bound = list(columns)
+    names = _columns(connection, table, [column.name for column in table.columns])
     marks = ", ".join("?" if place in bound else "NULL" for place in columns)
-    connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} VALUES ({marks})", rows)  # noqa: S608
+    connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} ({names}) VALUES ({marks})", rows)  # noqa: S608
 
 
 def _load(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:

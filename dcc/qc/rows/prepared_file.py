@@ -42,6 +42,7 @@ from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
 VERSION: Final = 9
+"""The version of what a file says, and how, apart from the columns of its tables, which are part of the basis."""
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
@@ -68,6 +69,12 @@ class Columns(NamedTuple):
     limits: Limits
     in_lines: bool
     left_out: frozenset[str] = frozenset()
+
+    @property
+    def checksum(self) -> str:
+        """A checksum of the form of the tables: a file in another form is of no use."""
+        form = (sorted(self.names.items()), sorted(self.limits.items()), self.in_lines)
+        return f"{crc32(repr(form).encode()):08x}"
 
 
 class Entries(NamedTuple):

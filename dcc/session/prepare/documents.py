@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -53,10 +54,10 @@ class Basis:
     columns: Columns
     accepted: AcceptedElements = field(default_factory=AcceptedElements, compare=False)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name of this basis in prepared files."""
-        return f"{self.today} {self.signature}{' in lines' if self.columns.in_lines else ''}"
+        return f"{self.today} {self.signature} {self.columns.checksum}"
 
 
 class DocumentToPrepare(NamedTuple):

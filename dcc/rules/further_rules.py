@@ -1,4 +1,4 @@
-"""X1 to X14: rules that wranglers miss in the existing validator."""
+"""X1 and on: rules that wranglers miss in the existing validator."""
 
 from __future__ import annotations
 
