@@ -162,13 +162,18 @@ class ArchiveCopies:
 
     def _copied(self, replica: Replica, one: WantedCopy) -> Copy:
         try:
+            return self._put_or_checked(replica, one)
+        except DccError as error:
+            return Copy(CopyState.PENDING, str(error))
+
+    def _put_or_checked(self, replica: Replica, one: WantedCopy) -> Copy:
+        """The copy as it is now. Without good bytes to put there, it is read: it may be there already."""
+        try:
             with self.bytes_of(one.sha256, without=replica) as path:
                 replica.put(one.sha256, path)
         except StoredObjectLostError as error:
             found = replica.check(one.sha256)
             return found if found.state is CopyState.GOOD else found._replace(reason=str(error))
-        except DccError as error:
-            return Copy(CopyState.PENDING, str(error))
         return Copy(CopyState.GOOD)
 
     def repaired(self, replica: Replica, sha256: str, found: Copy) -> Copy:

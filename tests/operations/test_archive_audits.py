@@ -220,6 +220,21 @@ def test_a_directory_that_hangs_is_away(
     assert "the disk did not answer within 0.6 seconds" in str(done.audits[1].message)
 
 
+def test_a_replica_that_stays_away_hides_no_archive_that_is_lost(
+    tracker: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    """It has no copy yet, and nothing can be copied there."""
+    settings, (one, two) = replicas(settings, tmp_path, 2)
+    two.rmdir()
+    (sha256,) = keep(tracker, settings, tmp_path, 1)
+    (one / sha256[:2] / sha256).write_bytes(b"other")
+    for done in (
+        audit_archives(tracker, settings, "tester", everything=True),
+        repair_archives(tracker, settings, "tester"),
+    ):
+        assert ([lost.sha256 for lost in done.lost], done.is_away, done.is_whole) == ([sha256], True, False)
+
+
 @pytest.mark.both_databases
 def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     installation: Installation, folder: Folder
