@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,9 +45,10 @@ class Audited:
     removed: int = 0
 
     @property
-    def is_away(self) -> bool:
-        """Whether a replica could not be read, or took no copy."""
-        return bool(self.caught_up.failing) or any(audit.message is not None for audit in self.audits)
+    def away(self) -> Mapping[str, str]:
+        """The replicas that could not be read, or took no copy, each with the reason."""
+        failing = {replica: self.caught_up.lacking[replica] for replica in self.caught_up.failing}
+        return failing | {audit.replica: audit.message for audit in self.audits if audit.message is not None}
 
     @property
     def is_whole(self) -> bool:

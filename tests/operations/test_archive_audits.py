@@ -159,10 +159,10 @@ def test_corruptions_losses_and_outages_leave_every_archive_whole(
                     flipped = bytes([content[0] ^ 1]) + content[1:]
                     place.write(name, {"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
         done = audit_archives(tracker, settings, "tester", everything=True)
-        assert (done.is_whole, done.is_away) == (True, away is not None)
+        assert (done.is_whole, list(done.away)) == (True, [] if away is None else [away.url])
         if away is not None:
             away.come_back()
-            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).is_away
+            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).away
         for place in all_places:
             assert {sha256: place.read(f"{sha256[:2]}/{sha256}") for sha256 in contents} == contents
     assert len(faults) == 5
@@ -216,7 +216,7 @@ def test_a_directory_that_hangs_is_away(
 
     monkeypatch.setattr(Path, "is_dir", hanging)
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert ([audit.copies for audit in done.audits], done.is_away) == ([3, 0], True)
+    assert ([audit.copies for audit in done.audits], list(done.away)) == ([3, 0], [str(two)])
     assert "the disk did not answer within 0.6 seconds" in str(done.audits[1].message)
 
 
@@ -232,7 +232,7 @@ def test_a_replica_that_stays_away_hides_no_archive_that_is_lost(
         audit_archives(tracker, settings, "tester", everything=True),
         repair_archives(tracker, settings, "tester"),
     ):
-        assert ([lost.sha256 for lost in done.lost], done.is_away, done.is_whole) == ([sha256], True, False)
+        assert ([lost.sha256 for lost in done.lost], list(done.away), done.is_whole) == ([sha256], [str(two)], False)
 
 
 @pytest.mark.both_databases
