@@ -99,9 +99,19 @@ def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:
 
 
 def _remove_expired(copies: ArchiveCopies, days: int) -> int:
-    """Remove archives that arrived so long ago; one of which a copy cannot be removed stays known."""
+    """Remove archives that arrived so long ago, if every replica answers; one of which a copy stays is still known."""
+    expired = copies.read(partial(expired_archives, days=days))
+    if not expired:
+        return 0
+    try:
+        for replica in copies.store.replicas:
+            replica.answer()
+    except DccError as error:
+        # The copies that the others removed would be missing.
+        log.warning("%d old archives are not removed yet: %s", len(expired), error)
+        return 0
     removed = 0
-    for archive in copies.read(partial(expired_archives, days=days)):
+    for archive in expired:
         try:
             for replica in copies.store.replicas:
                 replica.remove(archive.sha256)

@@ -308,6 +308,23 @@ def test_archives_leave_the_store_only_by_a_rule_of_its_own(installation: Instal
         assert list(connection.scalars(select(ArchiveCopy.state))) == ["good"]
 
 
+def test_no_copy_of_an_old_archive_is_removed_while_a_replica_is_away(
+    tracker: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    """The others would be missing."""
+    settings, (one, two) = replicas(settings, tmp_path, 2)
+    keep(tracker, settings, tmp_path, 2)
+    with writing(tracker) as connection:
+        connection.execute(update(StoredArchive).values(created=utc_now() - timedelta(days=100)))
+    rule = settings.model_copy(update={"archive_keep_days": 99})
+    two.rename(tmp_path / "away")
+    done = audit_archives(tracker, rule, "tester", everything=True)
+    assert (done.removed, done.is_whole, len(list(one.glob("??/*")))) == (0, True, 2)
+    (tmp_path / "away").rename(two)
+    assert audit_archives(tracker, rule, "tester").removed == 2
+    assert [*one.glob("??/*"), *two.glob("??/*")] == []
+
+
 @pytest.mark.both_databases
 def test_staging_keeps_what_is_not_stored_yet(installation: Installation, folder: Folder) -> None:
     folder.put(KEY, b"PK no archive")
