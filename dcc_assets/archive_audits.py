@@ -5,6 +5,7 @@ from typing import Final
 
 from dagster import (
     AssetCheckResult,
+    AssetCheckSeverity,
     AssetCheckSpec,
     AssetExecutionContext,
     AssetKey,
@@ -31,6 +32,7 @@ from dcc_resources.services import StoreResource
 AUDIT_JOB: Final = "audit_archives"
 ARCHIVE_STORE: Final = AssetKey("archive_store")
 COPIES: Final = "archive_copies"
+REPLICAS: Final = "archive_replicas"
 
 _LOST_SHOWN: Final = 50
 
@@ -47,7 +49,9 @@ _LOST_SHOWN: Final = 50
             owners=OWNERS,
         )
     ],
-    check_specs=[AssetCheckSpec(COPIES, asset=ARCHIVE_STORE, description=CHECKS[COPIES].demand)],
+    check_specs=[
+        AssetCheckSpec(name, asset=ARCHIVE_STORE, description=CHECKS[name].demand) for name in (COPIES, REPLICAS)
+    ],
     description="Reads the copies of the archive store whose turn it is, and repairs bad and missing ones.",
 )
 def archive_store(
@@ -62,8 +66,8 @@ def archive_store(
         engine, lambda connection: store_overview(connection, settings), patience_seconds=settings.database_retry
     )
     shown = _figures(found) | _audits(done)
-    checked = AssetCheckResult(asset_key=ARCHIVE_STORE, check_name=COPIES, passed=not found.lost, metadata=shown)
-    yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[checked])
+    copies = AssetCheckResult(asset_key=ARCHIVE_STORE, check_name=COPIES, passed=not found.lost, metadata=shown)
+    yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])
     if not done.is_whole:
         lost = "; ".join(map(str, done.lost))
         raise Failure(
@@ -108,8 +112,19 @@ def _audits(done: Audited) -> Metadata:
     return {"this audit": table(("replica", "read", "bad", "missing", "repaired", "ended early"), rows)}
 
 
+def _replicas(done: Audited) -> AssetCheckResult:
+    """A warning at most: other replicas have the archives, and the next audit goes on."""
+    return AssetCheckResult(
+        asset_key=ARCHIVE_STORE,
+        check_name=REPLICAS,
+        passed=not done.away,
+        severity=AssetCheckSeverity.WARN,
+        metadata={"replicas that are away": table(("replica", "reason"), list(done.away.items()))},
+    )
+
+
 def archive_audit_definitions() -> Definitions:
-    """The asset, its check, and the job that audits the store."""
+    """The asset, its checks, and the job that audits the store."""
     job = define_asset_job(
         AUDIT_JOB,
         AssetSelection.assets(ARCHIVE_STORE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,9 +45,10 @@ class Audited:
     removed: int = 0
 
     @property
-    def is_away(self) -> bool:
-        """Whether a replica could not be read, or took no copy."""
-        return bool(self.caught_up.failing) or any(audit.message is not None for audit in self.audits)
+    def away(self) -> Mapping[str, str]:
+        """The replicas that could not be read, or took no copy, each with the reason."""
+        failing = {replica: self.caught_up.lacking[replica] for replica in self.caught_up.failing}
+        return failing | {audit.replica: audit.message for audit in self.audits if audit.message is not None}
 
     @property
     def is_whole(self) -> bool:
@@ -98,9 +99,19 @@ def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:
 
 
 def _remove_expired(copies: ArchiveCopies, days: int) -> int:
-    """Remove archives that arrived so long ago; one of which a copy cannot be removed stays known."""
+    """Remove archives that arrived so long ago, if every replica answers; one of which a copy stays is still known."""
+    expired = copies.read(partial(expired_archives, days=days))
+    if not expired:
+        return 0
+    try:
+        for replica in copies.store.replicas:
+            replica.answer()
+    except DccError as error:
+        # The copies that the others removed would be missing.
+        log.warning("%d old archives are not removed yet: %s", len(expired), error)
+        return 0
     removed = 0
-    for archive in copies.read(partial(expired_archives, days=days)):
+    for archive in expired:
         try:
             for replica in copies.store.replicas:
                 replica.remove(archive.sha256)

@@ -23,8 +23,10 @@ from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import scratch_directory
+from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.sessions import Session
 from dcc.settings import Settings
+from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.remote_names import path_below
 from dcc.store.archive_store import ArchiveStore, Replica
@@ -33,6 +35,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
 from dcc.tracker.stored_archives import (
+    Offer,
     WantedCopy,
     delivered_as,
     note_stored,
@@ -97,6 +100,7 @@ class ArchiveCopies:
     ) -> None:
         self.store = ArchiveStore(settings)
         self._staging = Staging(settings.staging_directory)
+        self._places = ConnectionPlaces(tracker, settings)
         self._tracker, self._settings = tracker, settings
         self.write = write or (lambda work: run_writing(tracker, work, patience_seconds=settings.database_retry))
 
@@ -162,13 +166,18 @@ class ArchiveCopies:
 
     def _copied(self, replica: Replica, one: WantedCopy) -> Copy:
         try:
+            return self._put_or_checked(replica, one)
+        except DccError as error:
+            return Copy(CopyState.PENDING, str(error))
+
+    def _put_or_checked(self, replica: Replica, one: WantedCopy) -> Copy:
+        """The copy as it is now. Without good bytes to put there, it is read: it may be there already."""
+        try:
             with self.bytes_of(one.sha256, without=replica) as path:
                 replica.put(one.sha256, path)
         except StoredObjectLostError as error:
             found = replica.check(one.sha256)
             return found if found.state is CopyState.GOOD else found._replace(reason=str(error))
-        except DccError as error:
-            return Copy(CopyState.PENDING, str(error))
         return Copy(CopyState.GOOD)
 
     def repaired(self, replica: Replica, sha256: str, found: Copy) -> Copy:
@@ -207,15 +216,26 @@ class ArchiveCopies:
                 continue
             for address in self.read(partial(load_addresses, ids=[offer.source_id])):
                 try:
-                    with closing(connect(address, self._settings)) as source, path.open("wb") as file:
-                        name = path_below(offer.folder, offer.key.file_name)
-                        source.fetch(offer.key.action, name, file.write, size=offer.size_bytes, modified=offer.modified)
+                    self._fetch(offer, address, path)
                 except DccError as error:
                     log.warning("%s was not fetched again to repair the archive store: %s", offer.key, error)
                     continue
                 if sha256_of(path) == sha256:
                     return True
         return False
+
+    def _fetch(self, offer: Offer, address: SourceAddress, path: Path) -> None:
+        """Write what a source offers to a file. Raises SourceError, also if others use all its connections."""
+        settings = self._settings.for_protocol(address.protocol)
+        patience = for_seconds(settings.connect_timeout + settings.login_timeout)
+        with (
+            self._places.keep_alive(),
+            self._places.place(address, patience),
+            closing(connect(address, settings)) as source,
+            path.open("wb") as file,
+        ):
+            name = path_below(offer.folder, offer.key.file_name)
+            source.fetch(offer.key.action, name, file.write, size=offer.size_bytes, modified=offer.modified)
 
     def _staged(self, sha256: str) -> Path | None:
         for key in self.read(lambda connection: delivered_as(connection, sha256)):

@@ -42,6 +42,10 @@ CHECKS: Final[Mapping[str, Check]] = {
         "Every archive in the store has a good copy in a replica, as of the last audit.",
         "`dcc archive status` names the archives without one. Ask the centre for them, then run `dcc archive repair`.",
     ),
+    "archive_replicas": Check(
+        "The last audit could read every replica of the archive store, and each took the copies that it lacked.",
+        "See to its server, its disk or its credentials. The next audit goes on, `dcc archive repair` at once.",
+    ),
     "fresh": Check(
         "A snapshot of the reference data exists, and its source confirmed it within DCC_REFERENCE_MAX_AGE_DAYS days.",
         "`dcc reference refresh` retrieves them again.",

@@ -1,10 +1,11 @@
-"""Places for connections to sources, so that sessions and workers together never have more than allowed.
+"""Places for connections to sources, so that sessions, workers and audits together never have more than allowed.
 
 A connection first gets a row of the tracker, a position in a queue. It has a place once the rows before it leave room
 at its source and its server, which several sources may share. A dead process loses its places as a session loses its
 lease: at once on the same machine, elsewhere after `lease_timeout` without a sign of life.
 
-A session that is alone needs none, unless servers have limits: its own threads keep to those of sources.
+A session that is alone needs none, unless servers have limits: its own threads keep to those of sources. A person who
+tries a source needs none: that all places are taken may be what such a person wants to find out.
 """
 
 from __future__ import annotations

@@ -253,15 +253,13 @@ def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
 
 
 def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[WantedCopy]:
-    """Archives of which every copy in these replicas is bad or missing."""
-    others = exists().where(
-        ArchiveCopy.archive_id == StoredArchive.id,
-        ArchiveCopy.replica.in_(replicas),
-        ArchiveCopy.state.in_((CopyState.GOOD.value, CopyState.PENDING.value)),
+    """Archives with a bad or missing copy in these replicas, and no good one. A pending copy has no bytes yet."""
+    of_archive = exists().where(ArchiveCopy.archive_id == StoredArchive.id, ArchiveCopy.replica.in_(replicas))
+    query = _ARCHIVES.where(
+        of_archive.where(ArchiveCopy.state.in_(_FAULTY)),
+        ~of_archive.where(ArchiveCopy.state == CopyState.GOOD.value),
     )
-    faulty = select(ArchiveCopy.archive_id).where(ArchiveCopy.replica.in_(replicas), ArchiveCopy.state.in_(_FAULTY))
-    query = _ARCHIVES.where(StoredArchive.id.in_(faulty), ~others).order_by(StoredArchive.id)
-    return _wanted_copies(connection, query)
+    return _wanted_copies(connection, query.order_by(StoredArchive.id))
 
 
 def offers(connection: Connection, sha256: str) -> list[Offer]:

@@ -159,10 +159,10 @@ def test_corruptions_losses_and_outages_leave_every_archive_whole(
                     flipped = bytes([content[0] ^ 1]) + content[1:]
                     place.write(name, {"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
         done = audit_archives(tracker, settings, "tester", everything=True)
-        assert (done.is_whole, done.is_away) == (True, away is not None)
+        assert (done.is_whole, list(done.away)) == (True, [] if away is None else [away.url])
         if away is not None:
             away.come_back()
-            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).is_away
+            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).away
         for place in all_places:
             assert {sha256: place.read(f"{sha256[:2]}/{sha256}") for sha256 in contents} == contents
     assert len(faults) == 5
@@ -216,8 +216,23 @@ def test_a_directory_that_hangs_is_away(
 
     monkeypatch.setattr(Path, "is_dir", hanging)
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert ([audit.copies for audit in done.audits], done.is_away) == ([3, 0], True)
+    assert ([audit.copies for audit in done.audits], list(done.away)) == ([3, 0], [str(two)])
     assert "the disk did not answer within 0.6 seconds" in str(done.audits[1].message)
+
+
+def test_a_replica_that_stays_away_hides_no_archive_that_is_lost(
+    tracker: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    """It has no copy yet, and nothing can be copied there."""
+    settings, (one, two) = replicas(settings, tmp_path, 2)
+    two.rmdir()
+    (sha256,) = keep(tracker, settings, tmp_path, 1)
+    (one / sha256[:2] / sha256).write_bytes(b"other")
+    for done in (
+        audit_archives(tracker, settings, "tester", everything=True),
+        repair_archives(tracker, settings, "tester"),
+    ):
+        assert ([lost.sha256 for lost in done.lost], list(done.away), done.is_whole) == ([sha256], [str(two)], False)
 
 
 @pytest.mark.both_databases
@@ -291,6 +306,23 @@ def test_archives_leave_the_store_only_by_a_rule_of_its_own(installation: Instal
     with tracker.connect() as connection:
         assert list(connection.scalars(select(StoredArchive.sha256))) == names[1:]
         assert list(connection.scalars(select(ArchiveCopy.state))) == ["good"]
+
+
+def test_no_copy_of_an_old_archive_is_removed_while_a_replica_is_away(
+    tracker: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    """The others would be missing."""
+    settings, (one, two) = replicas(settings, tmp_path, 2)
+    keep(tracker, settings, tmp_path, 2)
+    with writing(tracker) as connection:
+        connection.execute(update(StoredArchive).values(created=utc_now() - timedelta(days=100)))
+    rule = settings.model_copy(update={"archive_keep_days": 99})
+    two.rename(tmp_path / "away")
+    done = audit_archives(tracker, rule, "tester", everything=True)
+    assert (done.removed, done.is_whole, len(list(one.glob("??/*")))) == (0, True, 2)
+    (tmp_path / "away").rename(two)
+    assert audit_archives(tracker, rule, "tester").removed == 2
+    assert [*one.glob("??/*"), *two.glob("??/*")] == []
 
 
 @pytest.mark.both_databases

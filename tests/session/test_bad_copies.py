@@ -16,6 +16,7 @@ from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
+from dcc.outcomes import EndReason
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
@@ -258,6 +259,21 @@ def test_a_mirror_that_was_away_or_is_new_is_tried_by_a_later_session(
     fetches.away.clear()
     assert once.run_session().zips[KEY].succeeded
     assert fetches.folders == ["centre", "mirror"]
+
+
+def test_a_copy_that_is_known_to_be_bad_keeps_no_session_from_its_work(
+    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches
+) -> None:
+    """What the centre has to correct is told; but a mirror that could not deliver is a fault."""
+    folder.put(KEY, OTHER)
+    publish(folder, GOOD)
+    once = installation.with_settings(max_retries=0)
+    once.run_session()
+    later = once.run_session()
+    assert (later.zips[KEY].kept, later.ended) == (True, EndReason.FINISHED)
+    mirror.put(KEY, GOOD)
+    fetches.away.add("mirror")
+    assert once.run_session().ended is EndReason.FAULTS
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from sqlalchemy import func, select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
+from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
@@ -28,7 +30,7 @@ from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
-from tests.support.served_sources import below, register
+from tests.support.served_sources import below, put_many, register
 from tests.support.servers import Share
 
 PATIENCE = 60
@@ -88,6 +90,24 @@ def test_a_server_of_several_sources_has_a_limit_of_its_own(
     with some.place(one, lambda: False), some.place(one, lambda: False), some.place(other, lambda: False):
         assert is_full(some, other)
         assert not is_full(ConnectionPlaces(places.tracker, places.settings), other)
+
+
+@only_sqlite
+@pytest.mark.servers
+def test_an_audit_that_fetches_a_lost_archive_waits_for_a_place(places: Installation, sftp_server: Share) -> None:
+    limited = places.with_settings(downloads_per_source=1, connect_timeout=0.5, login_timeout=0.5)
+    put_many(sftp_server, "H", 1)
+    address = address_of(limited, register(limited, sftp_server))
+    limited.run_session()
+    shutil.rmtree(limited.settings.staging_directory)
+    (copy,) = (limited.settings.home / "archive").glob("??/*")
+    copy.unlink()
+    tracker, settings = limited.tracker, limited.settings
+    with ConnectionPlaces(tracker, settings).place(address, lambda: False):
+        assert not audit_archives(tracker, settings, "tester", everything=True).is_whole
+    assert repair_archives(tracker, settings, "tester").is_whole
+    assert copy.exists()
+    assert lines(limited) == 0
 
 
 @only_sqlite

@@ -161,7 +161,7 @@ def _show(done: Audited, *, as_json: bool) -> None:
         _warn_of_lost(done.lost)
     if not done.is_whole:
         raise click.exceptions.Exit(1)
-    if done.is_away:
+    if done.away:
         raise click.exceptions.Exit(4)
 
 

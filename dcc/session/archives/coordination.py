@@ -463,7 +463,8 @@ class Coordinator:
         del self._unfinished[job.za_id]
         if job.downloaded:
             self._unchecked -= 1
-        else:
+        elif job.failed_hostings or job.last_failure != NOT_FETCHED:
+            # Else all copies are known to be bad: nothing kept the session from fetching one.
             self.not_downloaded += 1
         self._batch.finished.append(job)
 
