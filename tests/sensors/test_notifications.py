@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from dcc.databases.transactions import writing
 from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.register import centres
-from dcc_assets.archive_audits import AUDIT_JOB, COPIES, archive_audit_definitions
+from dcc_assets.archive_audits import AUDIT_JOB, COPIES, REPLICAS, archive_audit_definitions
 from dcc_assets.jobs import CRAWL_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
@@ -82,9 +82,10 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
     with DagsterInstance.ephemeral() as other:
         job = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
         run = job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=other, raise_on_error=False)
-        (evaluation,) = run.get_asset_check_evaluations()
+        evaluations = {one.check_name: one for one in run.get_asset_check_evaluations()}
     assert not run.success
-    assert (evaluation.check_name, evaluation.passed) == (COPIES, False)
+    assert {name: one.passed for name, one in evaluations.items()} == {COPIES: False, REPLICAS: True}
+    evaluation = evaluations[COPIES]
     assert (evaluation.metadata["archives"].value, evaluation.metadata["lost archives"].value) == (1, 1)
     (copies,) = evaluation.metadata["copies"].value.records
     assert {name: copies.data[name] for name in ("required", "good", "missing")} == {
