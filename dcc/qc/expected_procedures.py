@@ -160,18 +160,18 @@ def lacking_procedures(connection: Connection, wanted: Expected, counted: Delive
     """
     due = due_procedures(connection, wanted)
     for level, subjects in (("experiment", _animals), ("line", _colonies)):
-        by_pipeline: defaultdict[str, list[DueProcedure]] = defaultdict(list)
+        by_pipeline: defaultdict[str, list[tuple[DueProcedure, int]]] = defaultdict(list)
         for procedure in due:
             if procedure.level == level:
-                by_pipeline[procedure.pipeline].append(procedure)
+                by_pipeline[procedure.pipeline].append((procedure, procedure.days))
         for subject, done in subjects(connection, wanted):
-            asked = [one for one in by_pipeline.get(subject.pipeline, ()) if one.can_concern(subject)]
+            asked = [pair for pair in by_pipeline.get(subject.pipeline, ()) if pair[0].can_concern(subject)]
             if level == "experiment" and not asked:
                 counted.uncovered[subject.centre, subject.pipeline] += 1
             states = _states(done) if done else {}
             age = None if subject.born is None else (wanted.day - subject.born).days
-            for one in asked:
-                if age is not None and age < one.days:
+            for one, days in asked:
+                if age is not None and age < days:
                     continue
                 state, code = states.get(one.procedure[:-_VERSION], (Delivery.MISSING, None))
                 if state is Delivery.MISSING and subject.status_code is not None:
