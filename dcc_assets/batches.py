@@ -34,8 +34,7 @@ from dagster import (
     reconstructable,
 )
 
-from dcc.errors import DiskFullError
-from dcc.runtime.disk_space import stems_from_full_disk
+from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.processes import end_with_parent
 from dcc.session.batches.exchange import Exchange, Workers, is_replay
 from dcc.settings import Settings, load_settings
@@ -114,7 +113,7 @@ def prepare_batch(
         else:
             done = prepare(settings, tracker.ready(), qc_database.ready(), config.work, name)
     except Exception as error:
-        if not (isinstance(error, DiskFullError) or stems_from_full_disk(error)):
+        if not lacks_room(error):
             raise
         context.log.warning(f"What is left of the batch has no room here: {error}")
         return

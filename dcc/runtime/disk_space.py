@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from dcc.errors import DiskFullError
+
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LEAST: Final = 128 * 1024
 """Free bytes below which SQLite cannot open a database that others write to: it makes two files beside it."""
@@ -20,6 +22,11 @@ def is_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _FULL
     return bool(getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL)
+
+
+def lacks_room(error: BaseException) -> bool:
+    """Whether an error is for want of room: in staging, or on a disk that is full."""
+    return isinstance(error, DiskFullError) or stems_from_full_disk(error)
 
 
 def comes_from_full_disk(error: BaseException, place: Path) -> bool:

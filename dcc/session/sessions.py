@@ -30,7 +30,7 @@ from dcc.errors import (
 )
 from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase
-from dcc.runtime.disk_space import stems_from_full_disk
+from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.runtime.logging_setup import RAISED
 from dcc.session.connection_places import ConnectionPlaces, places_for
@@ -320,7 +320,7 @@ def _break_off(failure: Exception | None) -> EndReason:
         return EndReason.STOPPED
     if isinstance(failure, SessionTimeLimitError):
         return EndReason.TIME_LIMIT
-    return EndReason.DISK if isinstance(failure, DiskFullError) or stems_from_full_disk(failure) else EndReason.FAULTS
+    return EndReason.DISK if lacks_room(failure) else EndReason.FAULTS
 
 
 def _release(session: Session, broke_off: EndReason | None) -> None:
