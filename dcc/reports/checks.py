@@ -44,7 +44,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     ),
     "archive_replicas": Check(
         "The last audit could read every replica of the archive store, and each took the copies that it lacked.",
-        "See to its server, its disk or its credentials. The next audit goes on, `dcc archive repair` at once.",
+        "See to its server, its disk or its credentials. Then run `dcc archive repair`, or wait for the next audit.",
     ),
     "fresh": Check(
         "A snapshot of the reference data exists, and its source confirmed it within DCC_REFERENCE_MAX_AGE_DAYS days.",
