@@ -33,6 +33,13 @@ def mark_plural(one: str, many: str) -> tuple[str, str]:
     return one, many
 
 
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 zip`, `2 zips`, in English; of a noun in a consonant and y `2 copies`; `plural` says any other."""
+    if plural is None:
+        plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Message:
     """A text with the details for its names in braces; a message without details is plain text."""

@@ -18,11 +18,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError
+from dcc.messages import count_of
 from dcc.notify.channels.reports import Report, ways_to_send
 from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
-from dcc.runtime.legible_text import archive_count
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.due import Due, Why
@@ -181,7 +181,7 @@ def render_report(facts: SessionFacts) -> Report:
         *_entry_lines("Documents that came late", facts.late),
     ]
     if facts.proposals:
-        lines += ["", f"{_count(facts.proposals, 'proposed withdrawal')} to decide on: dcc data proposals"]
+        lines += ["", f"{count_of(facts.proposals, 'proposed withdrawal')} to decide on: dcc data proposals"]
     lines += [*_finding_lines(facts), "", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
     return Report(facts.session.id, _subject(facts), "\n".join(lines))
 
@@ -194,7 +194,7 @@ def _subject(facts: SessionFacts) -> str:
         (len(facts.held), "submission to be confirmed", "submissions to be confirmed"),
         (len(facts.findings), "finding", None),
     )
-    summary = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
+    summary = ", ".join(count_of(*trouble) for trouble in troubles if trouble[0])
     if not summary:
         summary = "all well" if facts.session.outcome == EndReason.FINISHED else facts.session.outcome
     return f"DCC session {facts.session.id}: {summary}"
@@ -241,19 +241,19 @@ def _source_lines(facts: SessionFacts) -> Iterator[str]:
         else:
             yield from _wrapped(f"{facts.label(number)}: {due}", 2)
     if recent:
-        yield f"  {_count(recent, 'file source')} listed not long ago."
+        yield f"  {count_of(recent, 'file source')} listed not long ago."
 
 
 def _statistics_text(done: SourceStatistics) -> str:
     numbers = [(done.fetched, "archive fetched", "archives fetched"), (done.documents, "document", None)]
     numbers += [(done.findings, "error or finding", "errors and findings"), (done.failed, "failed submission", None)]
-    return "".join(f"; {_count(*number)}" for number in numbers if number[0])
+    return "".join(f"; {count_of(*number)}" for number in numbers if number[0])
 
 
 def _crawl_text(crawl: CrawlEntry) -> str:
     if crawl.outcome == "failed":
         return "FAILED"
-    numbers = [f"{archive_count(crawl.listed)} listed"] + [
+    numbers = [f"{count_of(crawl.listed, 'archive')} listed"] + [
         f"{number:,} {what}"
         for number, what in (
             (crawl.new, "new"),
@@ -293,7 +293,8 @@ def _failure_lines(facts: SessionFacts) -> Iterator[str]:
         for story in groups[centre]:
             yield from _story_lines(story)
     if facts.failed_zips > len(facts.failed):
-        yield f"  ... and {_count(facts.failed_zips - len(facts.failed), 'more submission')}: dcc zips --status failed"
+        others = count_of(facts.failed_zips - len(facts.failed), "more submission")
+        yield f"  ... and {others}: dcc zips --status failed"
 
 
 def _story_lines(story: ZipStory) -> Iterator[str]:
@@ -309,12 +310,12 @@ def _story_lines(story: ZipStory) -> Iterator[str]:
     for document in failed[:_MOST_DOCUMENTS]:
         yield from _document_lines(document)
     if len(failed) > _MOST_DOCUMENTS:
-        yield f"      ... and {_count(len(failed) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
+        yield f"      ... and {count_of(len(failed) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
 
 
 def _document_lines(document: DocumentStory) -> Iterator[str]:
     errors = sum(problem.is_error for problem in document.errors)
-    found = _count(errors, "error") if errors else "no error recorded"
+    found = count_of(errors, "error") if errors else "no error recorded"
     yield from _wrapped(f"{document.file_name}: failed at {document.phase.short_name}, {found}", 6)
     for problem in document.errors[:_MOST_ERRORS]:
         place = f"{problem.place}: " if problem.place else ""
@@ -337,7 +338,7 @@ def _waiting_lines(title: str, waiting: Sequence[tuple[ZipKey, str]]) -> Iterato
         yield from _wrapped(f"{key}:", 2)
         yield from _wrapped(reason, 6)
     if len(waiting) > _MOST_DOCUMENTS:
-        yield f"  ... and {_count(len(waiting) - _MOST_DOCUMENTS, 'more submission')}"
+        yield f"  ... and {count_of(len(waiting) - _MOST_DOCUMENTS, 'more submission')}"
 
 
 def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterator[str]:
@@ -349,9 +350,9 @@ def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Proble
         for file_name, problem in found[:_MOST_DOCUMENTS]:
             yield from _wrapped(f"{file_name}: {problem.message}", 4)
         if len(found) > _MOST_DOCUMENTS:
-            yield f"    ... and {_count(len(found) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
+            yield f"    ... and {count_of(len(found) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
     if len(entries) > _MOST_ZIPS:
-        yield f"  ... and {_count(len(entries) - _MOST_ZIPS, 'more submission')}"
+        yield f"  ... and {count_of(len(entries) - _MOST_ZIPS, 'more submission')}"
 
 
 def _finding_lines(facts: SessionFacts) -> Iterator[str]:
@@ -386,8 +387,3 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 def _time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _count(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 document`, `2 documents`; `plural` if it does not end in an s."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -33,8 +33,3 @@ def _escaped_in_json(found: re.Match[str]) -> str:
         return character
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
-
-
-def archive_count(number: int) -> str:
-    """`1 archive`, `2 archives`."""
-    return f"{number:,} archive{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, delete, func, or_, select
 
 from dcc.databases.transactions import insert_rows
+from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry, list_sessions, step_of
@@ -72,7 +73,7 @@ class Problems(NamedTuple):
         """Such as `3 failed, 1 finding`; empty without any."""
         parts = (
             f"{self.failed:,} failed" if self.failed else "",
-            f"{self.findings:,} finding{'s' if self.findings > 1 else ''}" if self.findings else "",
+            count_of(self.findings, "finding") if self.findings else "",
         )
         return ", ".join(filter(None, parts))
 

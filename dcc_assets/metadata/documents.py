@@ -17,6 +17,7 @@ from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
 from dcc.data_outcomes import DocumentData, FindingEntry, ZipData, left_out_message
 from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import InternalFaultError, StagedDocumentLostError
+from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.rules.catalogue import GROUPS, RuleGroup
 from dcc.vocabulary import Actor, Severity
@@ -149,7 +150,7 @@ def _lacking(documents: Iterable[DocumentData], phase: Phase) -> int:
 
 
 def _cancelled(documents: int, phase: Phase) -> str:
-    return f"Cancelled for {_number(documents, 'document')}. {left_out_message(phase)}"
+    return f"Cancelled for {count_of(documents, 'document')}. {left_out_message(phase)}"
 
 
 def _why(document: DocumentData) -> str:
@@ -220,7 +221,9 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     counts = _count(outcome.documents, of_group.__contains__)
     worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
     if worst is None or worst is Severity.WARNING:
-        text = "No findings." if worst is None else f"{_number(counts.total(), 'warning')}, none that fails a document."
+        text = (
+            "No findings." if worst is None else f"{count_of(counts.total(), 'warning')}, none that fails a document."
+        )
         return Verdict(check, True, text, about(outcome) | _tally(counts), always=False)
     headline = _group_headline(outcome.documents, counts, of_group)
     return Verdict(
@@ -245,12 +248,8 @@ def _group_headline(
     example = "" if first is None else f" First: {_sentence(first)}"
     if errors:
         faulty = sum(any(r in of_group and s in _FAILING for r, s in d.finding_counts) for d in documents)
-        return f"{_number(errors, 'error')} in {faulty} of {_number(len(documents), 'document')}.{example}"
-    return f"{_number(unchecked, 'check')} could not be made. The centre need not act.{example}"
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+        return f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
+    return f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
 
 
 def _quality_control(outcome: ZipData) -> Sequence[Materialised]:

@@ -21,7 +21,6 @@ from dcc.cli.shell.context import (
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import (
-    count_of,
     echo_json,
     echo_result,
     echo_table,
@@ -32,6 +31,7 @@ from dcc.cli.shell.output import (
 )
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError, NotFoundError
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

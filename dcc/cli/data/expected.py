@@ -14,9 +14,10 @@ import click
 from dcc.cli.shell.context import json_option, reading_qc, require_centres, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
+from dcc.cli.shell.output import echo_json, echo_table, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
+from dcc.messages import count_of
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 
 if TYPE_CHECKING:

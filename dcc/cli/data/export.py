@@ -12,9 +12,10 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, options, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import count_of, echo_json, picked, printable, progress_shown, warn
+from dcc.cli.shell.output import echo_json, picked, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -17,9 +17,10 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, echo_wrapped, printable
+from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped, printable
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.messages import count_of
 from dcc.nearest_names import nearest_sentence
 from dcc.vocabulary import Severity
 

@@ -18,9 +18,10 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_list, echo_result, picked, printable
+from dcc.cli.shell.output import echo_list, echo_result, picked, printable
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import BuiltOnError, NotFoundError
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

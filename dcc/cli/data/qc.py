@@ -19,8 +19,9 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_json, echo_result, echo_rows, picked
+from dcc.cli.shell.output import echo_json, echo_result, echo_rows, picked
 from dcc.errors import ConfigurationError
+from dcc.messages import count_of
 from dcc.vocabulary import ContextEvent, ContextState
 
 if TYPE_CHECKING:

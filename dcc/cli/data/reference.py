@@ -8,7 +8,8 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, reading_qc, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import count_of, echo_list, picked, warn
+from dcc.cli.shell.output import echo_list, picked, warn
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.qc.reference.freshness import Freshness

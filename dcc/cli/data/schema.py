@@ -10,8 +10,9 @@ import click
 from dcc.cli.shell.context import json_option, reading_qc
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, picked, printable
+from dcc.cli.shell.output import echo_json, echo_table, picked, printable
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.messages import count_of
 from dcc.nearest_names import nearest_sentence
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from dcc.cli.sessions.display import SessionDisplay
 from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
 from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
-from dcc.cli.shell.output import count_of
 from dcc.errors import ConfigurationError, SourceUnreachableError
+from dcc.messages import count_of
 from dcc.outcomes import ZipKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.settings import Settings, load_settings

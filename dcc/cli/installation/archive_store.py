@@ -8,8 +8,9 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, reading_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_list, echo_table, picked, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, picked, printable, warn
 from dcc.cli.shell.parameter_types import COUNT
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,9 +16,10 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, count_of, echo_json, picked, printable, progress_shown, warn
+from dcc.cli.shell.output import byte_size, echo_json, picked, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupReport

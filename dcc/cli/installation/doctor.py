@@ -12,7 +12,8 @@ from dcc.cli.shell.context import any_databases, json_option, settings_from_envi
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, picked, printable
+from dcc.cli.shell.output import echo_json, picked, printable
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,8 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_rows, picked, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_rows, picked, printable, warn
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.sessions.session_report import SessionReport, crawl_lines, note_lines, problem_lines
-from dcc.cli.shell.output import count_of, printable
+from dcc.cli.shell.output import printable
 from dcc.data_outcomes import ZipData
+from dcc.messages import count_of
 from dcc.phases import Phase
 
 if TYPE_CHECKING:

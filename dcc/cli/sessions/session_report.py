@@ -10,9 +10,10 @@ from functools import cache
 
 import click
 
-from dcc.cli.shell.output import byte_size, count_of, picked, printable
+from dcc.cli.shell.output import byte_size, picked, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
+from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, DocumentOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.vocabulary import Severity

@@ -310,12 +310,6 @@ def tell(prefix: str, message: str, level: int) -> None:
         click.echo(prefix + printable(message), err=True)
 
 
-def count_of(number: int, noun: str) -> str:
-    """`1 zip`, `2 zips`; of a noun in a consonant and y: `1 copy`, `2 copies`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
-
-
 def expected_text(work: ExpectedWork) -> str:
     """The expected bytes and duration of some work."""
     size = byte_size(work.bytes) if work.bytes else ""

@@ -22,10 +22,11 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_rows, json_object
+from dcc.cli.shell.output import echo_json, echo_rows, json_object
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
 from dcc.errors import ConfigurationError
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.settings import Settings

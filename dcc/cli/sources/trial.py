@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import confirmed
-from dcc.cli.shell.output import count_of, printable
+from dcc.cli.shell.output import printable
 from dcc.errors import (
     BadFileNameError,
     CertificateRefusedError,
@@ -19,6 +19,7 @@ from dcc.errors import (
     SourceMisconfiguredError,
     SourceTimeoutError,
 )
+from dcc.messages import count_of
 from dcc.naming import Action
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ from dcc.cli.shell.context import (
     writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_list, echo_result, echo_table, picked, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, picked, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ArchiveError, ConfigurationError, NotFoundError, StoredObjectLostError
+from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.settings import Settings

@@ -11,8 +11,9 @@ import click
 from dcc.cli.shell.context import asks_in_production, json_option, open_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.cli.shell.output import echo_json, echo_table
 from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
+from dcc.messages import count_of
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.output import echo_json, printable
 from dcc.errors import ConfigurationError, DocumentError, EmptyArchiveError
+from dcc.messages import count_of
 from dcc.naming import ANY_CENTRE, ARCHIVE_SUFFIXES, manifest_beside
 
 if TYPE_CHECKING:

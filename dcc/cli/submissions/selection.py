@@ -11,8 +11,8 @@ import click
 
 from dcc.cli.shell import error_advice
 from dcc.cli.shell.context import ask_in_production, options, yes_option
-from dcc.cli.shell.output import count_of
 from dcc.errors import NotFoundError
+from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 

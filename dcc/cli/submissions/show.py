@@ -10,7 +10,8 @@ import click
 from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, echo_wrapped, json_object, printable
+from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, json_object, printable
+from dcc.messages import count_of
 from dcc.outcomes import HELD
 from dcc.phases import Phase, Status
 

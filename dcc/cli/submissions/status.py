@@ -12,7 +12,6 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import (
     byte_size,
-    count_of,
     echo_json,
     echo_table,
     echo_wrapped,
@@ -24,6 +23,7 @@ from dcc.cli.shell.output import (
 from dcc.cli.sources.source import due_json
 from dcc.cli.submissions.selection import filter_of, filter_options
 from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
+from dcc.messages import count_of
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:

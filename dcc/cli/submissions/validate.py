@@ -11,9 +11,10 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json_list, echo_wrapped, picked, printable
+from dcc.cli.shell.output import echo_json_list, echo_wrapped, picked, printable
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
+from dcc.messages import count_of
 from dcc.phases import KNOWN_CENTRES
 from dcc.runtime.installed_packages import has_platform
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, exists, func, or_, select
 from sqlalchemy.sql.selectable import Subquery
 
+from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import PAGE, pages, sources_were_purged, zip_entries
 from dcc.phases import Phase, Status
-from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import OK, PARTIAL
 from dcc.session.leases import UNFINISHED, Lease
 from dcc.tracker.hostings.listing_changes import REFUSED
@@ -75,7 +75,7 @@ def listings(connection: Connection) -> Iterator[Inconsistency]:
             yield Inconsistency(
                 "C2",
                 f"file source {source_id}",
-                f"It showed {archive_count(listed)} in its latest crawl, and the tracker has {known:,} of it. "
+                f"It showed {count_of(listed, 'archive')} in its latest crawl, and the tracker has {known:,} of it. "
                 "Crawl again: dcc crawl",
             )
 

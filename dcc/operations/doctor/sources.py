@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.errors import ConfigurationError, SourceError
+from dcc.messages import count_of
 from dcc.operations.doctor.checks import (
     Check,
     Environment,
@@ -26,7 +27,6 @@ from dcc.operations.doctor.checks import (
     warning,
 )
 from dcc.operations.doctor.machine import clock_finding
-from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -185,7 +185,7 @@ def _check_answer(address: SourceAddress, surroundings: Environment) -> Iterator
         yield failed(subject, str(listing.error.said.problem), f"dcc source test {address.id}")
         return
     zips = sum(len(part.zips) for part in listing.listings)
-    yield ok(subject, f"It lists {archive_count(zips)}, in {listing.seconds:.1f} s.")
+    yield ok(subject, f"It lists {count_of(zips, 'archive')}, in {listing.seconds:.1f} s.")
     yield from _check_its_clock(surroundings, address)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 from dcc.databases.columns import utc_now
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError, NotificationNotSentError
+from dcc.messages import count_of
 from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.reports import REPORT_WORDING
@@ -28,7 +29,6 @@ from dcc.operations.retention.staged_files import Kind
 from dcc.outcomes import TROUBLES
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
-from dcc.runtime.legible_text import archive_count
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
@@ -205,7 +205,7 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
         )
     if not unknown and not ((parts or left) and not active):
         going = sum(decision.verdict is Verdict.REMOVE for decision in decisions)
-        yield ok("staging contents", f"Staging holds {archive_count(len(decisions))}; {going:,} can be removed.")
+        yield ok("staging contents", f"Staging holds {count_of(len(decisions), 'archive')}; {going:,} can be removed.")
 
 
 def check_notifications(surroundings: Environment) -> Iterator[Finding]:
