@@ -89,6 +89,19 @@ class TestSourceThreads:
         assert len({end.transfer for end in ends}) == 6
         assert source.given_up
 
+    def test_a_fault_in_what_workers_left_ends_the_transfer_and_not_its_thread(self, sources: Sources) -> None:
+        """A session waited for the transfer for ever."""
+        fault = TypeError("a fault of the platform")
+
+        class Faulty:
+            def connection(self, key: object, hosting: object) -> None:
+                raise fault
+
+        source = sources.source(from_workers=Faulty())
+        for transfer in transfers_of(5):
+            source.put(transfer)
+        assert {end.error for end in sources.ends(5) if isinstance(end, TransferFailed)} == {fault}
+
     def test_no_more_downloads_at_once_than_one_source_allows(self, sources: Sources) -> None:
         """Threads multiplied without a bound."""
         sources.go.clear()

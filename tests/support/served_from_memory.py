@@ -13,7 +13,13 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed
+from dcc.session.fetching.downloads import (
+    DownloadMessage,
+    FetchedBefore,
+    SourceDownloads,
+    TransferCompleted,
+    TransferFailed,
+)
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting
@@ -145,9 +151,11 @@ class Sources:
             self.connections.append((address.id, connection))
         return connection
 
-    def source(self, number: int = 1) -> SourceDownloads:
+    def source(self, number: int = 1, from_workers: FetchedBefore | None = None) -> SourceDownloads:
         address = SourceAddress(number, "H", SourceProtocol.SFTP, "same.host", f"user{number}", SecretStr("x"), "")
-        downloads = SourceDownloads(address, self.settings, self.staging, self.allowance, self.messages.put)
+        downloads = SourceDownloads(
+            address, self.settings, self.staging, self.allowance, self.messages.put, from_workers
+        )
         self._all.append(downloads)
         return downloads
 

@@ -242,7 +242,12 @@ class SourceDownloads:
         """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
         if self._from_workers is None:
             return False
-        connection = self._from_workers.connection(item.key, item.hosting)
+        try:
+            connection = self._from_workers.connection(item.key, item.hosting)
+        except Exception as error:
+            self._tell(Started(item))
+            self._broke(item, error, connecting=False)
+            return True
         if connection is None:
             return False
         self._fetch(worker, item, connection, place)
