@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
@@ -159,6 +160,40 @@ def test_a_filter_that_contradicts_itself_is_refused() -> None:
         MeasurementFilter(date_from=date(2026, 1, 2), date_until=date(2026, 1, 1))
     with pytest.raises(ConfigurationError, match="10,000 values of specimen"):
         MeasurementFilter(specimen=[str(number) for number in range(10_001)])
+
+
+@pytest.mark.both_databases
+def test_a_filter_takes_values_of_frames_and_days_as_text(filled: Engine) -> None:
+    def ids(**wanted: Any) -> list[int]:
+        return load_measurements(filled, MeasurementFilter(only_valid=False, **wanted))["id"].tolist()
+
+    day, noon = date(2013, 7, 3), pd.Timestamp("2013-07-03 12:00")
+    expected = ids(date_from=day, date_until=day)
+    assert expected == ids(date_from=noon, date_until=day) == ids(date_from="2013-07-03", date_until=noon) != []
+    assert ids(as_of_document=np.int64(6)) == ids(as_of_document=6) != []
+    assert ids(as_of_date="2026-01-05") == ids(as_of_date=date(2026, 1, 5))
+    half_past_twelve = datetime(2026, 1, 6, 12, 30, tzinfo=timezone(timedelta(hours=1)))
+    assert ids(as_of_date=half_past_twelve) == ids(as_of_date=datetime(2026, 1, 6, 11, 30)) != ids(as_of_document=6)
+    assert ids(specimen=(name for name in ("H1", "H2"))) == ids(specimen=pd.Series(["H1", "H2", "H1"])) != []
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"parameter": 5},
+        {"centre": ["H", None]},
+        {"specimen": pd.Series([1, 2])},
+        {"date_from": "junk"},
+        {"date_until": pd.NaT},
+        {"as_of_date": np.datetime64("2026-01-05")},
+        {"as_of_document": 3.5},
+    ],
+    ids=" ".join,
+)
+def test_a_filter_of_another_type_is_refused(wanted: dict[str, Any]) -> None:
+    (name,) = wanted
+    with pytest.raises(ConfigurationError, match=f"The filter {name} takes "):
+        MeasurementFilter(**wanted)
 
 
 @pytest.mark.both_databases
