@@ -169,5 +169,6 @@ def has_status(column: ColumnElement[object], texts: Iterable[str]) -> ColumnEle
             choices.append(is_one_of(column, [text]))
             choices.append(func.substr(column, 1, len(text) + 1) == f"{text}:")
         else:
-            choices += [column.is_(None), column == ""]
+            # By its length, because blanks are equal to the empty text on MySQL and MariaDB.
+            choices += [column.is_(None), func.length(column) == 0]
     return or_(*choices)

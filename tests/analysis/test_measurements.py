@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func, select, update
 
 from dcc.analysis.columns import COLUMNS, PANDAS_TYPES
 from dcc.analysis.measurements import MeasurementFilter, iterate_measurements, load_measurements
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
+from dcc.qc.models import MEASUREMENT
 from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, fill
 from tests.support.qc_documents import apply, line
 from tests.support.qc_documents import experiment as plain_experiment
@@ -175,6 +176,19 @@ def test_a_filter_takes_values_of_frames_and_days_as_text(filled: Engine) -> Non
     half_past_twelve = datetime(2026, 1, 6, 12, 30, tzinfo=timezone(timedelta(hours=1)))
     assert ids(as_of_date=half_past_twelve) == ids(as_of_date=datetime(2026, 1, 6, 11, 30)) != ids(as_of_document=6)
     assert ids(specimen=(name for name in ("H1", "H2"))) == ids(specimen=pd.Series(["H1", "H2", "H1"])) != []
+
+
+@pytest.mark.both_databases
+def test_a_status_of_blanks_is_a_status(filled: Engine) -> None:
+    without = MeasurementFilter(only_valid=False, status="")
+    before = len(load_measurements(filled, without))
+    with filled.begin() as connection:
+        first = connection.scalar(select(func.min(MEASUREMENT.c.id)))
+        connection.execute(update(MEASUREMENT).where(MEASUREMENT.c.id == first).values(status="  "))
+        connection.execute(update(MEASUREMENT).where(MEASUREMENT.c.id == first + 1).values(status=""))
+    assert len(load_measurements(filled, without)) == before - 1
+    blank = MeasurementFilter(only_valid=False, status="  ")
+    assert load_measurements(filled, blank)["id"].tolist() == [first]
 
 
 @pytest.mark.parametrize(
