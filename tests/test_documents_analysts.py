@@ -18,6 +18,7 @@ from dcc.qc.models import MEASUREMENT, OVERVIEW_ANIMAL
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEIGHT, fill
 from tests.support.databases import only_sqlite
+from tests.support.qc_documents import undo_documents
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("analysts.md", "queries.md"))
@@ -71,6 +72,12 @@ def test_the_queries_find_what_they_say(filled: Engine) -> None:
     assert [row["value"] for row in run(filled, "d.file_name, m.line") if row["zip_action"] == "edit"] == ["31.5"]
     assert [row["status"] for row in run(filled, "WHERE value IS NULL")] == ["IMPC_PARAMSC_001: the scale broke"] * 2
     assert [row["document"] for row in run(filled, "MAX(id)")] == [5]
+
+
+def test_what_changed_names_a_withdrawn_document_beside_its_withdrawal(filled: Engine) -> None:
+    undo_documents(filled, [8])
+    changes = [(row["action"], int(row["opened"]), int(row["ended"])) for row in run(filled, "FROM lifetime WHERE")]
+    assert changes[-2:] == [("delete", 0, 1), ("undo", 1, 0)]
 
 
 def test_a_mean_tells_how_many_numbers_it_is_of(filled: Engine) -> None:
