@@ -10,13 +10,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from dcc.analysis.columns import COLUMNS
 from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
+from dcc.qc.models import MEASUREMENT, OVERVIEW_ANIMAL
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEIGHT, fill
 from tests.support.databases import only_sqlite
+from tests.support.qc_documents import undo_documents
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("analysts.md", "queries.md"))
@@ -61,7 +63,7 @@ def test_the_queries_find_what_they_say(filled: Engine) -> None:
     assert {(row["genotype"], row["unit"]) for row in compared} == {("C1", "g")}
     assert sum(int(row["mutants"]) for row in compared if row["centre"] == "H") == ANIMALS // 2 * 6 - 1
     assert [row["increment"] for row in run(filled, "'IMPC_IPG_002_001'")][:3] == ["0", "15", "30"]
-    assert [(row["action"], int(row["opened"]), int(row["ended"])) for row in run(filled, "opened_by = d.id")] == [
+    assert [(row["action"], int(row["opened"]), int(row["ended"])) for row in run(filled, "FROM lifetime WHERE")] == [
         ("add", 2, 0),
         ("edit", 1, 1),
         ("edit", 1, 1),
@@ -70,6 +72,33 @@ def test_the_queries_find_what_they_say(filled: Engine) -> None:
     assert [row["value"] for row in run(filled, "d.file_name, m.line") if row["zip_action"] == "edit"] == ["31.5"]
     assert [row["status"] for row in run(filled, "WHERE value IS NULL")] == ["IMPC_PARAMSC_001: the scale broke"] * 2
     assert [row["document"] for row in run(filled, "MAX(id)")] == [5]
+
+
+def test_what_changed_names_a_withdrawn_document_beside_its_withdrawal(filled: Engine) -> None:
+    undo_documents(filled, [8])
+    changes = [(row["action"], int(row["opened"]), int(row["ended"])) for row in run(filled, "FROM lifetime WHERE")]
+    assert changes[-2:] == [("delete", 0, 1), ("undo", 1, 0)]
+
+
+def test_a_mean_tells_how_many_numbers_it_is_of(filled: Engine) -> None:
+    of_series = (MEASUREMENT.c.type == "seriesParameter") & (MEASUREMENT.c.increment == "30")
+    with filled.begin() as connection:
+        connection.execute(update(MEASUREMENT).where(of_series).values(value="", number=None, increment_status="X_1"))
+    assert {int(row["n"]) for row in run(filled, "'IMPC_IPG_002_001'") if row["increment"] == "30"} == {0}
+    without = {(row["parameter_id"], row["status"]) for row in run(filled, "GROUP BY centre, parameter_id, COALESCE")}
+    assert ("IMPC_IPG_002_001", "X_1") in without
+    if _kind(filled) == "sqlite":
+        assert sum(int(row["n"]) for row in run(filled, "AS week")) == 2 * ANIMALS * 6 - 4
+
+
+def test_mutants_are_compared_without_a_unit_but_not_without_a_strain(filled: Engine) -> None:
+    compared = len(run(filled, "baseline_mean"))
+    with filled.begin() as connection:
+        connection.execute(update(MEASUREMENT).values(unit=None))
+    assert len(run(filled, "baseline_mean")) == compared > 0
+    with filled.begin() as connection:
+        connection.execute(update(OVERVIEW_ANIMAL).values(strain_id=""))
+    assert run(filled, "baseline_mean") == []
 
 
 def test_the_python_of_the_document_runs(
@@ -93,6 +122,7 @@ def test_the_python_of_the_document_runs(
     assert names["rows"] > 2 * 143
     assert set(names["glucose"]["procedure_id"]) == {"IMPC_IPG_001"}
     assert "the scale broke" in str(set(names["weights"]["status"]))
+    assert {"18.0", "31.5"} <= set(names["weights"]["value"])
     assert names["svg"].startswith("<svg ")
     assert names["words"].startswith("H, female, homozygous: 36 values, median ")
     names["qc"].dispose()

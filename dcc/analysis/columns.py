@@ -30,7 +30,7 @@ COLUMNS: Final = (
     Column("strain_id", _TEXT, "MGI id of the animal's background strain, as the centre gave it"),
     Column("genotype", _TEXT, "`baseline` for a baseline animal, else the colony"),
     Column("is_baseline", pa.bool_(), "whether the animal is a baseline one; missing while no specimen is known"),
-    Column("gender", _TEXT, "of the animal: male, female, hermaphrodite, indeterminate, no data"),
+    Column("gender", _TEXT, "of the animal: male, female, intersex, no data"),
     Column("zygosity", _TEXT, "of the animal: homozygous, heterozygous, hemizygous, wild type"),
     Column("dob", pa.date32(), "day of birth of a mouse; missing for embryos"),
     Column("specimen_id", _TEXT, "the centre's id of the animal; missing where it is about several, a line or housing"),
@@ -45,7 +45,7 @@ COLUMNS: Final = (
     Column("item", _WHOLE, "place of the value in its parameter, from 1; missing where it has no value"),
     Column("increment", _TEXT, "incrementValue of a value of a series, as text"),
     Column("increment_status", _TEXT, "incrementStatus of a value of a series"),
-    Column("value", _TEXT, "the exact value; missing where the parameter has none"),
+    Column("value", _TEXT, "the exact value; missing where the parameter has none, empty where an increment has none"),
     Column("number", pa.float64(), "the value as a number in `unit`, where all of it is one"),
     Column("unit", _TEXT, "unit of the value, as the centre gave it"),
     Column("status", _TEXT, "parameterStatus: a code that says why the value is missing, or what is special about it"),
@@ -57,7 +57,8 @@ COLUMNS: Final = (
     Column(
         "metadata_group",
         _TEXT,
-        "checksum of the circumstances, empty without any; comparable where equal; missing for the past",
+        "checksum of the circumstances, empty without any; comparable where equal; missing for the past, housings and "
+        "what is not valid",
     ),
     Column("owner_kind", _TEXT, "experiment, line or housing: what it is a measurement of"),
     Column("procedure_run_id", _WHOLE, "id of the procedure element; the measurements of one run have the same"),

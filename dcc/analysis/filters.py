@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import date, datetime
-from typing import Final
+from datetime import UTC, date, datetime
+from operator import index
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, or_
 
@@ -40,10 +41,14 @@ class MeasurementFilter:
     `only_valid` leaves out data with errors, and data that the integrity rules have not judged yet.
 
     By default current measurements are selected. `as_of_document` selects those that were current after that document,
-    `as_of_date` those at that time (naive, in UTC), or at the end of that day. The animals are as they were known then,
-    and their validity is the present one.
+    `as_of_date` those at that time (in UTC if it has no time zone), or at the end of that day. The animals are as they
+    were known then, and their validity is the present one.
 
-    Raises ConfigurationError for a contradiction, or for more than 10,000 texts in one field.
+    Days may also be texts such as 2026-10-31, and times of pandas. Whatever is given, the fields then hold tuples of
+    texts, sorted and distinct, a `date`, a `datetime` in UTC without a time zone, and an `int`.
+
+    Raises ConfigurationError for a contradiction, for a value of another type, or for more than 10,000 texts in one
+    field.
     """
 
     centre: Texts = None
@@ -62,6 +67,12 @@ class MeasurementFilter:
     as_of_date: date | datetime | None = None
 
     def __post_init__(self) -> None:
+        for name in TEXT_FILTERS:
+            self._convert(name, _distinct, "a text, or several")
+        for name in ("date_from", "date_until"):
+            self._convert(name, _day, "a day such as 2026-10-31")
+        self._convert("as_of_date", _moment, "a day such as 2026-10-31, or a time")
+        self._convert("as_of_document", index, "the number of a document")
         if self.as_of_document is not None and self.as_of_date is not None:
             raise ConfigurationError("A filter names a document and a date to go back to. Name one of them.")
         if self.date_from and self.date_until and self.date_from > self.date_until:
@@ -76,22 +87,55 @@ class MeasurementFilter:
                     "Leave it out, and choose among the rows that come back."
                 )
 
+    def _convert(self, name: str, convert: Callable[[Any], object], takes: str) -> None:
+        """Convert a field: databases and conditions differ in what they make of other types."""
+        given = getattr(self, name)
+        if given is None:
+            return
+        try:
+            object.__setattr__(self, name, convert(given))
+        except (TypeError, ValueError):
+            raise ConfigurationError(f"The filter {name} takes {takes}, but not {given!r}. Correct it.") from None
+
     def texts(self, name: str) -> tuple[str, ...] | None:
         """The texts of a field, sorted and distinct; None for all."""
-        given: Texts = getattr(self, name)
-        if given is None:
-            return None
-        return (given,) if isinstance(given, str) else tuple(sorted(set(given)))
+        found: tuple[str, ...] | None = getattr(self, name)
+        return found
 
     def described(self) -> dict[str, object]:
         """The fields with a value, as JSON; equal for equal filters."""
         plain: dict[str, object] = {}
         for field in fields(self):
-            texts = self.texts(field.name) if field.name in TEXT_FILTERS else None
-            value = getattr(self, field.name) if texts is None else list(texts)
-            if value is not None:
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                plain[field.name] = list(value)
+            elif value is not None:
                 plain[field.name] = value.isoformat() if isinstance(value, date) else value
         return plain
+
+
+def _distinct(given: str | Iterable[str]) -> tuple[str, ...]:
+    texts = {given} if isinstance(given, str) else set(given)
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    return tuple(sorted(texts))
+
+
+def _day(given: date | str) -> date:
+    if isinstance(given, datetime):
+        # As text, because the missing time of pandas has no date that could be told from others.
+        given = given.isoformat()[:10]
+    if isinstance(given, str):
+        return date.fromisoformat(given)
+    if not isinstance(given, date):
+        raise TypeError
+    return given
+
+
+def _moment(given: date | str) -> date:
+    if not isinstance(given, datetime):
+        return _day(given)
+    return given if given.tzinfo is None else given.astimezone(UTC).replace(tzinfo=None)
 
 
 def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[object]]) -> list[ColumnElement[bool]]:
@@ -125,5 +169,6 @@ def has_status(column: ColumnElement[object], texts: Iterable[str]) -> ColumnEle
             choices.append(is_one_of(column, [text]))
             choices.append(func.substr(column, 1, len(text) + 1) == f"{text}:")
         else:
-            choices += [column.is_(None), column == ""]
+            # By its length, because blanks are equal to the empty text on MySQL and MariaDB.
+            choices += [column.is_(None), func.length(column) == 0]
     return or_(*choices)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, select
 
-from dcc.qc.models import CONTEXT, PARAMETER, PROCEDURE
+from dcc.qc.models import CONTEXT, MEASUREMENT, MEMBER, PARAMETER, PROCEDURE
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
 from dcc.vocabulary import MeasurementType
@@ -74,7 +74,19 @@ def _counts(connection: Connection) -> dict[tuple[str, str], int]:
     """Numbers of measurements by the keys of parameter and procedure."""
     keys = (CONTEXT.c.parameter_id, CONTEXT.c.procedure_id)
     statement = select(*keys, func.sum(CONTEXT.c.measurements)).group_by(*keys)
-    return {(row[0], row[1]): int(row[2]) for row in connection.execute(statement)}
+    counts = {(row[0], row[1]): int(row[2]) for row in connection.execute(statement)}
+    for parameter_id, procedure_id, times in connection.execute(_counted_again()):
+        counts[parameter_id, procedure_id] -= int(times)
+    return counts
+
+
+def _counted_again() -> Select[Any]:
+    """How often contexts count measurements of a parameter again: those on animals of several genotypes or strains."""
+    again = select(MEMBER.c.procedure_run_id, (func.count() - 1).label("times"))
+    runs = again.group_by(MEMBER.c.procedure_run_id).having(func.count() > 1).subquery()
+    keys = (func.rtrim(MEASUREMENT.c.parameter_id), func.rtrim(MEASUREMENT.c.procedure_id))
+    of_runs = MEASUREMENT.c.procedure_run_id == runs.c.procedure_run_id
+    return select(*keys, func.sum(runs.c.times)).select_from(runs).join(MEASUREMENT, of_runs).group_by(*keys)
 
 
 def _has(entry: ParameterEntry, words: list[str]) -> bool:

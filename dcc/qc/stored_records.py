@@ -53,13 +53,14 @@ def find_document(connection: Connection, wanted: str) -> QcDocument:
     """A document by its id, or the last one of a name. Raises NotFoundError; also for an undo, which has no XML."""
     own, undo = DOCUMENT.c, DocumentAction.UNDO.value
     is_id = wanted.isascii() and wanted.isdigit() and int(wanted) <= _LARGEST_ID
-    condition = own.id == int(wanted) if is_id else own.file_name == wanted
-    query = select(DOCUMENT).where(condition, own.action != undo).order_by(own.id.desc()).limit(1)
-    row = connection.execute(query).first()
+    condition = own.id == int(wanted) if is_id else (own.file_name == wanted) & (own.action != undo)
+    row = connection.execute(select(DOCUMENT).where(condition).order_by(own.id.desc()).limit(1)).first()
     if row is None:
         raise NotFoundError(
             f"The QC database has no document {wanted!r}. `dcc data history` and the column document_id name documents."
         )
+    if row.action == undo:
+        raise NotFoundError(f"Document {row.id} withdrew document {row.undoes}, and has no XML of its own.")
     return _qc_document(row)
 
 

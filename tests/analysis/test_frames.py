@@ -15,9 +15,13 @@ from sqlalchemy import Engine, insert
 import dcc
 from dcc.analysis.columns import COLUMNS, PANDAS_TYPES
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.naming import Action
 from dcc.qc import models
+from dcc.qc.contexts.building import build_contexts
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
+from tests.support.qc_contexts import submit
+from tests.support.qc_documents import experiment, specimen
 
 BODY_WEIGHT = "IMPC_BWT_001_001"
 
@@ -74,6 +78,19 @@ def test_measurements_have_the_name_of_their_parameter(
     assert everything["parameter_id"].is_monotonic_increasing
     assert len(dcc.parameters("no such thing", settings=settings_of_data)) == 0
     assert dict(dcc.parameters("no such thing", settings=settings_of_data).dtypes) == dict(everything.dtypes)
+
+
+@pytest.mark.both_databases
+def test_a_measurement_on_animals_of_several_genotypes_is_counted_once(
+    qc_database: Engine, qc_settings: Settings
+) -> None:
+    animals = (specimen("S1"), specimen("S2", is_baseline="true", colony_id=None), specimen("S3"))
+    submit(qc_database, Action.ADD, *animals)
+    together, two_mutants = experiment("E1", ("S1", "S2")), experiment("E2", ("S1", "S3"))
+    submit(qc_database, Action.ADD, together, two_mutants, experiment("E3", ("S2",)))
+    build_contexts(qc_database)
+    (counted,) = dcc.parameters(settings=qc_settings)["measurements"]
+    assert counted == len(dcc.measurements(settings=qc_settings)) == 3
 
 
 def test_an_empty_metadata_group_is_the_empty_text(settings_of_data: Settings) -> None:

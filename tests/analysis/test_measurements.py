@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func, select, update
 
 from dcc.analysis.columns import COLUMNS, PANDAS_TYPES
 from dcc.analysis.measurements import MeasurementFilter, iterate_measurements, load_measurements
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
+from dcc.qc.models import MEASUREMENT
 from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, fill
 from tests.support.qc_documents import apply, line
 from tests.support.qc_documents import experiment as plain_experiment
@@ -159,6 +161,53 @@ def test_a_filter_that_contradicts_itself_is_refused() -> None:
         MeasurementFilter(date_from=date(2026, 1, 2), date_until=date(2026, 1, 1))
     with pytest.raises(ConfigurationError, match="10,000 values of specimen"):
         MeasurementFilter(specimen=[str(number) for number in range(10_001)])
+
+
+@pytest.mark.both_databases
+def test_a_filter_takes_values_of_frames_and_days_as_text(filled: Engine) -> None:
+    def ids(**wanted: Any) -> list[int]:
+        return load_measurements(filled, MeasurementFilter(only_valid=False, **wanted))["id"].tolist()
+
+    day, noon = date(2013, 7, 3), pd.Timestamp("2013-07-03 12:00")
+    expected = ids(date_from=day, date_until=day)
+    assert expected == ids(date_from=noon, date_until=day) == ids(date_from="2013-07-03", date_until=noon) != []
+    assert ids(as_of_document=np.int64(6)) == ids(as_of_document=6) != []
+    assert ids(as_of_date="2026-01-05") == ids(as_of_date=date(2026, 1, 5))
+    half_past_twelve = datetime(2026, 1, 6, 12, 30, tzinfo=timezone(timedelta(hours=1)))
+    assert ids(as_of_date=half_past_twelve) == ids(as_of_date=datetime(2026, 1, 6, 11, 30)) != ids(as_of_document=6)
+    assert ids(specimen=(name for name in ("H1", "H2"))) == ids(specimen=pd.Series(["H1", "H2", "H1"])) != []
+
+
+@pytest.mark.both_databases
+def test_a_status_of_blanks_is_a_status(filled: Engine) -> None:
+    without = MeasurementFilter(only_valid=False, status="")
+    before = len(load_measurements(filled, without))
+    with filled.begin() as connection:
+        first = connection.scalar(select(func.min(MEASUREMENT.c.id)))
+        connection.execute(update(MEASUREMENT).where(MEASUREMENT.c.id == first).values(status="  "))
+        connection.execute(update(MEASUREMENT).where(MEASUREMENT.c.id == first + 1).values(status=""))
+    assert len(load_measurements(filled, without)) == before - 1
+    blank = MeasurementFilter(only_valid=False, status="  ")
+    assert load_measurements(filled, blank)["id"].tolist() == [first]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"parameter": 5},
+        {"centre": ["H", None]},
+        {"specimen": pd.Series([1, 2])},
+        {"date_from": "junk"},
+        {"date_until": pd.NaT},
+        {"as_of_date": np.datetime64("2026-01-05")},
+        {"as_of_document": 3.5},
+    ],
+    ids=" ".join,
+)
+def test_a_filter_of_another_type_is_refused(wanted: dict[str, Any]) -> None:
+    (name,) = wanted
+    with pytest.raises(ConfigurationError, match=f"The filter {name} takes "):
+        MeasurementFilter(**wanted)
 
 
 @pytest.mark.both_databases

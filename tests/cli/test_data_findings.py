@@ -18,6 +18,7 @@ from dcc.settings import load_settings
 from dcc.vocabulary import Validity
 from tests.cli.conftest import Dcc
 from tests.reports.test_causes_collecting import sheets
+from tests.support.data_installations import SPECIMENS, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, experiments
 from tests.support.qc_documents import apply, experiment, specimen
@@ -54,6 +55,17 @@ def test_each_finding_names_its_document_line_and_value(dcc: Dcc, zip_files: lis
     assert f"add/{zip_files[1]}" in said
     assert "1 more finding" in said
     assert len(dcc.json("data", "findings", "--each", "--rule", "Q3", "--severity", "error")) == 1
+
+
+def test_no_findings_of_a_misspelt_submission_or_document_are_no_good_news(dcc: Dcc, folder: Folder) -> None:
+    folder.put("add/H.2013-10-31.1.impc.zip", specimens())
+    dcc("crawl", "--until", "xsd")
+    for known in (("--zip", "add/H.2013-10-31.1.impc.zip"), ("--document", SPECIMENS)):
+        assert dcc("data", "findings", *known).stdout.startswith("No findings."), known
+    for unknown in (("--zip", "add/H.2013-10-31.2.impc.zip"), ("--document", SPECIMENS.lower())):
+        assert f"There is no {'submission' if unknown[0] == '--zip' else 'document'} " in dcc.error(
+            "data", "findings", *unknown, exit_code=2
+        )
 
 
 def test_what_no_longer_holds_is_shown_on_request_only(dcc: Dcc, zip_files: list[str]) -> None:

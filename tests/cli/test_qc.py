@@ -107,6 +107,7 @@ def test_overviews_are_shown_of_all_centres_and_of_one(dcc: Dcc) -> None:
         "waiting": 0,
     }
     assert "MGI:7" in dcc("qc", "overview", "animals").stdout
+    assert "no centre 'h'" in dcc.error("qc", "overview", "animals", "--centre", "h", exit_code=2)
 
 
 @pytest.mark.usefixtures("submitted")

@@ -9,6 +9,7 @@ from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.withdrawal import Undone, undo_submission
 from dcc.qc.models import DOCUMENT
+from dcc.qc.stored_records import find_document
 from tests.qc.test_applying import all_rows, litters, values
 from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply, undo_documents
 
@@ -28,6 +29,16 @@ def test_an_add_an_edit_and_a_delete_are_withdrawn_newest_first(qc_database: Eng
         assert undo(qc_database, document_id).withdrawn == (document_id,)
         seen.append(litters(qc_database))
     assert seen == [{"S1": "edited"}, {"S1": "added"}, {}]
+
+
+def test_a_withdrawal_that_is_asked_for_as_a_document_names_the_one_that_it_withdrew(qc_database: Engine) -> None:
+    added = apply(qc_database, ADD, specimen("S1")).document_id
+    (withdrawal,) = undo(qc_database, added).undone_by
+    with qc_database.connect() as connection:
+        with pytest.raises(NotFoundError, match=f"Document {withdrawal} withdrew document {added}, and has no XML"):
+            find_document(connection, str(withdrawal))
+        name = connection.scalar(select(DOCUMENT.c.file_name).where(DOCUMENT.c.id == withdrawal))
+        assert find_document(connection, name).id == added
 
 
 def test_what_later_documents_changed_is_not_withdrawn_and_they_are_said(qc_database: Engine) -> None:

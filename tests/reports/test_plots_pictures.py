@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from dcc import documents
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series
-from dcc.reports.plots.picture import Picture
+from dcc.reports.plots.picture import KNOWN_WORDS, Picture
 from dcc.reports.plots.values import Parameter, ParameterValues, Value, Values
 from dcc.reports.plots.weekly_experiments import Week, Weeks
 from dcc.reports.plots.weekly_experiments import picture_of as picture_of_weeks
@@ -114,6 +115,25 @@ def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> 
         assert "e+" in picture.alt
         assert picture.svg
         assert series.picture_of(series.in_panels(changed), catalogue).svg
+
+
+@pytest.mark.parametrize("kind", ["distribution", "series"])
+def test_a_number_without_a_unit_is_told_without_a_blank_for_it(kind: str, catalogue: Catalogue) -> None:
+    assert " g," in made("distribution", catalogue).alt
+    described = made(kind, catalogue, unit="").alt
+    assert "edian" in described
+    assert not re.search(r" [ ,.]", described)
+
+
+def test_the_sexes_and_zygosities_of_documents_are_translated() -> None:
+    schema = ET.fromstring((Path(documents.__file__).parent / "schemas/common_definition.xsd").read_bytes())
+    words = {
+        each.attrib["value"]
+        for of in ("Gender", "Zygosity")
+        for each in schema.findall(f".//{{*}}simpleType[@name='{of}']//{{*}}enumeration")
+    }
+    assert {"intersex", "wild type"} < words
+    assert words == set(KNOWN_WORDS)
 
 
 DRAWING = (

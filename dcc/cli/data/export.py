@@ -86,7 +86,7 @@ def export(
     FILE ends with .csv or .parquet; an older one is replaced. - writes CSV to standard output. --partitioned writes a
     directory with a file for each centre and procedure, for DuckDB, pandas and others. The same command again brings it
     up to date: only files whose measurements changed are written. By default all measurements that are current and
-    valid are exported. Filters may be repeated, and mean any of what they name. docs/analysts.md lists the columns.
+    valid are exported. Filters may be repeated, and mean any of what they name. docs/queries.md lists the columns.
 
     \b
     JSON: of a file {"file", "format", "rows", "seconds"}; of a directory an object with

@@ -287,6 +287,8 @@ def findings(
     if rule is not None and not counts and rule not in CATALOGUE:
         nearest = nearest_sentence(rule, CATALOGUE)
         raise NotFoundError(f"There is no rule {rule!r}.{nearest} See which there are: dcc rules list")
+    if (key or document) and not counts and not uncounted:
+        _require_known(settings, key, document)
     note_facts(counted=bool(counts) and not each)
     if as_json:
         echo_json(records if each else counts)
@@ -302,6 +304,20 @@ def findings(
             f"Not counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
             "They count by themselves once the animal is corrected or its colony registered."
         )
+
+
+def _require_known(settings: Settings, key: ZipKey | None, document: str | None) -> None:
+    """Raise NotFoundError for a submission or document of which nobody has heard."""
+    from dcc.tracker.archive_access import delivered_document
+    from dcc.tracker.submission_rows import require_zip_action
+
+    with reading_tracker(settings) as tracker:
+        if key is not None:
+            require_zip_action(tracker, key)
+        if document is not None and delivered_document(tracker, document) is None:
+            raise NotFoundError(
+                f"There is no document {document!r}. Correct the name: `dcc show ACTION/ZIP` lists those of an archive."
+            )
 
 
 def _print_counts(counts: Iterable[FindingCount]) -> None:

@@ -207,6 +207,7 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
     """
     from dcc.qc.contexts.listings import list_overview, overview_coverage
 
+    require_centres(settings_from_environment(), centre)
     with reading_qc() as connection:
         rows = list_overview(connection, name, centre)
         covered = overview_coverage(connection, centre)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.picture import format_number, shown_text
+from dcc.reports.plots.picture import format_number, format_quantity, shown_text
 from dcc.reports.plots.values import LEAST_VALUES, RANGES, ParameterValues
 
 if TYPE_CHECKING:
@@ -70,16 +70,14 @@ def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> 
     """A description of the picture of a distribution."""
     parts = []
     for group in groups[:_MOST_DESCRIBED]:
-        quartiles = (group.drawn.first, group.drawn.median, group.drawn.third)
-        first, median, third = (format_number(catalogue, number) for number in quartiles)
+        first, third = (format_number(catalogue, number) for number in (group.drawn.first, group.drawn.third))
         parts.append(
             catalogue.say_plural(
-                "{group}: one value, {median} {unit}.",
-                "{group}: {number} values, median {median} {unit}, the middle half from {first} to {third}.",
+                "{group}: one value, {median}.",
+                "{group}: {number} values, median {median}, the middle half from {first} to {third}.",
                 group.drawn.count,
                 group=f"{group.heading(catalogue)}, {group.label(catalogue)}",
-                median=median,
-                unit=shown_text(unit),
+                median=format_quantity(catalogue, group.drawn.median, unit),
                 first=first,
                 third=third,
             )

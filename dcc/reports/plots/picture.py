@@ -61,14 +61,12 @@ _MOST_PLAIN: Final = 1e9
 KNOWN_WORDS: Final = (
     mark("male"),
     mark("female"),
-    mark("hermaphrodite"),
-    mark("indeterminate"),
+    mark("intersex"),
     mark("no data"),
     mark("homozygous"),
     mark("heterozygous"),
     mark("hemizygous"),
     mark("wild type"),
-    mark("anzygous"),
 )
 """Sexes and zygosities that documents may name, which are translated."""
 
@@ -89,6 +87,11 @@ def format_number(catalogue: Catalogue, number: float) -> str:
     if number == 0 or _LEAST_PLAIN <= abs(number) < _MOST_PLAIN:
         return catalogue.number(number)
     return f"{number:.3g}"
+
+
+def format_quantity(catalogue: Catalogue, number: float, unit: str) -> str:
+    """A number with its unit, if it has one."""
+    return f"{format_number(catalogue, number)} {shown_text(unit)}".rstrip()
 
 
 def lay_out(

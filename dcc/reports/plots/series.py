@@ -24,6 +24,7 @@ from dcc.reports.plots.picture import (
     add_legend,
     file_name_of,
     format_number,
+    format_quantity,
     lay_out,
     name_point,
     shown_text,
@@ -257,12 +258,11 @@ def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Pane
         if known and known[0].earlier and known[-1].earlier:
             parts.append(
                 catalogue.say(
-                    "{group}: earlier medians go from {first} {unit} at {start} to {last} {unit} at {end}.",
+                    "{group}: earlier medians go from {first} at {start} to {last} at {end}.",
                     group=name,
-                    unit=unit,
-                    first=format_number(catalogue, known[0].earlier.median),
+                    first=format_quantity(catalogue, known[0].earlier.median, unit),
                     start=format_number(catalogue, known[0].x),
-                    last=format_number(catalogue, known[-1].earlier.median),
+                    last=format_quantity(catalogue, known[-1].earlier.median, unit),
                     end=format_number(catalogue, known[-1].x),
                 )
             )
