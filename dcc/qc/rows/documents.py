@@ -33,6 +33,7 @@ _FORMER: Final = (
     )
     .order_by(DOCUMENT.c.id.desc())
 )
+_PLACES: Final = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
 _WITH_TRACKER_ID: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.tracker_id == bindparam("tracker"))
 _RELEASE: Final = update(DOCUMENT).where(DOCUMENT.c.id.in_(bindparam("ids", expanding=True))).values(tracker_id=None)
 _NEWER: Final = (
@@ -63,6 +64,11 @@ class DocumentPlace(NamedTuple):
 
     archive: str
     file_name: str
+
+    @property
+    def path(self) -> str:
+        """Both in one text, as `dcc validate` names documents."""
+        return f"{self.archive}/{self.file_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +154,17 @@ def same_document(
         which = DOCUMENT.c.id == document_id
     else:
         which = (DOCUMENT.c.centre == document.centre) & (DOCUMENT.c.action == document.action.value)
-    columns = (DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
-    row = connection.execute(select(*columns).where(which, same).order_by(DOCUMENT.c.id.desc()).limit(1)).first()
-    return None if row is None else DocumentPlace(f"{row.zip_action}/{row.zip_file}", row.file_name)
+    row = connection.execute(_PLACES.where(which, same).order_by(DOCUMENT.c.id.desc()).limit(1)).first()
+    return None if row is None else _place(*row)
+
+
+def path_of_document(connection: Connection, document_id: int) -> str:
+    """The path of the document with an id."""
+    return _place(*connection.execute(_PLACES.where(DOCUMENT.c.id == document_id)).one()).path
+
+
+def _place(zip_action: str, zip_file: str, file_name: str) -> DocumentPlace:
+    return DocumentPlace(f"{zip_action}/{zip_file}", file_name)
 
 
 def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
