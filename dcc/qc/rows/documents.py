@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
@@ -44,6 +44,7 @@ _NEWER: Final = (
         DOCUMENT.c.id < bindparam("before"),
         DOCUMENT.c.centre == bindparam("centre"),
         DOCUMENT.c.created > bindparam("created"),
+        DOCUMENT.c.created <= bindparam("latest"),
     )
     .order_by(DOCUMENT.c.created.desc())
     .limit(1)
@@ -247,7 +248,8 @@ class NewestDates:
     """The newest dates of centres' documents, which show whether one of several documents is late.
 
     They are queried once for each centre and kind, without documents that came together with these. Specimens come
-    before experiments of any date, so that only a specimen document is late after an experiment document.
+    before experiments of any date, so that only a specimen document is late after an experiment document. A date in the
+    future is a mistake, and makes no other document late; a day is allowed for time zones.
     """
 
     def __init__(self, connection: Connection, documents: Iterable[DocumentToApply]) -> None:
@@ -257,9 +259,11 @@ class NewestDates:
             if document.created < first.created:
                 oldest[document.centre, document.kind] = document
         self._newest: dict[tuple[str, DocumentKind], date | None] = {}
+        self._latest = utc_now().date() + timedelta(days=1)
         for place, one in oldest.items():
             before = _NO_DOCUMENT if one.together_from is None else one.together_from
-            values = {"before": before, "centre": one.centre, "created": one.created, "kind": one.kind.value}
+            until = {"before": before, "created": one.created, "latest": self._latest}
+            values = {"centre": one.centre, "kind": one.kind.value, **until}
             newer = _NEWER if one.kind is DocumentKind.SPECIMEN else _NEWER_OF_KIND
             self._newest[place] = connection.scalar(newer, values)
 
@@ -270,7 +274,7 @@ class NewestDates:
 
     def add(self, document: DocumentToApply) -> None:
         """Include a document that took effect, unless the others came together with it."""
-        if document.together_from is not None:
+        if document.together_from is not None or document.created > self._latest:
             return
         for kind in {document.kind, DocumentKind.SPECIMEN}:
             place = (document.centre, kind)
