@@ -13,6 +13,9 @@ from dcc.errors import (
 )
 from dcc.phases import Phase, Status
 from dcc.qc import models
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
 from dcc.session.data.quality_control import QcSettled, settle_qc
@@ -33,6 +36,27 @@ def why(data: DataInstallation) -> set[tuple[str, str]]:
     """Who had documents set back, and why."""
     with data.tracker.connect() as connection:
         return {(row.requested_by, row.reason) for row in connection.execute(select(DocumentReopening))}
+
+
+# Corrections by centres
+
+
+def test_what_has_a_wrong_procedure_is_corrected_as_its_report_says(data: DataInstallation) -> None:
+    ((name, runs),) = experiments().items()
+    wrong = {name: runs.replace(b'procedureID="IMPC_BWT_001"', b'procedureID="IMPC_BWT_009"')}
+    data.put(ZIP, specimens() | wrong)
+    data.run()
+    with data.tracker.connect() as connection, data.qc.connect() as qc:
+        report = collect_submission(connection, qc, key_of(ZIP), data.settings)
+    (cause,) = report.causes
+    assert "where that is wrong, delete the old data, and add the new." in cause.remedy(
+        load_catalogue("en", data.settings)
+    )
+    assert "in the directory “edit”, unless the error names another" in "".join(next_sentences(report))
+    data.put("delete/H.2013-11-01.1.impc.zip", wrong)
+    data.put("add/H.2013-11-01.2.impc.zip", {"H.2013-11-01.2.experiment.impc.xml": runs})
+    data.run()
+    assert set(data.states().values()) <= {"qc done", "qc pending"}
 
 
 # Withdrawals
