@@ -122,6 +122,22 @@ def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue
     _check_why(bad, catalogue)
 
 
+def test_of_status_codes_those_are_permitted_that_are_meant_for_the_place(data: DataInstallation) -> None:
+    ((name, document),) = specimens(mice=2).items()
+    for code in (b"IMPC_PSC_001", b"IMPC_SSC_01"):
+        document = document.replace(b"</mouse>", b"<statusCode>" + code + b"</statusCode></ mouse>", 1)
+    data.put(GOOD, {name: document.replace(b"</ mouse>", b"</mouse>")})
+    data.run()
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        found = {
+            cause.example.value: cause.example for cause in causes_of_zip(tracker, qc, key_of(GOOD), data.settings)
+        }
+    assert {example.permitted for example in found.values()} == {
+        tuple(f"IMPC_SSC_00{number}" for number in range(1, 5))
+    }
+    assert (found["IMPC_PSC_001"].nearest, found["IMPC_SSC_01"].nearest) == (None, "IMPC_SSC_001")
+
+
 def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:
     scope = Scope(centre="H")
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
