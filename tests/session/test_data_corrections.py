@@ -159,6 +159,23 @@ def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(
         confirm(held)
 
 
+def test_animals_are_deleted_after_their_experiments_are_confirmed(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    delete = "delete/H.2013-11-01.1.impc.zip"
+    data.put(delete, specimens("2013-11-01.1"), experiments("2013-11-01.2"))
+    data = data.with_settings(hold_threshold=2)
+    for _ in range(2):
+        data.run()
+        assert data.states()[delete] == "upload pending"
+        assert not data.rows(models.FINDING, "rule")
+    for documents in (["H.2013-11-01.2.experiment.impc.xml"], ["H.2013-11-01.1.specimen.impc.xml"]):
+        confirmed = confirm_submission(data.tracker, data.qc, data.settings, key_of(delete), **WHO)
+        assert [one.file_name for one in confirmed] == documents
+        data.run()
+    assert data.states()[delete] == "qc done"
+
+
 def test_what_was_confirmed_and_not_applied_is_applied_by_the_next_session(held: DataInstallation) -> None:
     staged = held.settings.staging_directory / f"{EDIT}.contents" / EDITED
     kept = staged.read_bytes()
