@@ -140,5 +140,5 @@ def shortened(text: str, longest: int = _LONGEST_SHOWN) -> str:
 
 
 def _short(reason: str) -> str:
-    """A message of zipfile, which may contain a name of 64 kB."""
-    return legible(shortened(reason, _LONGEST_REASON))
+    """A message of zipfile, as a part of a sentence: it may contain a name of 64 kB."""
+    return legible(shortened(reason.removesuffix("."), _LONGEST_REASON))

@@ -47,6 +47,7 @@ class CsvTables:
         """The content of a table, row by row."""
         table: _Table | None = None
         block = None
+        is_empty = True
         for row in _rows(file):
             if isinstance(row, Fault):
                 yield row
@@ -58,6 +59,7 @@ class CsvTables:
                 if faults:
                     return
                 continue
+            is_empty = False
             if len(row.cells) != len(table.names):
                 text = mark("The row has {found} cells, and the table {expected} columns. Correct the row.")
                 yield Fault(row.number, message(text, found=len(row.cells), expected=len(table.names)))
@@ -68,7 +70,7 @@ class CsvTables:
                 block = around
                 yield element(kind, "", row.number, around)
             yield from table.entity(row.number, cells)
-        if block is None:
+        if is_empty:
             yield Fault(1, message(mark("The table has no rows below its header. Export it again.")))
 
 

@@ -57,9 +57,8 @@ class SessionNews:
         with self._round.tracker.connect() as connection:
             return collect_digests(connection, self._round.settings, self._session_id, self._centre)
 
-    @cached_property
-    def _causes(self) -> Mapping[str | None, Sequence[Cause]]:
-        return causes_of(self._round.tracker, self._round.settings, self._session_id)
+    def _causes_of(self, digests: Sequence[Digest]) -> Mapping[str | None, Sequence[Cause]]:
+        return causes_of(self._round.tracker, self._round.settings, self._session_id, digests)
 
     def _tell_missing_addresses(self) -> None:
         if not self._round.settings.notify_centres:
@@ -83,8 +82,8 @@ class SessionNews:
         items = {digest.items[line.key]: digest for digest in troubled for line in digest.bad}
 
         def compose(message_id: str, told: Sequence[Item], _: Channel) -> Message:
-            shown = [digest.only(told) for digest in troubled]
-            return self._round.composer.summary(message_id, [one for one in shown if one.bad], self._causes)
+            shown = [one for digest in troubled if (one := digest.only(told)).bad]
+            return self._round.composer.summary(message_id, shown, self._causes_of(shown))
 
         for channel, recipient in self._round.recipients(Audience.SUMMARY):
             if well and not self._round.dry:
@@ -93,7 +92,7 @@ class SessionNews:
 
     def _compose_digest(self, digest: Digest, message_id: str, told: Sequence[Item], channel: Channel) -> Message:
         shown = digest.only(told)
-        causes = self._causes.get(digest.centre.short_name, ()) if shown.bad else ()
+        causes = self._causes_of([shown]).get(digest.centre.short_name, ()) if shown.bad else ()
         attached = self._reports(shown) if channel.attaches and shown.bad else ()
         return self._round.composer.digest(message_id, shown, causes, attached)
 

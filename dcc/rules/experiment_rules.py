@@ -154,14 +154,17 @@ def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[
     Line,
     message=mark("The colonyID '{value}' of the line is not registered. Correct it or have the colony registered."),
     cause=mark("The colony '{value}' of lines is not registered"),
-    remedy=mark("Correct its id, which is compared exactly, or have the colony registered."),
+    remedy=mark(
+        "Correct its id, which is compared exactly, or have the colony registered. An edit finds only lines of the "
+        "same colony: where its id is wrong, delete the old line, and add the new."
+    ),
     acts=Actor.REGISTRY,
     cause_by=("value",),
     cases={
         "empty": Declaration(
             message=mark("The colonyID '{value}' of the line is empty. Correct it or have the colony registered."),
             cause=mark("The colonyID of lines is empty"),
-            remedy=mark("Give the id of the colony."),
+            remedy=mark("Give the id of the colony: delete the line without one, and add it again."),
         ),
     },
     known_as="line_colony_no_found",

@@ -303,7 +303,10 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
     Specimen,
     message=mark("The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments."),
     cause=mark("Animals have a blank specimenID"),
-    remedy=mark("Give each animal an id of its own, and name it by that in its experiments."),
+    remedy=mark(
+        "Give each animal an id of its own, and name it by that in its experiments. An edit finds only animals with "
+        "the same id: delete those without one, and add them again."
+    ),
     local=True,
 )
 def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:

@@ -32,7 +32,8 @@ from dcc.rules.registry import rule
     ),
     cause=mark("The procedure '{value}' does not belong to the pipeline {pipeline}"),
     remedy=mark(
-        "Correct the procedure, mind its version, or submit it in its own pipeline. Nothing in it was checked."
+        "Correct the procedure, mind its version, or submit it in its own pipeline. Nothing in it was checked. An edit "
+        "finds only data of the same procedure: where that is wrong, delete the old data, and add the new."
     ),
     cause_by=("value", "pipeline"),
     known_as="checkProcedure",

@@ -97,7 +97,7 @@ _TOO_LONG: Final = Declaration(
         "Shorten it and submit it again."
     ),
     cause=mark("Texts are longer than the {limit} characters that {column} holds"),
-    remedy=mark("Shorten them, and submit what has them again: nothing of it was stored."),
+    remedy=mark("Shorten them, and submit what has them again, in the same directory: nothing of it was stored."),
     cause_by=("column", "limit"),
 )
 _LATE: Final = Declaration(

@@ -9,6 +9,7 @@ from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from dcc.documents.content_digest import ContentDigest
 from dcc.documents.contents import Block, Content, Experiment, Procedure, Specimen
 from dcc.documents.origins import Origin
 from dcc.naming import Action
@@ -36,8 +37,7 @@ class Asking:
 
     `order` is the order of application in a session; the `refused` blocks are judged by the upload only. A document
     that `takes_no_effect`, because the upload refuses all its entities, is judged by no other rule. Of `contents`, the
-    `stored` ones are those that the QC database can hold. A `loose` document is in no archive: another document with
-    the same content is a copy of it.
+    `stored` ones are those that the QC database can hold. A `loose` document is in no archive.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Asking:
     has_entities: bool = False
     storable: int = 0
     takes_no_effect: bool = False
+    digest: ContentDigest = field(default_factory=ContentDigest)
 
     def noting(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Pass on the findings of other rules, and record the blocks that they refuse."""
@@ -62,6 +63,8 @@ class Asking:
     def keeping(self, contents: Iterable[Content], limits: TextLimits) -> Iterator[Content]:
         """Pass the contents on, and keep the necessary parts."""
         for content in contents:
+            self.digest.take(content)
+            self.digest.flush()
             is_stored = limits.permit(content)
             if not isinstance(content, Block):
                 self.has_entities = True
@@ -145,15 +148,14 @@ class Neighbours:
         return {key: (known.where,) for key, known in found if known is not None}
 
     def _numbered(self) -> list[int]:
-        """A number for each document, used by the rules; a loose one has the number of its original."""
-        if not any(document.loose for document in self._documents):
-            return list(range(len(self._documents)))
-        first: dict[tuple[Content, ...], int] = {}
-        numbers = []
-        for number, document in enumerate(self._documents):
-            same = first.setdefault(tuple(document.contents), number)
-            numbers.append(same if document.loose else number)
-        return numbers
+        """A number for each document, used by the rules; one that says the same as another has the number of the first.
+
+        So nothing in a copy is there already: a session does not apply it again.
+        """
+        first: dict[str, int] = {}
+        return [
+            first.setdefault(document.digest.hexdigest(), number) for number, document in enumerate(self._documents)
+        ]
 
     def _apply(self, number: int, document: Asking) -> None:
         centre, block = "", 0

@@ -88,6 +88,20 @@ def is_acknowledged() -> ColumnElement[bool]:
     return and_(ZipAction.status_id == int(Status.FAILED), is_decided(DecisionKind.ACKNOWLEDGE))
 
 
+def needs_nobody() -> ColumnElement[bool]:
+    """Condition on a submission: nobody has to act on it.
+
+    It is acknowledged; or its name is refused and on no source any more, as after the file was renamed.
+    """
+    is_hosted = (
+        exists(select(FileSourceHasZip.id))
+        .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
+        .correlate(ZipAction)
+    )
+    is_refused = and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.FAILED))
+    return or_(is_acknowledged(), and_(is_refused, ~is_hosted))
+
+
 def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:
     """Condition on a submission: a decision of one of these kinds is in force."""
     of_kind = ZipDecision.kind.in_([kind.value for kind in kinds]), ZipDecision.revoked.is_(None)

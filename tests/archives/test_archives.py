@@ -125,6 +125,14 @@ def test_an_earlier_extraction_is_replaced_whole(tmp_path: Path) -> None:
     assert (contents / EXPERIMENT).read_bytes() == b"<b/>"
 
 
+def test_the_reason_of_zipfile_is_a_part_of_the_sentence(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
+    # The name in the entry's own header is another one than that in the directory.
+    path.write_bytes(path.read_bytes().replace(b".impc.xml", b".impc.XML", 1))
+    with pytest.raises(CorruptArchiveError, match=r" differ\. Replace it with a good archive"):
+        extract(path)
+
+
 def test_a_failed_extraction_leaves_the_earlier_one_and_nothing_else(tmp_path: Path) -> None:
     path = make_zip(tmp_path, {SPECIMEN: b"<a>first</a>"})
     extract(path)

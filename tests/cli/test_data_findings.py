@@ -128,9 +128,11 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert causes["S13"]["example"]["zip"] == f"add/{refused}"
     assert causes["bad-file-name"]["acts"] == "centre"
     said = dcc("data", "causes", "--centre", "H").stdout
-    first = dcc.json("data", "findings", "--rule", "S13", "--each")[0]["file_name"]
-    assert re.search(r"S13  The data to add are there already, from document H\.[\w.-]+\.specimen\.impc\.xml: 2", said)
-    assert first not in said.splitlines()[0]
+    finding = dcc.json("data", "findings", "--rule", "S13", "--each")[0]
+    earlier = re.search(r"S13  The data to add are there already, from document (add/H\.[\w./-]+\.xml): 2", said)
+    assert earlier is not None
+    assert finding["file_name"] not in earlier[1]
+    assert f" is there already, by document {earlier[1]}. Submit it for edit" in finding["message"]
     assert "2 findings. Fixing this alone clears 1 of 1 document" in said
     assert "H: The centre acts." in said
     dcc("centre", "change", "H", "--email", "data@h.example")

@@ -89,7 +89,8 @@ def test_files_given_together_are_neighbours(bare_dcc: Dcc, tmp_path: Path) -> N
     assert [problem["kind"] for problem in alone["missing"]] == ["E4"] * 2
     assert "They miss 2 animals." in bare_dcc("validate", runs).stderr
     assert not bare_dcc.json("validate", runs, animals)[1]["missing"]
-    later = {name.replace("2013-10-31", "2013-11-01"): document for name, document in specimens().items()}
+    changed = specimens()[NAME].replace(b'litterId="', b'litterId="other ')
+    later = {NAME.replace("2013-10-31", "2013-11-01"): changed}
     again = put(tmp_path, "H.2013-11-01.1.impc.zip", submissions.archive(later))
     _, first, _, second = bare_dcc.json("validate", again, animals, exit_code=1)
     assert [problem["kind"] for problem in first["errors"]] == ["S13"] * 2

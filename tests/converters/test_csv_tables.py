@@ -157,6 +157,11 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
         f"{ANIMALS}\n{ANIMAL}\n\n{ANIMAL},more\nless\n".encode(),
         [(4, "", "The row has 10 cells, and the table 9 columns."), (5, "", "The row has 1 cells")],
     ),
+    "every row": (
+        SPECIMEN,
+        f"{ANIMALS}\n{ANIMAL},\n".encode(),
+        [(2, "", "The row has 10 cells, and the table 9 columns.")],
+    ),
     "kind": (
         SPECIMEN,
         f"{ANIMALS},kind,stage\n{ANIMAL},cat,\n{ANIMAL},,E9.5\n".encode(),

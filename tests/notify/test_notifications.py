@@ -174,6 +174,24 @@ def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
     assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
 
 
+def test_only_what_is_wrong_with_the_archives_that_are_told_of_is_explained(
+    mailing: Installation, folder: Folder, server: MailServerForTests
+) -> None:
+    folder.put(BAD, broken())
+    mailing.run_session()
+    server.received.clear()
+    # It is fetched again with the same fault, which is no news.
+    folder.put(BAD, broken(), MODIFIED + 60)
+    ((name, document),) = specimens("H", "2013-11-01.1").items()
+    folder.put("add/H.2013-11-01.1.impc.zip", {name: document.replace(b"litterId=", b"litter=")})
+    mailing.run_session()
+    for address in (CENTRE, WRANGLER):
+        (letter,) = letters(server, address)
+        said = text_of(letter)
+        assert 'the attribute "litter"' in said
+        assert 'the attribute "sex"' not in said
+
+
 def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
     mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:

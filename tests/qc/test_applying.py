@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from sqlalchemy import Engine, Table, select
 
+from dcc.databases.columns import utc_now
 from dcc.documents.contents import Content, SpecimenKind, StatusCode
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
@@ -215,6 +216,17 @@ def test_an_older_document_is_applied_and_reported(qc_database: Engine) -> None:
     assert (applied.late, [finding.rule for finding in applied.findings]) == (True, ["Q5"])
     assert applied.state is DocumentState.APPLIED
     assert litters(qc_database) == {"S1": "late"}
+
+
+def test_no_document_is_late_because_of_one_that_is_dated_in_the_future(qc_database: Engine) -> None:
+    by_mistake = utc_now().date() + timedelta(days=2)
+    apply(qc_database, ADD, specimen("S1"), created=by_mistake)
+    assert not apply(qc_database, EDIT, specimen("S1", "changed"), created=date(2013, 10, 30)).late
+    together = [to_apply(ADD, DocumentKind.SPECIMEN, created=created) for created in (by_mistake, date(2013, 10, 29))]
+    with qc_database.connect() as connection:
+        newest = NewestDates(connection, together)
+        newest.add(together[0])
+        assert newest.before(together[1]) == date(2013, 10, 30)
 
 
 def test_no_document_is_late_because_of_those_that_came_together_with_it(qc_database: Engine) -> None:

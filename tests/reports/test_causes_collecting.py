@@ -29,11 +29,12 @@ from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.languages import Catalogue, load_catalogue
+from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.session.crawling import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, decide
-from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
+from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -120,6 +121,22 @@ def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue
         causes(bad, causes_of_session, 99)
     _check_spreadsheet(bad, catalogue, tmp_path / "H.xlsx")
     _check_why(bad, catalogue)
+
+
+def test_of_status_codes_those_are_permitted_that_are_meant_for_the_place(data: DataInstallation) -> None:
+    ((name, document),) = specimens(mice=2).items()
+    for code in (b"IMPC_PSC_001", b"IMPC_SSC_01"):
+        document = document.replace(b"</mouse>", b"<statusCode>" + code + b"</statusCode></ mouse>", 1)
+    data.put(GOOD, {name: document.replace(b"</ mouse>", b"</mouse>")})
+    data.run()
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        found = {
+            cause.example.value: cause.example for cause in causes_of_zip(tracker, qc, key_of(GOOD), data.settings)
+        }
+    assert {example.permitted for example in found.values()} == {
+        tuple(f"IMPC_SSC_00{number}" for number in range(1, 5))
+    }
+    assert (found["IMPC_PSC_001"].nearest, found["IMPC_SSC_01"].nearest) == (None, "IMPC_SSC_001")
 
 
 def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:
@@ -320,6 +337,25 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     data.base.process_again(BROKEN)
     data.validate()
     assert "listing:changed" not in causes(data, causes_of_zip, key_of(BROKEN))
+
+
+def test_nobody_has_to_act_on_a_refused_name_after_the_file_was_renamed(data: DataInstallation) -> None:
+    refused = data.folder.path / NAMED
+    data.folder.put(NAMED, specimens())
+    data.run()
+    failing = ZipFilter(status=Status.FAILED, acknowledged=False)
+    for is_renamed in (False, True):
+        if is_renamed:
+            refused.rename(data.folder.path / GOOD)
+            data.run()
+            data.run()
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            lines = [str(line.key) for line in zips_of_centre(tracker, "H", qc)]
+            assert find_zips(tracker, failing) == [] or not is_renamed
+        assert lines == [GOOD if is_renamed else NAMED]
+        for of in ((causes_of_all,), (causes_of_centre, "H")):
+            assert ("bad-file-name" in causes(data, *of)) is not is_renamed
+        assert "bad-file-name" in causes(data, causes_of_zip, key_of(NAMED))
 
 
 def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstallation, catalogue: Catalogue) -> None:

@@ -67,7 +67,7 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
     named = [[f"E{number}" for number in range(most)] for most in (0, 1, 2, 20)]
     for kind, action, document, experiments in product(EntityKind, Action, [None, 1, 2], named):
         there = None if document is None else Version(*[document] * len(Version._fields))
-        finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments), 3, 4)
+        finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments, str), 3, 4)
         if finding is not None:
             assert_said(finding)
 

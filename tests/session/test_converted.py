@@ -10,6 +10,12 @@ from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.qc import models
 from dcc.reports.causes.collecting import causes_of_all
+from dcc.reports.causes.scopes import Scope
+from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.json_form import as_json
+from dcc.reports.submissions.page import render_html
 from dcc.store.staging import Staging
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
@@ -60,3 +66,22 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
     data.put("add/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1", mice=2))
     data.run()
     assert sorted(findings(data)) == sorted(one for one in before if one is value or ", row 4," in one)
+
+
+@only_sqlite
+def test_a_row_of_too_many_cells_is_told_in_every_report(data: DataInstallation, tmp_path: Path) -> None:
+    (table,) = as_table(specimens(), tmp_path).values()
+    header, _, rows = table.partition(b"\r\n")
+    data.put(ZIP, {"specimens.csv": header + b"\r\n" + rows.replace(b"\r\n", b",\r\n", 1)})
+    data.run()
+    catalogue = load_catalogue("de", data.settings)
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        report = collect_submission(tracker, qc, key_of(ZIP), data.settings)
+        write_findings_spreadsheet(
+            tmp_path / "H.xlsx", tracker, qc, Scope(zips=[key_of(ZIP)]), report.causes, catalogue
+        )
+    page = render_html(report, catalogue, data.settings)
+    assert "Siehe specimens.csv, Zeile 2." in page
+    (cause,) = as_json(report, catalogue)["causes"]
+    cells = header.count(b",") + 1
+    assert (cause["example"]["value"], cause["example"]["expected"]) == (str(cells + 1), str(cells))

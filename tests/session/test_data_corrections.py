@@ -13,6 +13,9 @@ from dcc.errors import (
 )
 from dcc.phases import Phase, Status
 from dcc.qc import models
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
 from dcc.session.data.quality_control import QcSettled, settle_qc
@@ -33,6 +36,27 @@ def why(data: DataInstallation) -> set[tuple[str, str]]:
     """Who had documents set back, and why."""
     with data.tracker.connect() as connection:
         return {(row.requested_by, row.reason) for row in connection.execute(select(DocumentReopening))}
+
+
+# Corrections by centres
+
+
+def test_what_has_a_wrong_procedure_is_corrected_as_its_report_says(data: DataInstallation) -> None:
+    ((name, runs),) = experiments().items()
+    wrong = {name: runs.replace(b'procedureID="IMPC_BWT_001"', b'procedureID="IMPC_BWT_009"')}
+    data.put(ZIP, specimens() | wrong)
+    data.run()
+    with data.tracker.connect() as connection, data.qc.connect() as qc:
+        report = collect_submission(connection, qc, key_of(ZIP), data.settings)
+    (cause,) = report.causes
+    assert "where that is wrong, delete the old data, and add the new." in cause.remedy(
+        load_catalogue("en", data.settings)
+    )
+    assert "in the directory “edit”, unless the error names another" in "".join(next_sentences(report))
+    data.put("delete/H.2013-11-01.1.impc.zip", wrong)
+    data.put("add/H.2013-11-01.2.impc.zip", {"H.2013-11-01.2.experiment.impc.xml": runs})
+    data.run()
+    assert set(data.states().values()) <= {"qc done", "qc pending"}
 
 
 # Withdrawals
@@ -133,6 +157,23 @@ def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(
     assert ("someone", "It is meant.") in held.rows(models.DOCUMENT, "author", "reason")
     with pytest.raises(NotFoundError):
         confirm(held)
+
+
+def test_animals_are_deleted_after_their_experiments_are_confirmed(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    delete = "delete/H.2013-11-01.1.impc.zip"
+    data.put(delete, specimens("2013-11-01.1"), experiments("2013-11-01.2"))
+    data = data.with_settings(hold_threshold=2)
+    for _ in range(2):
+        data.run()
+        assert data.states()[delete] == "upload pending"
+        assert not data.rows(models.FINDING, "rule")
+    for documents in (["H.2013-11-01.2.experiment.impc.xml"], ["H.2013-11-01.1.specimen.impc.xml"]):
+        confirmed = confirm_submission(data.tracker, data.qc, data.settings, key_of(delete), **WHO)
+        assert [one.file_name for one in confirmed] == documents
+        data.run()
+    assert data.states()[delete] == "qc done"
 
 
 def test_what_was_confirmed_and_not_applied_is_applied_by_the_next_session(held: DataInstallation) -> None:

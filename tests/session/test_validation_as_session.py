@@ -15,7 +15,7 @@ from dcc.declarations import rule_of
 from dcc.documents.contents import Block, Content, Experiment, Line, Specimen
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.writing_xml import write_document
-from dcc.naming import DocumentKind
+from dcc.naming import Action, DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.catalogue import CATALOGUE
@@ -169,6 +169,32 @@ def test_an_animal_with_experiments_is_deleted_by_neither(data: DataInstallation
     assert Counter(rules) == {"Q4": 2, "S13": 1}
     found = found_by_session(data)
     assert [list(counts.values()) for counts in found.values()] == [[1]]
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+
+
+@only_sqlite
+def test_a_copy_of_what_stands_is_refused_by_neither(data: DataInstallation) -> None:
+    (animals,) = data_installations.specimens(mice=2).values()
+    (runs,) = data_installations.experiments(animals=2).values()
+    submitted = [
+        (Action.ADD, animals, runs),
+        (Action.ADD, animals.replace(b"\n", b"\n "), runs),
+        # Once it is edited, the first document does not stand any more; and other values are no copy.
+        (Action.EDIT, animals.replace(b'litterId="', b'litterId="other '), runs),
+        (Action.ADD, animals, re.sub(rb"<value>\d", rb"<value>1", runs)),
+        (Action.EDIT, animals, runs),
+        (Action.ADD, animals, runs),
+    ]
+    for day, (action, of_animals, of_runs) in enumerate(submitted, 1):
+        stem = f"H.2013-11-{day:02}.1"
+        documents = {f"{stem}.specimen.impc.xml": of_animals, f"{stem}.experiment.impc.xml": of_runs}
+        data.folder.put(f"{action}/{stem}.impc.zip", documents)
+    data.run()
+    found = found_by_session(data)
+    assert {name: {code for code, *_ in counts} for name, counts in found.items()} == {
+        "H.2013-11-04.1.specimen.impc.xml": {"S13.there"},
+        "H.2013-11-04.1.experiment.impc.xml": {"E9.there"},
+    }
     assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 

@@ -87,7 +87,7 @@ class SessionReport:
             self.without_room.append(_problem(outcome.reasons[-1], zip_action=key, phase=outcome.phase))
         if outcome.failed:
             failed = [document for document in outcome.documents if document.status is Status.FAILED]
-            if not failed or outcome.reasons:
+            if not failed or outcome.main_reason is not None:
                 reason = _main_reason(outcome)
                 self.problems.append(_problem(reason, zip_action=key, phase=outcome.phase))
             self.problems.extend(_document_problem(key, document) for document in failed)

@@ -296,8 +296,8 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     """List submissions, oldest first.
 
     With the sources that host them now. Failed ones also have since when, why, and whom to write to. --status failed
-    leaves out those that somebody acknowledged. --quarantine lists those that met a fault of the platform: after
-    DCC_MAX_FAULTS sessions these wait for `dcc retry` or `dcc release`.
+    leaves out those that somebody acknowledged, and refused names that no source has any more. --quarantine lists those
+    that met a fault of the platform: after DCC_MAX_FAULTS sessions these wait for `dcc retry` or `dcc release`.
 
     \b
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",

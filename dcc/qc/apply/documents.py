@@ -70,6 +70,7 @@ from dcc.qc.rows.documents import (
     is_confirmed,
     is_edited_since,
     known_documents,
+    path_of_document,
     refuse_held,
     same_document,
 )
@@ -294,7 +295,7 @@ class _Application:
             applied = replace(applied, state=DocumentState.HELD)
         decision.applied = applied
         if decision.keeps_rows:
-            self._current.update(decision.opened)
+            self._current.update(decision)
             for table in NUMBERED:
                 before, last = rows[table]
                 self._next[table] += last - before
@@ -334,6 +335,7 @@ class _CurrentVersions:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._known: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
+        self._paths: dict[int, str] = {}
 
     def ask_about(self, entries: Iterable[Entries]) -> None:
         """Query all entities of some documents at once."""
@@ -353,9 +355,16 @@ class _CurrentVersions:
             known.update(current_versions(self.connection, kind, unknown))
         return {key: version for key in keys if (version := known[key]) is not None}
 
-    def update(self, changed: dict[EntityKind, dict[Key, Version | None]]) -> None:
+    def path_of(self, document_id: int) -> str:
+        """The path of the document of a version."""
+        if document_id not in self._paths:
+            self._paths[document_id] = path_of_document(self.connection, document_id)
+        return self._paths[document_id]
+
+    def update(self, decision: _Decision) -> None:
         """Include the versions that a document opens or ends."""
-        for kind, versions in changed.items():
+        self._paths[decision.document_id] = decision.document.place.path
+        for kind, versions in decision.opened.items():
             self._known[kind].update(versions)
 
 
@@ -493,7 +502,9 @@ class _Decision:
             current_version = current.get(there_as)
             if current_version is None or current_version.document_id != self.document_id:
                 self.owners.add(current_version and current_version.document_id)
-            judgement = Judgement(action, kind, key, current_version, self.document_id, held.get(key, ()))
+            judgement = Judgement(
+                action, kind, key, current_version, self.document_id, held.get(key, ()), self._current.path_of
+            )
             finding = judge(judgement, line, row_id)
             if finding is not None:
                 self._refused += 1

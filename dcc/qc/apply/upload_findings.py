@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -99,7 +99,10 @@ def _and_more(rule: str, number: int) -> UploadFinding:
 
 
 class Judgement(NamedTuple):
-    """The facts for deciding an entity: its current version, if any, and experiments on a specimen."""
+    """The facts for deciding an entity: its current version, if any, and experiments on a specimen.
+
+    `path_of` yields the path of a document with an id.
+    """
 
     action: Action
     kind: EntityKind
@@ -107,6 +110,7 @@ class Judgement(NamedTuple):
     there: Version | None
     document_id: int
     experiments: Sequence[str]
+    path_of: Callable[[int], str]
 
 
 def judge(judged: Judgement, line: int, entity_id: int) -> UploadFinding | None:
@@ -128,7 +132,9 @@ def _reason(judged: Judgement) -> tuple[str, Details] | None:
         rule = _EXISTS.get(judged.kind, "Q2")
         if twice:
             return code_of(rule, TWICE_CASE), {}
-        return None if version is None else (code_of(rule, THERE_CASE), {"document": str(version.document_id)})
+        return (
+            None if version is None else (code_of(rule, THERE_CASE), {"document": judged.path_of(version.document_id)})
+        )
     if version is None:
         return code_of("Q3", "deleted" if action is Action.DELETE else ""), {}
     if twice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
@@ -33,6 +33,7 @@ _FORMER: Final = (
     )
     .order_by(DOCUMENT.c.id.desc())
 )
+_PLACES: Final = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
 _WITH_TRACKER_ID: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.tracker_id == bindparam("tracker"))
 _RELEASE: Final = update(DOCUMENT).where(DOCUMENT.c.id.in_(bindparam("ids", expanding=True))).values(tracker_id=None)
 _NEWER: Final = (
@@ -43,6 +44,7 @@ _NEWER: Final = (
         DOCUMENT.c.id < bindparam("before"),
         DOCUMENT.c.centre == bindparam("centre"),
         DOCUMENT.c.created > bindparam("created"),
+        DOCUMENT.c.created <= bindparam("latest"),
     )
     .order_by(DOCUMENT.c.created.desc())
     .limit(1)
@@ -63,6 +65,11 @@ class DocumentPlace(NamedTuple):
 
     archive: str
     file_name: str
+
+    @property
+    def path(self) -> str:
+        """Both in one text, as `dcc validate` names documents."""
+        return f"{self.archive}/{self.file_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +155,17 @@ def same_document(
         which = DOCUMENT.c.id == document_id
     else:
         which = (DOCUMENT.c.centre == document.centre) & (DOCUMENT.c.action == document.action.value)
-    columns = (DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
-    row = connection.execute(select(*columns).where(which, same).order_by(DOCUMENT.c.id.desc()).limit(1)).first()
-    return None if row is None else DocumentPlace(f"{row.zip_action}/{row.zip_file}", row.file_name)
+    row = connection.execute(_PLACES.where(which, same).order_by(DOCUMENT.c.id.desc()).limit(1)).first()
+    return None if row is None else _place(*row)
+
+
+def path_of_document(connection: Connection, document_id: int) -> str:
+    """The path of the document with an id."""
+    return _place(*connection.execute(_PLACES.where(DOCUMENT.c.id == document_id)).one()).path
+
+
+def _place(zip_action: str, zip_file: str, file_name: str) -> DocumentPlace:
+    return DocumentPlace(f"{zip_action}/{zip_file}", file_name)
 
 
 def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
@@ -233,7 +248,8 @@ class NewestDates:
     """The newest dates of centres' documents, which show whether one of several documents is late.
 
     They are queried once for each centre and kind, without documents that came together with these. Specimens come
-    before experiments of any date, so that only a specimen document is late after an experiment document.
+    before experiments of any date, so that only a specimen document is late after an experiment document. A date in the
+    future is a mistake, and makes no other document late; a day is allowed for time zones.
     """
 
     def __init__(self, connection: Connection, documents: Iterable[DocumentToApply]) -> None:
@@ -243,9 +259,11 @@ class NewestDates:
             if document.created < first.created:
                 oldest[document.centre, document.kind] = document
         self._newest: dict[tuple[str, DocumentKind], date | None] = {}
+        self._latest = utc_now().date() + timedelta(days=1)
         for place, one in oldest.items():
             before = _NO_DOCUMENT if one.together_from is None else one.together_from
-            values = {"before": before, "centre": one.centre, "created": one.created, "kind": one.kind.value}
+            until = {"before": before, "created": one.created, "latest": self._latest}
+            values = {"centre": one.centre, "kind": one.kind.value, **until}
             newer = _NEWER if one.kind is DocumentKind.SPECIMEN else _NEWER_OF_KIND
             self._newest[place] = connection.scalar(newer, values)
 
@@ -256,7 +274,7 @@ class NewestDates:
 
     def add(self, document: DocumentToApply) -> None:
         """Include a document that took effect, unless the others came together with it."""
-        if document.together_from is not None:
+        if document.together_from is not None or document.created > self._latest:
             return
         for kind in {document.kind, DocumentKind.SPECIMEN}:
             place = (document.centre, kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from sqlalchemy import Connection
@@ -61,14 +61,22 @@ def causes_of_all(
 
 
 def causes_of_session(
-    tracker: Connection, qc: Connection | None, session_id: int, settings: Settings, *, most: int | None = MOST
+    tracker: Connection,
+    qc: Connection | None,
+    session_id: int,
+    settings: Settings,
+    *,
+    most: int | None = MOST,
+    only: Collection[ZipKey] | None = None,
 ) -> list[Cause]:
     """The causes of what is wrong at present with a session's submissions, and of what its crawls met with.
 
-    Those of each centre are by themselves, the worst and largest first. Raises NotFoundError.
+    Of the submissions `only` those, if given. Those of each centre are by themselves, the worst and largest first.
+    Raises NotFoundError.
     """
     session = require_session(tracker, session_id)
-    return _causes(tracker, qc, _scope(tracker, session), crawl_facts_of_session(tracker, session), settings, most)
+    scope = _scope(tracker, session) if only is None else Scope(zips=list(only))
+    return _causes(tracker, qc, scope, crawl_facts_of_session(tracker, session), settings, most)
 
 
 def scope_of_session(tracker: Connection, session_id: int) -> Scope:

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, n
 from dcc.databases.list_parameters import portions
 from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
-from dcc.messages import message_from_json
+from dcc.messages import Message, message_from_json
 from dcc.outcomes import HELD, LEFT_OUT
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.cause import Fact
@@ -83,7 +83,9 @@ def _group(row: Any) -> Group:
 
 def _example(row: Any) -> Fact:
     code, details, severity = _fact(row)
-    permitted, value = tuple(details.get("permitted", ())), details.get("found")
+    permitted, found, expected = tuple(details.get("permitted", ())), details.get("found"), details.get("expected")
+    # Numbers of cells, bytes or entries are told as texts are.
+    value = None if found is None else str(found)
     return Fact(
         code,
         severity,
@@ -95,7 +97,7 @@ def _example(row: Any) -> Fact:
         element=details.get("what"),
         value=value,
         message=message_from_json(row.details, row.message or ""),
-        expected=details.get("expected"),
+        expected=Message(str(expected)) if isinstance(expected, int) else expected,
         permitted=permitted,
         nearest=nearest_of(permitted, value),
     )

@@ -30,6 +30,7 @@ from dcc.qc.models import (
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
+from dcc.rules.codes import PARAMETER_FAMILY, PROCEDURE_FAMILY, SPECIMEN_FAMILY, code_of
 
 MOST_SHOWN: Final = 50
 """How many permitted values are listed."""
@@ -103,11 +104,18 @@ def _of_parameter(rules: tuple[str, ...], column: Any, *only: Any, numerous: boo
     return _Kind(rules, Impress.NAME, column, "parameter", table.parameter_id, only, order, numerous)
 
 
+def _of_status(rule: str, family: str) -> _Kind:
+    code = KNOWN_STATUS_CODE.c.code
+    return _Kind((rule,), StatusCodes.NAME, code, only=(code.startswith(family, autoescape=True),), is_code=True)
+
+
 _KINDS: Final = (
     _Kind(("S4", "E7"), Colonies.NAME, COLONY.c.colony_id, numerous=True),
     _Kind(("S2",), Strains.NAME, STRAIN.c.strain_id, numerous=True),
     _Kind(("S12", "E2"), Projects.NAME, PROJECT.c.name),
-    _Kind(("S11", "E6", "P7"), StatusCodes.NAME, KNOWN_STATUS_CODE.c.code, is_code=True),
+    _of_status("S11", SPECIMEN_FAMILY),
+    _of_status("E6", PROCEDURE_FAMILY),
+    _of_status("P7", PARAMETER_FAMILY),
     _Kind(("E1", "X3"), Impress.NAME, PIPELINE.c.pipeline),
     _Kind(("P1",), Impress.NAME, PROCEDURE.c.procedure_id, "pipeline", PROCEDURE.c.pipeline),
     _Kind(
@@ -140,10 +148,10 @@ class Permitted:
             return (), None
         within = str(details.get(kind.detail, ""))
         names = self._names(kind, within).all
-        text = value.partition(":")[0].strip() if kind.is_code else value
-        return () if kind.numerous and len(names) > MOST_SHOWN else names[:MOST_SHOWN], self._nearest(
-            kind, within, text
-        )
+        text = code_of(value) if kind.is_code else value
+        shown = () if kind.numerous and len(names) > MOST_SHOWN else names[:MOST_SHOWN]
+        # A code that is meant for something else is no slip of the pen.
+        return shown, None if "meant" in details else self._nearest(kind, within, text)
 
     def _find_nearest(self, kind: _Kind, within: str, text: str) -> str | None:
         return self._names(kind, within).nearest(text, same_digits=kind.numerous)

@@ -12,7 +12,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.qc.models import DOCUMENT
-from dcc.tracker.decisions import is_acknowledged
+from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile
 
 
@@ -21,7 +21,7 @@ class Scope:
     """The submissions of a centre, or some submissions, or all.
 
     A centre's are the archives named for it, and those on its file sources that are named for no registered centre.
-    Without `zips`, the `acknowledged` ones are left out: nobody has to act on them.
+    Without `zips`, those on which nobody has to act are left out, such as `acknowledged` ones.
     """
 
     centre: str | None = None
@@ -36,7 +36,7 @@ def zip_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
             yield and_(ZipAction.todo_id == ACTION_IDS[action], ZipFile.file_name.in_(names))
     else:
         of_centre = true() if scope.centre is None else _of_centre(scope.centre)
-        yield and_(of_centre, ~is_acknowledged())
+        yield and_(of_centre, ~needs_nobody())
 
 
 def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:

@@ -40,8 +40,8 @@ ACTOR_LABELS: Final[Mapping[Actor, str]] = {
 ALSO_DCC: Final = mark("{who}; the Data Coordination Centre, too")
 
 SUBMIT_FOR_EDIT: Final = mark(
-    "Animals and experiments with errors: correct them, and submit them in a new archive in the "
-    "directory “edit”. You need not submit again what was accepted, nor what clears by itself."
+    "Animals and experiments with errors: correct them, and submit them in a new archive in the directory “edit”, "
+    "unless the error names another. You need not submit again what was accepted, nor what clears by itself."
 )
 SUBMIT_AGAIN: Final = mark(
     "Documents that were not taken at all: correct them, and submit them in a new archive, under a new name, in the "

@@ -43,12 +43,12 @@ _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 
 def zips_of_centre(connection: Connection, centre: str, qc: Connection | None = None) -> list[ZipLine]:
-    """All submissions of a centre: by their names or, where these tell no centre, by where they were found."""
+    """All submissions of a centre: by their names or, where these tell no centre, by where they are at present."""
     hosted = (
         select(FileSourceHasZip.za_id)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
         .join(Centre, Centre.id == FileSource.centre_id)
-        .where(Centre.short_name == centre)
+        .where(Centre.short_name == centre, FileSourceHasZip.gone_since.is_(None))
     )
     named = (
         select(ZipAction.id)

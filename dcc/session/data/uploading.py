@@ -41,6 +41,7 @@ from dcc.vocabulary import DocumentState
 log = logging.getLogger(__name__)
 
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
+_AFTER_HELD: Final = "It deletes animals, and waits for the documents of its archive that have to be confirmed."
 _LOST: Final = "Its archive is downloaded again."
 _LONG_BYTES: Final = 4_000_000
 
@@ -49,9 +50,10 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
-    data delegate. Documents that change data wait there while an older archive of their centre is unfinished. An
-    archive whose documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of
-    either database, DiskFullError and SessionLostError; a problem of a document itself makes it (upload, failed).
+    data delegate. Until then, documents of their archives that delete specimens wait there too. Documents that change
+    data wait there while an older archive of their centre is unfinished. An archive whose documents are not in staging
+    any more is set to be downloaded again. Raises the `unreachable` error of either database, DiskFullError and
+    SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     applied = work.read_qc(lambda connection: documents_of(connection, due))
@@ -64,6 +66,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         if document.state == HELD and document.xml_id in applied and applied[document.xml_id].is_held
     }
     held -= _delegated_since(work, [document for document in due if document.xml_id in held], applied)
+    held_archives = {document.za_id for document in due if document.xml_id in held}
     due = [document for document in due if document.xml_id not in held]
     waiting = _wait_for_older(work, due)
     if waiting:
@@ -74,7 +77,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
     faults = len(work.faults)
-    upload = _Upload(work, due, applied)
+    upload = _Upload(work, due, applied, held_archives)
     try:
         yield from upload.all()
     except QcDatabaseUnreachableError:
@@ -130,12 +133,14 @@ def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]
 class _Upload:
     """The waiting documents, in their order; `applied` has those that are in the QC database.
 
-    `lost` has the reasons why submissions are downloaded again.
+    `held` are the archives that have a held document. `lost` has the reasons why submissions are downloaded again.
     """
 
-    def __init__(self, work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> None:
+    def __init__(
+        self, work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument], held: set[int]
+    ) -> None:
         self._work, self._applied = work, applied
-        self._due = due
+        self._due, self._held = due, held
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
@@ -154,12 +159,18 @@ class _Upload:
         """Apply all documents."""
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.check()
+            if group[0].takes_away_specimens and group[0].za_id in self._held:
+                # Their experiments may be held: judged now, the animals would still have them.
+                self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
+                continue
             for document in group:
                 self.recorder.show_running(document)
             if self.recorder.is_due or group[0].size_bytes > _LONG_BYTES:
                 yield from self.recorder.write()
             for fact in self._apply(group):
                 # It may have been shown as running, and states only advance.
+                if fact.data.held:
+                    self._held.add(fact.document.za_id)
                 if fact.data.held or fact.state is None:
                     self._work.reopen({fact.document.xml_id: HELD}, _WAITS if fact.data.held else _LOST)
                 self.recorder.add(fact)

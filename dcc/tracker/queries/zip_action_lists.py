@@ -20,7 +20,7 @@ from dcc.naming import Action
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished
+from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished, needs_nobody
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.models import (
@@ -92,7 +92,8 @@ class ZipFilter:
     `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present. `since` is
     the time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`. `first_day` and
     `last_day` are the earliest and the latest date in it. `on_hold` and `acknowledged` are as in
-    `dcc.tracker.decisions`; `faulty`: in quarantine, or a fault of the platform stopped them.
+    `dcc.tracker.decisions`; `acknowledged=False`: not those that need nobody. `faulty`: in quarantine, or a fault of
+    the platform stopped them.
     """
 
     centre: str | None = None
@@ -303,10 +304,11 @@ def conditions_of(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     if wanted.name is not None:
         plain = wanted.name.translate({ord(each): f"\\{each}" for each in "\\%_"})
         conditions.append(ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\"))
+    if wanted.acknowledged is not None:
+        conditions.append(is_acknowledged() if wanted.acknowledged else ~needs_nobody())
     met_fault = and_(ZipAction.id.in_(_with_kind(InternalFaultError.short_name())), is_unfinished())
     for wished, condition in (
         (wanted.on_hold, is_on_hold()),
-        (wanted.acknowledged, is_acknowledged()),
         (wanted.faulty, or_(is_decided(DecisionKind.QUARANTINE), met_fault)),
     ):
         if wished is not None:
