@@ -44,7 +44,7 @@ from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
@@ -106,10 +106,11 @@ class FromWorkers(Exchange):
         self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: Batch) -> None:
-        """Store a batch for its worker."""
-        self.scratch.mkdir(parents=True, exist_ok=True)
-        path = self.scratch / "batch.json"
-        path.write_bytes(BATCH_TYPE.dump_json(batch))
+        """Store a batch for its worker. Raises DiskFullError."""
+        with disk_errors(name, self.scratch.parent):
+            self.scratch.mkdir(parents=True, exist_ok=True)
+            path = self.scratch / "batch.json"
+            path.write_bytes(BATCH_TYPE.dump_json(batch))
         self.put_plan(name, path)
 
     def look(self) -> int:
