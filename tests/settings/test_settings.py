@@ -224,6 +224,7 @@ MALFORMED = [
     f"mysql+{SECRET}://root@host/db",
     f"mysql+nonsense://root:{SECRET}@host/db",
     f"sqlite+{SECRET}:////x/y.db",
+    f"mysql://root:at@slash/{SECRET}@host/db",
     f"{SECRET}://root@host/db",
     f"root:{SECRET}@host/db",
     f"mysql:/root:{SECRET}@host/db",
