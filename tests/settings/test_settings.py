@@ -283,6 +283,14 @@ def test_what_is_wrong_with_an_address_of_a_database_is_said(url: str, wrong: st
         load_settings(tracker_url=url)
 
 
+def test_an_address_of_a_broker_whose_password_is_cut_is_refused_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused_without_its_secret("broker", f"redis://:at@slash/{SECRET}@host:6379/0", monkeypatch)
+    several = "sentinel://:p%40ss@one:26379/0;sentinel://:p%40ss@two:26379/0"
+    found = load_settings(broker=several).broker
+    assert found is not None
+    assert found.get_secret_value() == several
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_an_address_of_a_server_that_cannot_be_one_is_refused_without_its_secret(
     name: str, monkeypatch: pytest.MonkeyPatch
