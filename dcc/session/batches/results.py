@@ -29,6 +29,7 @@ from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import (
     LEFT_SINCE,
+    SESSION_SCRATCH,
     SESSIONS,
     Exchange,
     Workers,
@@ -53,7 +54,6 @@ log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 
 _BLOCK = 256 * 1024
-_SCRATCH = ".workers-"
 
 
 class WorkerConnection(BlockwiseConnection):
@@ -165,7 +165,7 @@ def prepared_by_workers(
         yield None
         return
     settings = session.settings
-    scratch = settings.staging_directory / f"{_SCRATCH}{session.id}"
+    scratch = settings.staging_directory / f"{SESSION_SCRATCH}{session.id}"
     results = FromWorkers(ObjectStore(settings), session.id, scratch)
     try:
         _store_reference_data(settings)
@@ -196,8 +196,8 @@ def remove_leftovers_of_workers(session: Session) -> None:
     settings = session.settings
     leases = session.read(lambda connection: active_sessions(connection, settings))
     active = {lease.session for lease in leases}
-    for place in settings.staging_directory.glob(f"{_SCRATCH}*"):
-        if int(place.name.removeprefix(_SCRATCH)) not in active:
+    for place in settings.staging_directory.glob(f"{SESSION_SCRATCH}*"):
+        if int(place.name.removeprefix(SESSION_SCRATCH)) not in active:
             shutil.rmtree(place, ignore_errors=True)
     # Users of the store wait for it; this can wait.
     store = ObjectStore(settings.model_copy(update={"store_retry": 0.0}))
