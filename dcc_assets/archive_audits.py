@@ -30,6 +30,8 @@ from dcc_resources.databases import TrackerResource
 from dcc_resources.services import StoreResource
 
 AUDIT_JOB: Final = "audit_archives"
+LOST_TAG: Final = "dcc/lost_archives"
+"""Tag of audits that failed because of lost archives, of which people get a message of its own: their number."""
 ARCHIVE_STORE: Final = AssetKey("archive_store")
 COPIES: Final = "archive_copies"
 REPLICAS: Final = "archive_replicas"
@@ -68,6 +70,8 @@ def archive_store(
     shown = _figures(found) | _audits(done)
     copies = AssetCheckResult(asset_key=ARCHIVE_STORE, check_name=COPIES, passed=not found.lost, metadata=shown)
     yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])
+    if done.lost:
+        context.instance.add_run_tags(context.run.run_id, {LOST_TAG: str(len(done.lost))})
     if not done.is_whole:
         lost = "; ".join(map(str, done.lost))
         raise Failure(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dcc_assets.batches import workers_of as workers_of
     from dcc_assets.sessions import run_session as run_session
     from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
+    from dcc_dagster.crawl_intervals import require_crawl_intervals as require_crawl_intervals
     from dcc_dagster.dagster_database import init_dagster_database as init_dagster_database
     from dcc_dagster.instance import dagster_environment as dagster_environment
     from dcc_dagster.instance import make_instance as make_instance
@@ -29,6 +30,7 @@ else:
         "workers_of": "dcc_assets.batches",
         "run_session": "dcc_assets.sessions",
         "rebuild_instance": "dcc_assets.sync.rebuild",
+        "require_crawl_intervals": "dcc_dagster.crawl_intervals",
         "init_dagster_database": "dcc_dagster.dagster_database",
         "dagster_environment": "dcc_dagster.instance",
         "make_instance": "dcc_dagster.instance",

@@ -24,6 +24,7 @@ from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
 from dcc_assets.runs import UNFINISHED
 from dcc_assets.sync.consistency import check_events
+from dcc_dagster.crawl_intervals import require_crawl_intervals
 from dcc_dagster.executors import reach_workers, require_executor
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import CONFIGURATION_FILE
@@ -79,6 +80,11 @@ def _check_storage(instance: DagsterInstance, surroundings: Environment) -> Iter
 
 
 def _check_daemon(instance: DagsterInstance, surroundings: Environment) -> Iterator[Finding]:
+    try:
+        require_crawl_intervals(surroundings.settings)
+    except ConfigurationError as wrong:
+        yield failed("Dagster daemon", *explained(wrong))
+        return
     beats = instance.get_daemon_heartbeats()
     if not beats:
         yield not_checked("Dagster daemon", "None has run yet.", "dcc daemon, or dcc ui; or dcc crawl by a timer")

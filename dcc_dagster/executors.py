@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,8 @@ def executor_of(settings: Settings, modules: Sequence[str] = ()) -> ExecutorDefi
             {"max_concurrent": settings.workers, "start_method": start}, name="processes"
         )
     if settings.executor is ExecutorKind.CELERY:
+        # Dagster makes the same task for each batch, of which Celery warns.
+        warnings.filterwarnings("ignore", message="Task name 'execute_plan' is already registered")
         return _executor("dagster_celery", "celery_executor", settings)
     if settings.executor is ExecutorKind.K8S:
         return _executor("dagster_k8s", "k8s_job_executor", settings)
@@ -168,7 +171,7 @@ def _reach_celery(settings: Settings) -> str:
             answers = app.control.ping(timeout=_ANSWER_SECONDS, connection=connection)
     except OperationalError as error:
         raise ConfigurationError(
-            f"The broker of DCC_BROKER cannot be used: {error}. Start it, or correct the setting."
+            f"The broker of DCC_BROKER cannot be used: {str(error).rstrip('.')}. Start it, or correct the setting."
         ) from error
     if not answers:
         raise ConfigurationError(

@@ -29,6 +29,7 @@ from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import Trouble
 from dcc.settings import Settings
+from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
@@ -43,7 +44,7 @@ OVERDUE_SECONDS: Final = 600
 _PATIENCE_SECONDS: Final = 20.0
 """Seconds to wait for a tracker that restarts: Dagster gives a sensor a minute."""
 
-WATCHED_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB)
+WATCHED_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB, AUDIT_JOB)
 """The jobs of whose failed runs people get a message."""
 _CHECKS: Final = tuple(AssetCheckKey(spec.asset_key, spec.name) for spec in REFERENCE_CHECK_SPECS)
 _OVERDUE: Final = "overdue: "
@@ -74,8 +75,8 @@ def notifications(
 
 
 def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
-    """The last run of each job: failed ones outside of sessions, which report themselves; `since` is empty without a
-    failure.
+    """The last run of each job; `since` is empty if it succeeded. A failure that people hear of otherwise, as of a
+    session or a lost archive, is left out.
     """
     for job in WATCHED_JOBS:
         runs = instance.get_runs(RunsFilter(job_name=job, statuses=_OVER), limit=1)
@@ -85,7 +86,7 @@ def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
         subject, label = f"runs of {job}", f"Dagster's job {job}"
         if run.status is DagsterRunStatus.SUCCESS:
             yield Trouble(subject, "", label, "")
-        elif SESSION_TAG not in run.tags:
+        elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG)):
             reason = f"Its last run ({run.run_id[:8]}) failed: see Dagster's page of the run."
             yield Trouble(subject, run.run_id, label, reason, reported=False)
 

@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 
 from dagster import (
     DagsterInstance,
-    DagsterInvalidDefinitionError,
     DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
@@ -24,7 +23,7 @@ from dagster import (
     sensor,
 )
 
-from dcc.errors import ConfigurationError, DatabaseOutdatedError
+from dcc.errors import DatabaseOutdatedError
 from dcc.phases import Phase
 from dcc.session.leases import Lease
 from dcc.settings import Settings, load_settings
@@ -32,6 +31,7 @@ from dcc.settings.centre_groups import CentreGroup
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, UNFINISHED, finish_dead_runs
 from dcc_assets.sync.changes import DATA_SHOWN
+from dcc_dagster.crawl_intervals import require_crawl_intervals
 from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import (
     TrackerView,
@@ -167,9 +167,7 @@ def crawl_schedules(settings: Settings) -> list[ScheduleDefinition]:
 
     Raises ConfigurationError for an invalid cron expression, and for an interval of an unknown group.
     """
-    for name in settings.intervals_of_groups:
-        if name not in settings.centre_groups:
-            raise ConfigurationError(f"DCC_GROUP_INTERVALS: DCC_GROUPS has no group {name!r}. Add it there.")
+    require_crawl_intervals(settings)
     groups = [settings.centre_groups[name] for name in settings.intervals_of_groups]
     return [_crawl_schedule(settings), *(_crawl_schedule(settings, group) for group in groups)]
 
@@ -188,19 +186,14 @@ def _crawl_schedule(settings: Settings, group: CentreGroup | None = None) -> Sch
             return SkipReason(str(error))
         return busy or RunRequest(tags={} if group is None else {GROUP_TAG: group.name})
 
-    try:
-        return schedule(
-            name=name,
-            cron_schedule=interval,
-            job_name=CRAWL_JOB,
-            execution_timezone="UTC",
-            default_status=DefaultScheduleStatus.RUNNING,
-            description=f"Crawls {whose} that are due. {setting} says when.",
-        )(crawl)
-    except DagsterInvalidDefinitionError as error:
-        raise ConfigurationError(
-            f"{setting}: {interval!r} is not a cron expression. Write five fields, such as '0 * * * *' for every hour."
-        ) from error
+    return schedule(
+        name=name,
+        cron_schedule=interval,
+        job_name=CRAWL_JOB,
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+        description=f"Crawls {whose} that are due. {setting} says when.",
+    )(crawl)
 
 
 def automation_definitions(settings: Settings | None = None) -> Definitions:

@@ -68,7 +68,7 @@ _SQLITE_AWAY = {
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
 }
 _SQLITE_UNFIT = {
-    sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder.",
+    sqlite3.SQLITE_READONLY: "Check the permissions of the file, of those beside it (-wal, -shm), and of their folder.",
     sqlite3.SQLITE_CORRUPT: "Restore it from a backup.",
     sqlite3.SQLITE_NOTADB: "Check {setting} and DCC_HOME.",
 }

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.errors import DccError, StoredObjectLostError, StoreUnreachableError
+from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
@@ -199,7 +199,7 @@ class ArchiveCopies:
             path = folder / "archive"
             try:
                 self.store.fetch(sha256, path, without=without)
-            except (StoredObjectLostError, StoreUnreachableError):
+            except (StoredObjectLostError, StoreUnreachableError, DiskFullError):
                 staged = self._staged(sha256)
                 if staged is not None:
                     path = staged

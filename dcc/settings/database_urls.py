@@ -79,7 +79,8 @@ def _check_file(url: URL) -> None:
 def _check_server(url: URL) -> None:
     if not url.database:
         raise ValueError(f"it names a server and no database on it, or no server: {WANTED}")
-    if not is_host_name(url.host or "localhost"):
+    # A password with an @ and a slash would be cut there, and its end shown as the name of the database.
+    if not is_host_name(url.host or "localhost") or "@" in url.database:
         raise ValueError(f"its host is no name or address: {WANTED}")
     if url.port is not None and not 1 <= url.port <= 65_535:
         raise ValueError("its port is not between 1 and 65535")

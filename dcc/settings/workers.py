@@ -55,6 +55,10 @@ class WorkerSettings(SettingsGroup):
     @field_validator("broker")
     @classmethod
     def _keeps_password(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None:
-            keep_secrets_of_url(url.get_secret_value())
+        if url is None:
+            return None
+        keep_secrets_of_url(url.get_secret_value())
+        # A password with an @ and a slash would be cut there, and its end shown as the number of a database.
+        if any("@" in one.partition("://")[2].partition("/")[2] for one in url.get_secret_value().split(";")):
+            raise ValueError("it has an @ in its path: percent-encode special characters of the password")
         return url

@@ -18,6 +18,8 @@ MOST_BACK_OFF: Final = timedelta(days=1)
 """The longest time for which a source that keeps failing is left alone."""
 
 _FIRST_BACK_OFF: Final = timedelta(hours=1)
+_CLOCKS_DIFFER: Final = timedelta(hours=1)
+"""More than the clocks of machines differ."""
 _READY: Final = 0.95
 """The part of its age from which a source is due, so that the next session is not too late."""
 
@@ -192,6 +194,12 @@ class PastCrawls:
     failures: int = 0
     failed: datetime | None = None
 
+    def known_at(self, now: datetime) -> PastCrawls:
+        """Those without times to come, which a clock that was wrong has set."""
+        latest = now + _CLOCKS_DIFFER
+        listed, failed = (None if at is not None and at > latest else at for at in (self.listed, self.failed))
+        return PastCrawls(listed, self.failures, failed)
+
 
 class Why(StrEnum):
     """Why a source is crawled now, or is not."""
@@ -247,6 +255,7 @@ def due(pace: Pace, past: PastCrawls, now: datetime, failure_limit: int, *, is_n
     After `failure_limit` failures in a row it is left alone for an hour, and for twice as long after each further one,
     up to `MOST_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause.
     """
+    past = past.known_at(now)
 
     def not_before(why: Why, until: datetime | None) -> Due:
         return Due(why, until, pace, past)

@@ -36,6 +36,7 @@ from dcc.store.filesystems import (
     store_errors,
     upload_options,
 )
+from dcc.store.staging import disk_errors
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -141,13 +142,17 @@ class Replica:
         return Copy(CopyState.BAD, reason)
 
     def get(self, sha256: str, path: Path) -> None:
-        """Write the bytes of a copy to a file. Raises StoredObjectLostError unless they are the right ones."""
+        """Write the bytes of a copy to a file, whose disk may be full.
+
+        Raises StoredObjectLostError unless they are the right ones.
+        """
+
+        def download(files: AbstractFileSystem) -> None:
+            with disk_errors(f"the archive {sha256}", path.parent):
+                files.get_file(self._place(sha256), str(path))
+
         try:
-            self._do(
-                f"fetch the archive {sha256}",
-                lambda files: files.get_file(self._place(sha256), str(path)),
-                reads=sha256,
-            )
+            self._do(f"fetch the archive {sha256}", download, reads=sha256)
         except FileNotFoundError as error:
             raise _lost(sha256, f"is missing ({self.url})") from error
         if sha256_of(path) != sha256:
@@ -200,7 +205,7 @@ class Replica:
     def _digest(self, files: AbstractFileSystem, sha256: str) -> str:
         if isinstance(files, Directory):
             return sha256_of(Path(self._place(sha256)))
-        with _temporary(self.settings) as path:
+        with disk_errors(f"the archive {sha256}", self.settings.home), _temporary(self.settings) as path:
             files.get_file(self._place(sha256), str(path))
             return sha256_of(path)
 
@@ -309,7 +314,8 @@ class ArchiveStore:
         """Write the bytes of an archive to a file, which appears once they are checked; from the first good copy.
 
         The replica `without` is not asked. Raises StoredObjectLostError if no replica has a good copy,
-        StoreUnreachableError if one that is away may have it, and OSError if the file cannot be written.
+        StoreUnreachableError if one that is away may have it, and DiskFullError or OSError if the file cannot be
+        written.
         """
         reasons: list[str] = []
         is_away_somewhere = False
@@ -317,6 +323,8 @@ class ArchiveStore:
             for replica in (one for one in self.replicas if one is not without):
                 try:
                     replica.get(sha256, part)
+                except DiskFullError:
+                    raise
                 except DccError as error:
                     is_away_somewhere |= not isinstance(error, StoredObjectLostError)
                     reasons.append(str(error))

@@ -18,7 +18,13 @@ from dcc.archives.entries import write_entry
 from dcc.archives.limits import ArchiveLimits
 from dcc.archives.members import archive_members
 from dcc.databases.list_parameters import rows_with
-from dcc.errors import NotFoundError, StagedDocumentLostError, StoredObjectLostError, StoreUnreachableError
+from dcc.errors import (
+    DiskFullError,
+    NotFoundError,
+    StagedDocumentLostError,
+    StoredObjectLostError,
+    StoreUnreachableError,
+)
 from dcc.naming import ANY_CENTRE, Action
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import Phase, Status
@@ -109,7 +115,8 @@ def failed_documents(connection: Connection, downloads: Iterable[int]) -> list[t
 def fetched_archive(settings: Settings, attempt: Attempt) -> Iterator[Path]:
     """The checked bytes of an attempt's archive, as a file that is removed afterwards.
 
-    Raises StoredObjectLostError if neither the archive store nor staging has them, and StoreUnreachableError.
+    Raises StoredObjectLostError if neither the archive store nor staging has them, StoreUnreachableError, and
+    DiskFullError.
     """
     with scratch_directory(settings.home) as folder:
         path = folder / "archive"
@@ -147,7 +154,7 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
     """The checked bytes of a document, as a file that is removed afterwards.
 
     Raises NotFoundError if neither its archive nor staging has it, an ArchiveError for a fault of the
-    archive, and StoreUnreachableError.
+    archive, StoreUnreachableError and DiskFullError.
     """
     key = document.attempt.key
     with scratch_directory(settings.home) as folder:
@@ -158,11 +165,11 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
             path = _converted(settings, document, path)
             if document.md5 is not None and md5_of(path) != document.md5:
                 raise NotFoundError(f"{document.file_name} in {key} has other bytes.")
-        except (NotFoundError, StoredObjectLostError, StoreUnreachableError) as fault:
+        except (NotFoundError, StoredObjectLostError, StoreUnreachableError, DiskFullError) as fault:
             try:
                 path = staged_path(Staging(settings.staging_directory), key, document.file_name, document.md5)
             except StagedDocumentLostError:
-                if isinstance(fault, StoreUnreachableError):
+                if isinstance(fault, StoreUnreachableError | DiskFullError):
                     raise fault from None
                 raise NotFoundError(
                     f"Neither the archive store nor staging has {document.file_name} of {key} as it was submitted. The "

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, func, select
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
 from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
-from dcc.phases import Phase
+from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.store.staging import Staging
@@ -74,11 +74,12 @@ class _Rebuilding:
                 recorder.record(source_report(crawl))
                 self.file_sources += 1
             newest = newest_zip_mark(connection)
-            total = connection.scalar(select(func.count()).select_from(ZipAction).where(shown)) or 0
+            total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
+            failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
+            self.failed = connection.scalar(failed) or 0
             for zip_ in recorded_zips(connection, wanted=shown):
                 recorder.record_many([complete_zip_report(zip_, staging)])
                 self.zip_actions += 1
-                self.failed += zip_.failed
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} submissions")
             recorder.when_stored(lambda: ZIPS_SHOWN.write(instance, newest))

@@ -63,7 +63,7 @@ JOBS = (
     "['__ASSET_JOB', 'audit_archives', 'crawl_file_sources', 'load_data', 'prepare_batches', 'process_zip_actions', "
     "'refresh_reference_data', 'show_changes', 'show_overdue']"
 )
-UNWATCHED = {"__ASSET_JOB", "audit_archives", "prepare_batches", "show_overdue"}
+UNWATCHED = {"__ASSET_JOB", "prepare_batches", "show_overdue"}
 """Jobs that people or sessions look at themselves, or of which people get a message by what they find."""
 NAMED = {
     "sensor": (SensorDefinition,),

@@ -121,6 +121,7 @@ def test_a_celery_worker_with_an_object_store_ends_as_the_session_itself_and_is_
     with hanging as workers, command_lines() as shown:
         said = crawl(installation, **variables)
     assert result(installation) == by_itself
+    assert "already registered" not in said
     of_worker_said = workers["one"].said()
     assert "Timeout (0:00:05)!" in of_worker_said
     assert "hanging_worker.py" in of_worker_said

@@ -110,7 +110,7 @@ def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when
 
 
 @only_sqlite
-@pytest.mark.parametrize("leave", usually([5_000], [5_000, 60_000, 600_000, 1_500_000]))
+@pytest.mark.parametrize("leave", usually([0, 5_000], [0, 5_000, 60_000, 600_000, 1_500_000]))
 def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave: int) -> None:
     with small_disk(dcc.root / "staging", 60_000_000) as disk:
         dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": "true"}
@@ -123,6 +123,7 @@ def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave:
         ended = dcc.forked("crawl")
         assert ended.returncode == 4, ended.stderr
         assert len(ended.stderr.splitlines()) <= 1
+        assert str(disk.path) in ended.stdout + ended.stderr
         assert dcc.json("session", "list")[0]["outcome"] == "disk"
         disk.make_room()
         assert dcc.forked("crawl").returncode == 0

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import version
 
 import click
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 from dcc.cli.main import dcc as command
@@ -174,6 +177,17 @@ def test_every_other_end_has_its_code_and_one_line(
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert said in line
+
+
+@only_sqlite
+def test_a_database_to_which_another_process_writes_is_told_as_that(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcc.databases.engines.BUSY_SECONDS", 0.1)
+    path = make_url(dcc.environment["DCC_TRACKER_URL"]).database
+    assert path is not None
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        said = dcc.error("centre", "add", "J", exit_code=4)
+    assert "Another process writes to it: run the command again when that is done." in said
 
 
 @only_sqlite

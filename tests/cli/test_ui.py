@@ -99,6 +99,22 @@ def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
 
 
 @only_sqlite
+@pytest.mark.parametrize("command", ["daemon", "ui"])
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("DCC_CRAWL_INTERVAL", "61 * * * *", "'61 * * * *' is not a cron expression. Write five fields"),
+        ("DCC_GROUP_INTERVALS", "asia=0 1 * * *", "DCC_GROUPS has no group 'asia'. Add it there."),
+    ],
+)
+def test_a_wrong_time_to_crawl_ends_it_before_anything_starts(
+    dcc: Dcc, command: str, setting: str, value: str, reason: str
+) -> None:
+    dcc.environment[setting] = value
+    assert f"{setting}: {reason}" in dcc.error(command, exit_code=2)
+
+
+@only_sqlite
 def test_serving_others_warns_and_says_how_a_login_is_put_before_it(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     answering: list[str] = []
 

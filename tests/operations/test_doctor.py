@@ -42,6 +42,7 @@ from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_cen
 from tests.support.installations import Installation
 from tests.support.ports import free_port
 from tests.support.servers import Share
+from tests.support.small_disks import read_only
 from tests.support.web_server import WebServer
 
 Examination = Callable[[Environment], Iterator[Finding]]
@@ -168,6 +169,16 @@ class TestDatabases:
         with tracker.connect():
             seed_centre(tracker)
             assert _verdicts(databases.check_databases, settings)["tracker database file"] == "warning"
+
+    @only_sqlite
+    def test_a_file_that_can_only_be_read_is_found(self, tracker: Engine, settings: Settings) -> None:
+        tracker.dispose()
+        path = Path(str(tracker.url.database))
+        with read_only(path):
+            verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
+        assert (verdict, message) == ("failed", f"{path} cannot be written to.")
+        assert f"{path}" in advice
+        assert _verdicts(databases.check_databases, settings)["tracker database file"] == "ok"
 
     @only_sqlite
     def test_a_file_without_write_ahead_log_is_found(self, tracker: Engine, settings: Settings) -> None:

@@ -311,6 +311,16 @@ def test_a_cleaning_that_was_killed_leaves_nothing_behind(
 
 
 @only_sqlite
+def test_scratch_directories_of_workers_are_theirs(installation: Installation) -> None:
+    staging = installation.settings.staging_directory
+    for place in (".batches/.scratch-1", ".workers-7/add"):
+        (staging / place).mkdir(parents=True)
+    assert read_staging(staging) == []
+    assert _clean(installation, unknown=True).removed == []
+    assert (staging / ".batches/.scratch-1").is_dir()
+
+
+@only_sqlite
 def test_unknown_files_stay_unless_they_are_asked_for(installation: Installation) -> None:
     root = installation.settings.staging_directory
     (root / "add").mkdir(parents=True)

@@ -9,6 +9,7 @@ from dagster import (
     DagsterInstance,
     DagsterRunStatus,
     Definitions,
+    ExecuteInProcessResult,
     MetadataValue,
     SkipReason,
 )
@@ -68,6 +69,25 @@ def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succe
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
 
 
+def audit(instance: DagsterInstance) -> ExecuteInProcessResult:
+    job = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
+    return job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=instance, raise_on_error=False)
+
+
+def test_an_audit_that_breaks_off_is_told_once_and_so_is_the_next_that_does_not(
+    server: MailServerForTests, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setenv("DCC_ARCHIVE_REPLICAS", "s3://")
+            assert not audit(instance).success
+        tick(instance)
+    assert subjects(server) == [f"DCC: Outage: Dagster's job {AUDIT_JOB}"]
+    assert audit(instance).success
+    tick(instance)
+    assert subjects(server) == [f"DCC: Back to normal: Dagster's job {AUDIT_JOB}"]
+
+
 def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
     server: MailServerForTests, instance: DagsterInstance, installation: Installation
 ) -> None:
@@ -79,10 +99,8 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
     for path in (copy, installation.settings.staging_directory / "add/H.2013-10-31.1.impc.zip"):
         path.unlink()
     (folder.path / "add/H.2013-10-31.1.impc.zip").unlink()
-    with DagsterInstance.ephemeral() as other:
-        job = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
-        run = job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=other, raise_on_error=False)
-        evaluations = {one.check_name: one for one in run.get_asset_check_evaluations()}
+    run = audit(instance)
+    evaluations = {one.check_name: one for one in run.get_asset_check_evaluations()}
     assert not run.success
     assert {name: one.passed for name, one in evaluations.items()} == {COPIES: False, REPLICAS: True}
     evaluation = evaluations[COPIES]

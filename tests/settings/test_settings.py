@@ -224,6 +224,7 @@ MALFORMED = [
     f"mysql+{SECRET}://root@host/db",
     f"mysql+nonsense://root:{SECRET}@host/db",
     f"sqlite+{SECRET}:////x/y.db",
+    f"mysql://root:at@slash/{SECRET}@host/db",
     f"{SECRET}://root@host/db",
     f"root:{SECRET}@host/db",
     f"mysql:/root:{SECRET}@host/db",
@@ -280,6 +281,14 @@ def test_an_address_of_a_database_that_cannot_be_one_is_refused_without_its_secr
 def test_what_is_wrong_with_an_address_of_a_database_is_said(url: str, wrong: str) -> None:
     with pytest.raises(ConfigurationError, match=wrong):
         load_settings(tracker_url=url)
+
+
+def test_an_address_of_a_broker_whose_password_is_cut_is_refused_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused_without_its_secret("broker", f"redis://:at@slash/{SECRET}@host:6379/0", monkeypatch)
+    several = "sentinel://:p%40ss@one:26379/0;sentinel://:p%40ss@two:26379/0"
+    found = load_settings(broker=several).broker
+    assert found is not None
+    assert found.get_secret_value() == several
 
 
 @pytest.mark.parametrize("name", SERVERS)

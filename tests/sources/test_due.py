@@ -33,6 +33,11 @@ def pace(every: str = "", windows: str = "", pause: Pause | None = None, schedul
         (pace("6h"), PastCrawls(), Why.DUE, None),
         (pace("6h"), listed(1), Why.RECENT, 4.7),
         (pace("6h"), listed(5.8), Why.DUE, None),
+        # Clocks of machines differ a little; what is later than that a wrong clock has set.
+        (pace("6h"), listed(-0.1), Why.RECENT, 5.8),
+        (pace("6h"), listed(-9_000), Why.DUE, None),
+        (pace(schedule="Mon 06:00"), listed(-9_000), Why.DUE, None),
+        (pace(), PastCrawls(NOW, 3, NOW + 9_000 * HOUR), Why.DUE, None),
         (pace(windows=LONDON), PastCrawls(), Why.CLOSED, 8),
         (pace(windows="Mon-Fri 08:00-13:00"), PastCrawls(), Why.DUE, None),
         (pace(windows="Sat-Sun 00:00-24:00"), PastCrawls(), Why.CLOSED, 60),

@@ -13,13 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from dcc.errors import ConfigurationError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
+from dcc.errors import (
+    ConfigurationError,
+    DiskFullError,
+    StoredObjectLostError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
 from dcc.settings import Settings, load_settings
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import CopyState
 from tests.support.ports import free_port
 from tests.support.s3_server import Bucket
 from tests.support.servers import SftpServer
+from tests.support.small_disks import small_disk
 
 CONTENT = b"an archive" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -92,6 +99,26 @@ def test_an_archive_is_kept_and_comes_back(place: Place, archive: Path, tmp_path
     assert store.keep(archive) == hashlib.sha256(b"").hexdigest()
     store.close()
     assert list(place.settings.home.glob(".archive-*")) == []
+
+
+def test_a_full_disk_under_dcc_home_is_not_taken_for_one_of_the_replica(
+    place: Place, archive: Path, tmp_path: Path
+) -> None:
+    place.replica.put(SHA256, archive)
+    with small_disk(tmp_path / "full", 100_000) as disk:
+        store = ArchiveStore(place.settings.model_copy(update={"home": disk.path}))
+        disk.fill()
+        fetches: list[Callable[[], object]] = [lambda: store.fetch(SHA256, disk.path / "back")]
+        if "://" in place.url:
+            fetches.append(lambda: store.replicas[0].check(SHA256))
+        for fetch in fetches:
+            with pytest.raises(DiskFullError) as caught:
+                fetch()
+            assert f"The disk of {disk.path} filled up" in str(caught.value)
+            assert place.url not in str(caught.value)
+        disk.make_room()
+        store.fetch(SHA256, disk.path / "back")
+        store.close()
 
 
 def test_only_what_killed_processes_left_long_ago_is_removed(place: Place, archive: Path, tmp_path: Path) -> None:

@@ -34,6 +34,19 @@ class SmallDisk:
 
 
 @contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    """Have a file that not even root can write to; the test is skipped where this user may not mount."""
+    bound = os.geteuid() == 0 and subprocess.run(["mount", "--bind", path, path], check=False).returncode == 0
+    if not bound:
+        pytest.skip("only root may mount a file system here")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", path], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+@contextmanager
 def small_disk(path: Path, size_bytes: int) -> Iterator[SmallDisk]:
     """Mount one at `path`; the test is skipped where this user may not."""
     path.mkdir(parents=True)

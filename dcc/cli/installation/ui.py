@@ -95,6 +95,7 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     examples=["dcc daemon"],
     exits={
         0: "stopped by Ctrl-C or SIGTERM",
+        2: "a setting is wrong, or a database is not initialised",
         3: "a daemon is running already on this machine",
         70: "Dagster could not be started, or ended by itself",
     },
@@ -161,7 +162,10 @@ def _served_as(host: str, settings: Settings) -> Settings:
 
 
 def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
-    """Check the databases, so that a problem is reported in a line; returns the directory of the Dagster instance."""
+    """Check settings and databases, so that a problem is reported in a line; returns the directory of the Dagster
+    instance.
+    """
+    dagster_side().require_crawl_intervals(settings)
     if needs_tracker:
         with open_tracker(settings):
             pass

@@ -77,6 +77,9 @@ class DagsterSide(Protocol):
     def workers_of(self, settings: Settings) -> Workers | None:
         """The workers of the settings, which prepare batches; None if there are none. Raises ConfigurationError."""
 
+    def require_crawl_intervals(self, settings: Settings) -> None:
+        """See that the daemon can crawl at the times of the settings. Raises ConfigurationError."""
+
     def open_instance(self, settings: Settings) -> AbstractContextManager[Instance]:
         """The Dagster instance, closed at the end of the block."""
 

@@ -393,10 +393,12 @@ def _as_dcc_error(error: Exception, *no_text: str) -> DccError:
         return _platform_missing(error.name or "a package")
     sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
     if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
-        return DatabaseUnreachableError(
-            f"A database did not answer as it should: {error.orig}. "
-            "See that its server runs and has space, then run the command again."
-        )
+        from dcc.databases.engines import is_contention
+
+        advice = "See that its server runs and has space, then run the command again."
+        if is_contention(error):
+            advice = "Another process writes to it: run the command again when that is done."
+        return DatabaseUnreachableError(f"A database did not answer as it should: {error.orig}. {advice}")
     return InternalFaultError(
         f"The platform itself is at fault: {type(error).__name__}: {error}. "
         "Run `dcc --debug` with the same command and report what it prints."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import statistics
@@ -83,7 +84,15 @@ def _check_file(surroundings: Environment, database: Database, path: Path) -> It
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         yield warning(subject, f"Others may read {path} (mode {mode:o}).", f"chmod 600 {path}")
-    wal = path.with_name(f"{path.name}-wal")
+    wal, index = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+    for file in (path, wal, index):
+        if file.exists() and not os.access(file, os.W_OK):
+            yield failed(
+                subject,
+                f"{file} cannot be written to.",
+                f"Give it to the user that runs dcc: chown USER {file}; chmod 600 {file}",
+            )
+            return
     size = wal.stat().st_size if wal.exists() else 0
     if size > _LARGE_WAL_BYTES:
         yield warning(

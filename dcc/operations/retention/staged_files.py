@@ -20,6 +20,7 @@ from typing import Final, Self
 from dcc.errors import ConfigurationError
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
+from dcc.session.batches.exchange import SESSION_SCRATCH, WORKER_SCRATCH
 from dcc.store.staging import is_locked, remove_tree
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ASIDE: Final = ".cleaning.removed-"
 _LEFT_OVER: Final = (".unpacking-", ".removed-")
 _FILE_SYSTEMS_OWN: Final = frozenset({"lost+found"})
+_OF_WORKERS: Final = (WORKER_SCRATCH, SESSION_SCRATCH)
 _TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
@@ -110,8 +112,8 @@ class StagedArchive:
 def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
     """All entries of staging, by submission; none if staging does not exist yet. Links are not followed.
 
-    Entries that a running process is removing are left out. Without `within`, directories are not read: they have 0
-    bytes. Raises ConfigurationError if staging cannot be read.
+    Entries that a running process is removing, and scratch directories of workers, are left out. Without `within`,
+    directories are not read: they have 0 bytes. Raises ConfigurationError if staging cannot be read.
     """
     try:
         entries = list(_entries(root, within))
@@ -140,7 +142,7 @@ def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
 def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
     with os.scandir(root) as entries:
         for found in sorted(entries, key=lambda entry: entry.name):
-            if found.name in _FILE_SYSTEMS_OWN:
+            if found.name in _FILE_SYSTEMS_OWN or found.name.startswith(_OF_WORKERS):
                 continue
             if found.name in set(Action) and found.is_dir(follow_symlinks=False):
                 yield from _entries_of(root / found.name, found.name, within)

@@ -23,6 +23,9 @@ LEFT_SINCE: Final = timedelta(days=1)
 WORKER_SCRATCH: Final = ".batches"
 """The folder of staging in which workers of this machine have their scratch directories."""
 
+SESSION_SCRATCH: Final = ".workers-"
+"""The name, without the session's id, of the folder of staging for what workers left for a session."""
+
 SESSIONS, REPLAYS = "sessions", "replays"
 """The folders of the store with a folder for each session, and for each replay, and its workers."""
 _PLANS, _RESULTS = "plans", "results"

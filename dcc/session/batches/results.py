@@ -29,6 +29,7 @@ from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import (
     LEFT_SINCE,
+    SESSION_SCRATCH,
     SESSIONS,
     Exchange,
     Workers,
@@ -44,7 +45,7 @@ from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
-from dcc.store.staging import Staging
+from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
@@ -53,7 +54,6 @@ log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 
 _BLOCK = 256 * 1024
-_SCRATCH = ".workers-"
 
 
 class WorkerConnection(BlockwiseConnection):
@@ -106,10 +106,11 @@ class FromWorkers(Exchange):
         self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: Batch) -> None:
-        """Store a batch for its worker."""
-        self.scratch.mkdir(parents=True, exist_ok=True)
-        path = self.scratch / "batch.json"
-        path.write_bytes(BATCH_TYPE.dump_json(batch))
+        """Store a batch for its worker. Raises DiskFullError."""
+        with disk_errors(name, self.scratch.parent):
+            self.scratch.mkdir(parents=True, exist_ok=True)
+            path = self.scratch / "batch.json"
+            path.write_bytes(BATCH_TYPE.dump_json(batch))
         self.put_plan(name, path)
 
     def look(self) -> int:
@@ -164,7 +165,7 @@ def prepared_by_workers(
         yield None
         return
     settings = session.settings
-    scratch = settings.staging_directory / f"{_SCRATCH}{session.id}"
+    scratch = settings.staging_directory / f"{SESSION_SCRATCH}{session.id}"
     results = FromWorkers(ObjectStore(settings), session.id, scratch)
     try:
         _store_reference_data(settings)
@@ -195,8 +196,8 @@ def remove_leftovers_of_workers(session: Session) -> None:
     settings = session.settings
     leases = session.read(lambda connection: active_sessions(connection, settings))
     active = {lease.session for lease in leases}
-    for place in settings.staging_directory.glob(f"{_SCRATCH}*"):
-        if int(place.name.removeprefix(_SCRATCH)) not in active:
+    for place in settings.staging_directory.glob(f"{SESSION_SCRATCH}*"):
+        if int(place.name.removeprefix(SESSION_SCRATCH)) not in active:
             shutil.rmtree(place, ignore_errors=True)
     # Users of the store wait for it; this can wait.
     store = ObjectStore(settings.model_copy(update={"store_retry": 0.0}))

@@ -212,7 +212,7 @@ class ArchiveBytes:
     def fetch(self, archive: KeptArchive) -> Path | None:
         """The place of an archive's bytes, in staging or below the folder; None if no copy is left.
 
-        Raises StoreUnreachableError if a replica that is away may have them, and OSError.
+        Raises StoreUnreachableError if a replica that is away may have them, DiskFullError and OSError.
         """
         staged = self._staging.whole_archive(archive.key, archive.md5)
         if staged is not None or archive.sha256 is None:

@@ -13,6 +13,8 @@ from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.assets.test_sessions import ALL, INVALID, put_all_kinds
 from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.data_installations import DataInstallation, specimens
+from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 
 ASSETS = ("file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents")
@@ -53,6 +55,17 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
         assert shown(Dagster(instance)) == before
     assert (report.file_sources, report.zip_actions, report.failed) == (2, len(ALL), len(ALL) - 1)
     assert said == [f"Dagster shows 2 file sources and {len(ALL)} submissions, {len(ALL) - 1} of them failed."]
+
+
+@only_sqlite
+def test_it_counts_submissions_that_failed_after_validation_among_those_that_failed(data: DataInstallation) -> None:
+    data.put("add/H.2013-10-31.1.impc.zip", specimens())
+    data.put("edit/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=9))
+    data.run()
+    assert data.states()["edit/H.2013-11-06.1.impc.zip"] == "upload failed"
+    with open_instance(data.settings) as instance:
+        report = rebuild_instance(data.settings, data.tracker, instance)
+    assert (report.zip_actions, report.failed) == (2, 1)
 
 
 @pytest.mark.parametrize(
