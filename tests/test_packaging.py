@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import distribution, requires, version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -36,17 +37,19 @@ def pins() -> dict[str, str]:
     return {canonicalize_name(match["name"]): match["version"] for match in found if match}
 
 
-def needed(name: str, extras: tuple[str, ...], seen: set[tuple[str, tuple[str, ...]]]) -> set[str]:
-    """All distributions that an installed one with its extras needs here, by canonical name."""
+def needed(name: str, extras: tuple[str, ...], seen: set[tuple[str, tuple[str, ...]]], **surroundings: str) -> set[str]:
+    """All distributions that an installed one with its extras needs here, or in these surroundings; canonical names."""
     if (canonicalize_name(name), extras) in seen:
         return set()
     seen.add((canonicalize_name(name), extras))
     names = set()
     for text in requires(name) or []:
         requirement = Requirement(text)
-        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra, **surroundings}) for extra in extras):
             names.add(canonicalize_name(requirement.name))
-            names |= needed(requirement.name, ("", *sorted(requirement.extras)), seen)
+            with suppress(PackageNotFoundError):
+                names |= needed(requirement.name, ("", *sorted(requirement.extras)), seen, **surroundings)
     return names
 
 
@@ -67,6 +70,10 @@ def test_everything_that_the_installation_needs_is_installed_in_the_pinned_versi
     pinned = pins()
     assert sorted(names - set(pinned)) == []
     assert {name: version(name) for name in names} == {name: pinned[name] for name in names}
+
+
+def test_what_the_python_of_debian_12_needs_besides_is_pinned_too() -> None:
+    assert sorted(needed("dcc", EXTRAS, set(), python_full_version="3.11.2") - set(pins())) == []
 
 
 def test_centres_are_told_how_many_packages_they_install() -> None:

@@ -6,8 +6,8 @@ It is stored in tests/stored_installation: databases, staging and Dagster's own 
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
-import tarfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +63,7 @@ class Upgraded:
 
 def unpacked(folder: Path) -> Dcc:
     """The stored installation as it was, in another place."""
-    with tarfile.open(STORED) as archive:
-        archive.extractall(folder, filter="tar")
+    shutil.unpack_archive(STORED, folder)
     environment = {"DCC_HOME": str(folder / "home"), "DCC_MIN_FREE_BYTES": "0", "DCC_CRAWL_INTERVAL": "0 0 29 2 *"}
     return Dcc({**environment, "DCC_SUGGESTIONS": "false"}, folder)
 
