@@ -164,6 +164,9 @@ def test_one_thing_is_asked_for_and_it_is_there(dcc: Dcc, refused: str) -> None:
     assert "no submission" in dcc.error("data", "causes", "--zip", f"add/{refused}", exit_code=2)
     assert "no session 9" in dcc.error("data", "causes", "--session", "9", exit_code=2)
     assert "filter it" in dcc.error("data", "findings", "--rule", "S13", "--spreadsheet", "x.xlsx", exit_code=2)
+    both = ("--centre", "H", "--zip", f"add/{refused}", "--spreadsheet", "x.xlsx")
+    assert "one of --centre and --zip" in dcc.error("data", "findings", *both, exit_code=2)
+    assert "does not end with .xlsx" in dcc.error("data", "causes", "--spreadsheet", "x.csv", exit_code=2)
     assert "cannot be written" in dcc.error("data", "causes", "--spreadsheet", "no/folder/x.xlsx", exit_code=2)
 
 

@@ -215,7 +215,7 @@ def test_two_writers_of_a_file_do_not_meet_and_the_last_one_s_stays(tmp_path: Pa
 
 
 def test_a_file_that_could_not_be_written_whole_is_as_it_was_even_with_the_longest_name(tmp_path: Path) -> None:
-    path = tmp_path / ("é" * 127 + "x")
+    path = tmp_path / ("é" * 125 + ".xlsx")
     with replacement_file(path, 0o600) as part:
         part.write_text("before")
     with suppress(ZeroDivisionError), replacement_file(path, 0o600) as part:
@@ -229,7 +229,7 @@ def test_a_file_that_could_not_be_written_whole_is_as_it_was_even_with_the_longe
 def test_every_writer_of_a_file_that_somebody_names_takes_the_longest_name_and_another_writer_beside_it(
     writer: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace, path = Path.replace, tmp_path / ("é" * 127 + "x")
+    replace, path = Path.replace, tmp_path / ("é" * 125 + ".xlsx")
     beside: list[bool] = []
 
     def after_another(part: Path, target: Path) -> Path:

@@ -261,13 +261,13 @@ def findings(
     settings = settings_from_environment()
     key = parse_zip_key(zip_action) if zip_action else None
     if spreadsheet is not None:
-        if rule or severity or document or inactive_too or as_json:
+        if rule or severity or document or inactive_too or as_json or (key and centre):
             raise ConfigurationError(
-                "A spreadsheet has all findings of a centre, a submission or all: filter it when it is open. Leave "
-                "--json out."
+                "A spreadsheet has all findings of a centre, of a submission, or of all: filter it when it is open. "
+                "Name one of --centre and --zip, and leave --json out."
             )
         with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
-            found, scope = _collect(tracker, qc, settings, None if key else centre, key)
+            found, scope = _collect(tracker, qc, settings, centre, key)
             _write_spreadsheet(spreadsheet, tracker, qc, scope, found, load_catalogue(None, settings))
         return
     require_centres(settings, centre)

@@ -99,8 +99,10 @@ def write_findings_spreadsheet(
     """Write a sheet of causes and one of all findings of a scope, in the catalogue's language; memory stays flat.
 
     What is at `path` is replaced when all is written, by a file for this user alone. Raises ExportError when it cannot
-    be.
+    be, and for a name without .xlsx: other programs would take the file for what its name says.
     """
+    if path.suffix.lower() != ".xlsx":
+        raise ExportError(f"A spreadsheet is written as an Excel file, and {path} does not end with .xlsx. Rename it.")
     try:
         with TemporaryDirectory() as folder, replacement_file(path, PRIVATE_FILE) as part:
             return _write(part, folder, _facts(tracker, qc, scope, causes), causes, catalogue, most_rows)
