@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,20 @@ def add_findings(qc: Engine, number: int, documents: int, value: str = "C{}") ->
                 for each in range(number)
             ],
         )
+
+
+@pytest.mark.parametrize("document", ["1", "add/H.2013-10-31.0.impc.zip/H.2013-10-31.1.specimen.impc.xml"])
+def test_what_is_there_already_is_told_with_the_name_of_its_document(
+    tracker: Engine, qc_database: Engine, catalogue: Catalogue, tmp_path: Path, document: str
+) -> None:
+    """Findings up to version 1.0.0 have the document's number in the QC database."""
+    add_findings(qc_database, 1, 1)
+    details = json.dumps({"entity": "Specimen M1 of H", "document": document})
+    with writing(qc_database) as connection:
+        connection.execute(update(FINDING).values(rule="S13", code="S13.there", details=details))
+    with tracker.connect() as one, qc_database.connect() as other:
+        (cause,) = causes_of_all(one, other, Settings(home=tmp_path))
+    assert "H.2013-10-31.1.specimen.impc.xml" in cause.title(catalogue)
 
 
 @pytest.mark.parametrize(("number", "documents"), [(20, 4), (3_000, 40)])

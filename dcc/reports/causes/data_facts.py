@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import starmap
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 
 from dcc.databases.list_parameters import portions
 from dcc.declarations import details_kept, message_of
+from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.causes.counting import FAILING, Group
@@ -40,9 +42,17 @@ class DataFacts:
             yield from starmap(Group, rows)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
-        """The findings of these ids."""
+        """The findings of these ids, whose details have the name of a document where they were stored with its id."""
         queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in portions(ids)]
-        return {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
+        found = {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
+        earlier = {
+            number: str(each.details["document"]) for number, each in found.items() if "document" in each.details
+        }
+        names = _document_names(self._connection, set(earlier.values()))
+        for number, document in earlier.items():
+            details = {**found[number].details, "document": names.get(document, document)}
+            found[number] = replace(found[number], details=details)
+        return found
 
     def rows(self) -> Iterator[Fact]:
         """Every finding, by document; pages, since a connection can ask nothing else while one answer streams."""
@@ -120,6 +130,13 @@ def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
 def _after(document: int, last: int) -> ColumnElement[bool]:
     of_document = and_(FINDING.c.document_id == document, FINDING.c.id > last)
     return and_(FINDING.c.document_id >= document, or_(FINDING.c.document_id > document, of_document))
+
+
+def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, str]:
+    """The file names of documents by their ids, as messages have them."""
+    ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
+    queries = [select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in portions(ids)]
+    return {str(number): printable_detail(name) for query in queries for number, name in connection.execute(query)}
 
 
 def _experiments_on(condition: ColumnElement[bool]) -> Select[Any]:
