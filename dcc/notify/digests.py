@@ -7,7 +7,7 @@ session is reported once.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -133,17 +133,16 @@ def collect_digests(
 
 
 def causes_of(
-    tracker: Engine, settings: Settings, session_id: int, digests: Iterable[Digest]
+    tracker: Engine, settings: Settings, session_id: int, keys: Collection[ZipKey]
 ) -> dict[str | None, list[Cause]]:
-    """The causes of errors in the bad submissions of a session's digests, and in its crawls, by centre.
+    """The causes of errors in these submissions of a session, and in its crawls, by centre.
 
     Without those of the QC database if there is none.
     """
     from dcc.reports.causes.collecting import causes_of_session
 
-    told_of = {line.key for digest in digests for line in digest.bad}
     with tracker.connect() as connection, qc_at_hand(settings) as (qc, _):
-        found = causes_of_session(connection, qc, session_id, settings, most=_MOST_CAUSES, only=told_of)
+        found = causes_of_session(connection, qc, session_id, settings, most=_MOST_CAUSES, only=keys)
     causes: dict[str | None, list[Cause]] = defaultdict(list)
     for cause in found:
         causes[cause.centre].append(cause)

@@ -38,6 +38,7 @@ class SessionNews:
 
     def __init__(self, round_: Round, session_id: int, centre: str | None = None) -> None:
         self._round, self._session_id, self._centre = round_, session_id, centre
+        self._causes: dict[frozenset[ZipKey], Mapping[str | None, Sequence[Cause]]] = {}
 
     def notify(self) -> None:
         """Send all recipients their news. Raises as `Round.notify`."""
@@ -58,7 +59,11 @@ class SessionNews:
             return collect_digests(connection, self._round.settings, self._session_id, self._centre)
 
     def _causes_of(self, digests: Sequence[Digest]) -> Mapping[str | None, Sequence[Cause]]:
-        return causes_of(self._round.tracker, self._round.settings, self._session_id, digests)
+        """The causes of what is bad in these digests, counted once: several recipients are told of the same submissions."""
+        keys = frozenset(line.key for digest in digests for line in digest.bad)
+        if keys not in self._causes:
+            self._causes[keys] = causes_of(self._round.tracker, self._round.settings, self._session_id, keys)
+        return self._causes[keys]
 
     def _tell_missing_addresses(self) -> None:
         if not self._round.settings.notify_centres:

@@ -100,8 +100,8 @@ def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animal
 def test_mails_name_the_document_that_failed(data: DataInstallation) -> None:
     document = wait_for_failed(data)
     with data.tracker.connect() as connection:
-        digests = collect_digests(connection, data.settings, 1)
-    (cause,) = [one for one in causes_of(data.tracker, data.settings, 1, digests)["H"] if one.kind == "E4"]
+        bad = [line.key for digest in collect_digests(connection, data.settings, 1) for line in digest.bad]
+    (cause,) = [one for one in causes_of(data.tracker, data.settings, 1, bad)["H"] if one.kind == "E4"]
     assert document in cause.remedy_for_centre(load_catalogue("en", data.settings))
 
 
