@@ -59,7 +59,7 @@ class SessionNews:
             return collect_digests(connection, self._round.settings, self._session_id, self._centre)
 
     def _causes_of(self, digests: Sequence[Digest]) -> Mapping[str | None, Sequence[Cause]]:
-        """The causes of what is bad in these digests, counted once for all recipients who are told of the same."""
+        """The causes of what is bad in these digests, counted once for all recipients that get the same archives."""
         keys = frozenset(line.key for digest in digests for line in digest.bad)
         if keys not in self._causes:
             self._causes[keys] = causes_of(self._round.tracker, self._round.settings, self._session_id, keys)
