@@ -30,8 +30,8 @@ from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import NEEDING_OTHERS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import unpacked
-from dcc.session.neighbours import NO_NEIGHBOURS
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.validation.neighbours import NO_NEIGHBOURS
 from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
 

@@ -20,7 +20,7 @@ from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
-from dcc.session.validation import check_paths
+from dcc.session.validation.checking import check_paths
 from tests.rules.test_rules import EXAMPLES
 from tests.support import data_installations
 from tests.support.data_installations import DataInstallation

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import Problem
     from dcc.reference.loading import ReferenceData
-    from dcc.session.validation import PathVerdict
+    from dcc.session.validation.checking import PathVerdict
     from dcc.settings import Settings
 
 _INVALID = 1
@@ -77,7 +77,7 @@ def validate(
     """
     from dcc.documents.schema_set import SchemaSet
     from dcc.reference.loading import load_shipped
-    from dcc.session.validation import check_paths
+    from dcc.session.validation.checking import check_paths
 
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)

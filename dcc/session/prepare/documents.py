@@ -31,7 +31,7 @@ from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import is_full
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
-from dcc.session.neighbours import NO_NEIGHBOURS
+from dcc.session.validation.neighbours import NO_NEIGHBOURS
 from dcc.store.staging import disk_errors, document_lost
 
 MOST_FINDINGS: Final = 2_000

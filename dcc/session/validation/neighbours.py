@@ -22,7 +22,7 @@ from dcc.vocabulary import Severity
 
 if TYPE_CHECKING:
     # A process that prepares documents loads no database.
-    from dcc.session.text_limits import TextLimits
+    from dcc.session.validation.text_limits import TextLimits
 
 MISSING: Final = frozenset({"E4", "S14"})
 """The rules about missing things, which may have been submitted before."""

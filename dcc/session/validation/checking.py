@@ -41,9 +41,9 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import NEEDING_OTHERS, all_rules, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import Finding, with_value
-from dcc.session.neighbours import MISSING, NO_NEIGHBOURS, Asking, Neighbours
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
-from dcc.session.text_limits import TextLimits
+from dcc.session.validation.neighbours import MISSING, NO_NEIGHBOURS, Asking, Neighbours
+from dcc.session.validation.text_limits import TextLimits
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
