@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.reports.languages import load_catalogue
 from dcc.rules import registry
 from dcc.rules.checking import check_contents
-from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc.rules.context import NOTHING_STORED, DocumentContext
 from dcc.session.crawling import list_source
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.settings import Settings
@@ -32,18 +32,6 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from tests.support.qc_documents import contents, experiment
 
 ROOT = Path(__file__).parent.parent
-
-
-class NothingKnown:
-    """A QC database with nothing in it."""
-
-    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
-        return {}
-
-    def known_experiments(
-        self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
-        return {}
 
 
 @pytest.fixture
@@ -76,7 +64,7 @@ def test_a_protocol_of_ones_own_is_crawled(
 def test_a_rule_of_ones_own_judges(examples: Mapping[str, Any]) -> None:
     assert examples["experiment_is_of_a_working_day"]
     sunday, monday = experiment("E1")._replace(date="2013-10-06"), experiment("E2")._replace(date="2013-10-07")
-    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
+    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NOTHING_STORED)
     found = check_contents(contents(sunday, monday), document)
     assert [(finding.rule, finding.entity) for finding in found if finding.rule == "D1"] == [("D1", 1)]
 
@@ -117,7 +105,7 @@ def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path:
     assert (french.say("Accepted"), french.size(0), french.size(2)) == ("Accepté", "0 octet", "2 octets")
     assert french.date(date(2013, 10, 31)) == "31 oct. 2013"
     assert examples["greeting"](french, "Ics", 12_345) == "12\u202f345 archives of Ics came through."
-    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
+    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NOTHING_STORED)
     found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
     (said,) = [message_of(one.code, {**one.details, "value": one.value}) for one in found if one.rule == "D1"]
     assert french.tell(said) == "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date."

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
-from xml.sax.saxutils import escape
 
 from dcc.documents.contents import Block, Content, element_name
 from dcc.documents.forms import NAMESPACES, ROOTS, Form
 from dcc.naming import DocumentKind
 
-_IN_TEXT = {"\r": "&#13;"}
-_IN_ATTRIBUTES = {'"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
+_MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
+_IN_TEXT = str.maketrans(_MARKUP)
+_IN_ATTRIBUTES = str.maketrans({**_MARKUP, '"': "&quot;", "\t": "&#9;", "\n": "&#10;"})
 _INDENT = "  "
 
 
@@ -92,17 +92,17 @@ def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
 
 def _attributes(form: Form, values: Any) -> str:
     own = zip(form.names, values[len(form.header) :], strict=False)
-    return "".join(f' {name}="{escape(value, _IN_ATTRIBUTES)}"' for name, value in own if name and value is not None)
+    return "".join(f' {name}="{value.translate(_IN_ATTRIBUTES)}"' for name, value in own if name and value is not None)
 
 
 def _element(name: str, form: Form, value: Any, depth: int) -> Iterator[_Tag]:
     """The tags of an element; `value` is its object, or its text."""
     if form.made is str:
-        yield _Tag(depth, f"<{name}>{escape(value, _IN_TEXT)}</{name}>")
+        yield _Tag(depth, f"<{name}>{value.translate(_IN_TEXT)}</{name}>")
         return
     tag = f"<{name}{_attributes(form, value)}"
     if form.text is not None:
-        yield _Tag(depth, f"{tag}>{escape(getattr(value, form.text), _IN_TEXT)}</{name}>", value.line)
+        yield _Tag(depth, f"{tag}>{getattr(value, form.text).translate(_IN_TEXT)}</{name}>", value.line)
         return
     inner = [
         piece

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from dcc.documents.contents import Block, Entity, Procedure, kind_of
 from dcc.documents.origins import Origin
@@ -87,6 +87,30 @@ class Lookups(Protocol):
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
         """The places of a centre's experiments with these keys; unknown keys are left out."""
         ...
+
+
+class NothingStored:
+    """`Lookups` where no other document is known."""
+
+    def known_specimens(
+        self,
+        centre: str,  # noqa: ARG002
+        ids: Collection[str],  # noqa: ARG002
+    ) -> Mapping[str, tuple[KnownSpecimen, ...]]:
+        """See `Lookups`."""
+        return {}
+
+    def known_experiments(
+        self,
+        centre: str,  # noqa: ARG002
+        keys: Collection[ExperimentKey],  # noqa: ARG002
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        """See `Lookups`."""
+        return {}
+
+
+NOTHING_STORED: Final = NothingStored()
+"""For documents that are judged by themselves."""
 
 
 @dataclass(frozen=True, slots=True)

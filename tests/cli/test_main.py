@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
@@ -94,6 +95,14 @@ def test_wrong_use_ends_with_2() -> None:
 def test_help_and_version_import_nothing_heavy() -> None:
     commands = ("--help", "--version", "data --help", "data export --help", "qc plot --help")
     assert imported_by(*commands, environment=clean(os.environ)).isdisjoint(HEAVY)
+
+
+def test_holding_files_against_the_schema_alone_loads_no_database(tmp_path: Path) -> None:
+    for name, content in specimens().items():
+        (tmp_path / name).write_bytes(content)
+    loaded = imported_by(f"validate --schema-only {tmp_path}", environment=clean(os.environ))
+    assert "lxml" in loaded
+    assert loaded.isdisjoint({"sqlalchemy", "paramiko", "pandas", "dagster"})
 
 
 @only_sqlite

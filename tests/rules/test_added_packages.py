@@ -30,19 +30,13 @@ from dcc.reference.loading import ReferenceData
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
 from dcc.rules.checking import check_contents
-from dcc.rules.context import DocumentContext
+from dcc.rules.context import NOTHING_STORED, DocumentContext
 from dcc.rules.findings import facts_of, with_value
 from dcc.rules.catalogue import GROUP_OF
 from dcc.settings import Settings
 from tests.support.qc_documents import contents, experiment
 
-class Nothing:
-    def known_specimens(self, centre, ids):
-        return {}
-    def known_experiments(self, centre, keys):
-        return {}
-
-document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), Nothing())
+document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NOTHING_STORED)
 found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
 (finding,) = [one for one in found if one.rule == "D1"]
 french = load_catalogue("fr", Settings(home=Path("/nowhere"), languages_directory=Path("LANGUAGES")))

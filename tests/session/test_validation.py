@@ -11,7 +11,8 @@ from dcc.cli.demo.submissions import specimen_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import NotFoundError
 from dcc.reference.loading import load_shipped
-from dcc.session.validation.checking import PathVerdict, check_paths
+from dcc.session.validation.checking import check_paths
+from dcc.session.validation.verdicts import PathVerdict
 from dcc.settings import load_settings
 from tests.documents.test_validation import MINIMAL, SAMPLES
 from tests.support.data_installations import experiments

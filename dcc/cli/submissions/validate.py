@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import Problem
     from dcc.reference.loading import ReferenceData
-    from dcc.session.validation.checking import PathVerdict
+    from dcc.session.validation.verdicts import PathVerdict
     from dcc.settings import Settings
 
 _INVALID = 1

@@ -187,10 +187,6 @@ class Neighbours:
         return replace(finding, details={**finding.details, "document": self._documents[int(number)].name})
 
 
-NO_NEIGHBOURS: Final = Neighbours(())
-"""No other documents, while a document is judged by itself."""
-
-
 def _take(known: dict[_Key, _Known], key: _Key, one: _Known, action: Action) -> None:
     """Apply an entity: an added one keeps its first version, an edit replaces it, a deletion removes it."""
     if action is Action.ADD:
