@@ -1,10 +1,10 @@
-"""The platform's side of the benchmarks of file sources, as a process of its own: list the directory `add`, and fetch.
+"""The platform's side of the benchmarks of transfers, as a process of its own: list the directory `add`, and fetch.
 
-python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH [STAGING]
+python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH STAGING
 
-Listed only, the number of archives is printed. With STAGING each is fetched as a session does. Connections, waiting and
-checks are those of the default settings; the archives end in staging, resumable until then. What a session does beside
-that, it does not: nothing is recorded, hashed or unpacked.
+Each archive is fetched as a session does. Connections, waiting and checks are those of the default settings; the
+archives end in staging, resumable until then. What a session does beside that, it does not: nothing is recorded, hashed
+or unpacked.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from pydantic import SecretStr
-
+from benchmarks.listing_process import address_of, list_archives
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
@@ -29,8 +28,7 @@ from dcc.session.fetching.downloads import (
     TransferFailed,
 )
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import ListedFile, SourceAddress, SourceProtocol
-from dcc.sources.connect import connect
+from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 
@@ -38,17 +36,12 @@ _GATHER_SECONDS = 0.005
 
 
 def main(
-    protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str, staging: str = ""
+    protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str, staging: str
 ) -> None:
-    """List the source; print how many archives it holds, or fetch every one into staging. Raises the first failure."""
-    settings = load_settings(known_hosts=known_hosts or None, staging=staging or None)
-    address = SourceAddress(1, "H", SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path)
-    with connect(address, settings) as connection:
-        listing = connection.list_action(Action.ADD)
-    if staging:
-        fetch_all(address, settings, listing.zips)
-    else:
-        print(len(listing.zips))
+    """List the source and fetch every archive into staging. Raises the first failure."""
+    settings = load_settings(known_hosts=known_hosts or None, staging=staging)
+    address = address_of(protocol, hostname, username, accesskey, base_path)
+    fetch_all(address, settings, list_archives(address, settings))
 
 
 def fetch_all(address: SourceAddress, settings: Settings, files: Sequence[ListedFile]) -> None:

@@ -241,10 +241,13 @@ class _DirectoryContent:
             self._ignore(path + _MD5, "no archive beside this checksum")
         for path in manifests.keys() - known:
             self._ignore(path + manifest_beside("", manifests[path][0]).encode(), "no archive beside this manifest")
+        folders = {name: printable(folder) for name, folder in self._folder_of.items()}
         files = [
-            ListedFile(printable(name), size, modified, path in checksums, printable(folder), *manifests.get(path, ()))
+            ListedFile(
+                printable(name), size, modified, path in checksums, folders.get(name, ""), *manifests.get(path, ())
+            )
             for name, _, size, modified in self._zips.values()
-            for path, folder in [(paths.get(name, name), self._folder_of.get(name, b""))]
+            for path in [paths.get(name, name)]
         ]
         files.sort(key=attrgetter("name"))
         return ActionListing(
