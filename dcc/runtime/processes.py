@@ -40,6 +40,18 @@ def keep_freed_memory_together() -> None:
     os.environ[_VARIABLE] = str(_ARENAS)
 
 
+def give_threads_their_own_memory(threads: int) -> None:
+    """Let so many threads, which parse documents at once, have a pool each, where there would be two for all.
+
+    Two threads that parse with one pool take three times as long. Call before they begin. Does nothing where
+    `keep_freed_memory_together` did nothing.
+    """
+    if _is_glibc() and os.environ.get(_VARIABLE) == str(_ARENAS):
+        import ctypes
+
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, threads + 1)
+
+
 def give_back_freed_memory() -> None:
     """Collect reference cycles, and return free memory to the system; takes a tenth of a second.
 

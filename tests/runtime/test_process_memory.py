@@ -98,6 +98,39 @@ def test_what_the_operator_says_counts(said: Mapping[str, str]) -> None:
     assert after_all > after_four + 2 * document
 
 
+PARSES_AT_ONCE = """
+import ctypes, os, sys, threading
+from lxml import etree
+from dcc.runtime.processes import give_threads_their_own_memory, keep_freed_memory_together
+
+keep_freed_memory_together()
+if sys.argv[1] == "apart":
+    give_threads_their_own_memory(4)
+together = threading.Barrier(4)
+
+def parse():
+    together.wait()
+    kept = etree.fromstring(b"<d>" + b"<e/>" * 100 + b"</d>")
+    together.wait()
+
+threads = [threading.Thread(target=parse) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+os.dup2(1, 2)
+ctypes.CDLL(None).malloc_stats()
+"""
+"""Prints glibc's statistics of its pools, after four threads parsed documents at once."""
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "pools"), [("together", {}, 2), ("apart", {}, 5), ("apart", {"MALLOC_ARENA_MAX": "3"}, 3)]
+)
+def test_threads_that_parse_at_once_have_a_pool_each(how: str, said: Mapping[str, str], pools: int) -> None:
+    assert run(PARSES_AT_ONCE, how, environment=said).count("Arena ") == pools
+
+
 LETS_GO_OF_CYCLES = """
 import gc, sys
 from dcc.runtime.processes import give_back_freed_memory

@@ -25,6 +25,7 @@ from dcc.messages import mark
 from dcc.naming import ARCHIVE_SUFFIXES, Action
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
+from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
 from dcc.session.validation.verdicts import Draft, DraftFile, PathVerdict, Place
 from dcc.settings import Settings
@@ -67,6 +68,7 @@ def check_paths(
     # Threads that get one document at a time wait for each other more than they work.
     at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
+    give_threads_their_own_memory(settings.workers)
     with ExitStack() as stack:
         kept = DraftFile(stack.enter_context(tempfile.TemporaryFile(prefix="dcc-validate-")))
         with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
