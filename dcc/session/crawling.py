@@ -36,7 +36,7 @@ from dcc.sources.connect import connect
 from dcc.sources.due import Due, PastCrawls, due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
 from dcc.tracker.database import exception_id
-from dcc.tracker.hostings.listings import ONLY_NOTED, Finding, ListingRecorder, RecordedListing, archives_by_source
+from dcc.tracker.listings.recording import ONLY_NOTED, Finding, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues

@@ -35,6 +35,12 @@ WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
 SET_ASIDE: Final = State(Phase.ZIP_NAME, Status.CANCELLED)
 """The state of a submission that a person cancelled before it was loaded."""
 
+REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)
+"""The state of a submission whose file name is refused."""
+
+NOT_ARRIVED: Final = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
+"""States of a submission whose archive no source has delivered; each session tries again."""
+
 REQUESTED: Final = State(Phase.DOWNLOAD, Status.PENDING)
 """State of a download that has not begun."""
 

@@ -107,8 +107,8 @@ def request_urgent(
     in the names). Third come those that do not wait for their download.
     """
     from dcc.databases.transactions import run_writing
-    from dcc.tracker.hostings.listings import archives_by_source
     from dcc.tracker.hostings.urgent_archives import not_waiting, request_urgently
+    from dcc.tracker.listings.recording import archives_by_source
     from dcc.tracker.register.source_addresses import load_addresses
 
     def request(connection: Connection) -> tuple[list[ZipKey], list[int], list[ZipKey]]:

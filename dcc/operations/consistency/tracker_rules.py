@@ -14,7 +14,6 @@ from dcc.operations.consistency.tracker_rows import PAGE, pages, sources_were_pu
 from dcc.phases import Phase, Status
 from dcc.session.crawling import OK, PARTIAL
 from dcc.session.leases import UNFINISHED, Lease
-from dcc.tracker.hostings.listing_changes import REFUSED
 from dcc.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,
@@ -30,7 +29,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
+from dcc.tracker.states import REFUSED, REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
 from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, state_of
 
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)

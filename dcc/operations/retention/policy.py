@@ -15,8 +15,7 @@ from dcc.naming import Action
 from dcc.operations.retention.staged_files import Kind, StagedArchive
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
-from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
-from dcc.tracker.states import WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, WAITING, State
 
 _DAY_SECONDS: Final = 86_400
 

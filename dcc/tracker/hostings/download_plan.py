@@ -27,7 +27,6 @@ from dcc.tracker.hostings.foreign_archives import (
     may_be_taken,
     unfetchable_archives,
 )
-from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.hostings.owner_notices import NewNotice
 from dcc.tracker.models import (
     BadCopy,
@@ -45,7 +44,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import REQUESTED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, REQUESTED, WAITING, State
 from dcc.tracker.submission_rows import (
     IDS,
     KEY,

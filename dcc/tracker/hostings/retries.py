@@ -20,7 +20,6 @@ from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.download_plan import HOSTING, hosted, hosting_of, load_plans
 from dcc.tracker.hostings.foreign_archives import Decline, HeldArchive, declines_of, may_be_taken
-from dcc.tracker.hostings.listing_changes import REFUSED
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -36,7 +35,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
-from dcc.tracker.states import State
+from dcc.tracker.states import REFUSED, State
 from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, rows_about
 
 

@@ -22,7 +22,6 @@ from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished, needs_nobody
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -39,7 +38,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, WAITING, State
 from dcc.tracker.submission_rows import (
     CONTACT,
     IDS,

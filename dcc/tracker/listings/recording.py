@@ -28,10 +28,10 @@ from dcc.tracker import progress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
-from dcc.tracker.hostings.listing_changes import (
+from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
+from dcc.tracker.hostings.unusual_sizes import UNUSUAL_SIZE, earlier_sizes, unusual_size
+from dcc.tracker.listings.comparing import (
     ATTRIBUTES,
-    NOT_ARRIVED,
-    REFUSED,
     Absent,
     KnownHosting,
     attributes,
@@ -46,13 +46,11 @@ from dcc.tracker.hostings.listing_changes import (
     size_message,
     uploading_message,
 )
-from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
-from dcc.tracker.hostings.unusual_sizes import UNUSUAL_SIZE, earlier_sizes, unusual_size
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.delegations import load_delegations
-from dcc.tracker.states import SET_ASIDE, WAITING
+from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE, WAITING
 from dcc.tracker.submission_rows import IDS, KEY, change_about, key_of, rows_about
 
 CHANGED: Final = "changed"

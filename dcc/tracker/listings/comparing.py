@@ -18,12 +18,8 @@ from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
-from dcc.tracker.states import WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING, State
 from dcc.tracker.submission_rows import IDS, rows_about
-
-REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
-NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
-"""States of a submission whose archive no source has delivered; each session tries again."""
 
 _WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
 _LARGEST_SIZE: Final = 2**63 - 1
