@@ -36,7 +36,9 @@ from dcc.sources.connect import connect
 from dcc.sources.due import Due, PastCrawls, due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
 from dcc.tracker.database import exception_id
-from dcc.tracker.listings.recording import ONLY_NOTED, Finding, ListingRecorder, RecordedListing, archives_by_source
+from dcc.tracker.listings.basis import ListingBasis, RecordedListing
+from dcc.tracker.listings.findings import ONLY_NOTED, Finding
+from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
@@ -248,8 +250,8 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
 
 def _note(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:
     def write(connection: Connection) -> Mapping[ZipKey, ListedFile]:
-        recorder = _recorder(connection, session, listing)
-        return recorder.relist(listing.address, keys, listing.listings)
+        basis = _basis(connection, session, listing)
+        return ListingRecorder(basis, listing.address).relist(keys, listing.listings)
 
     return session.write(write, alone=True)
 
@@ -383,7 +385,7 @@ def settle(session: Session, second: SourceListing, recent: Mapping[ZipKey, List
     listings = None if second.error is not None else second.listings
 
     def write(connection: Connection) -> list[Finding]:
-        return _recorder(connection, session).settle(second.address, recent, listings)
+        return ListingRecorder(_basis(connection, session), second.address).settle(recent, listings)
 
     found = session.write(write, alone=True)
     for finding in found:
@@ -391,10 +393,10 @@ def settle(session: Session, second: SourceListing, recent: Mapping[ZipKey, List
     return found
 
 
-def _recorder(connection: Connection, session: Session, listing: SourceListing | None = None) -> ListingRecorder:
+def _basis(connection: Connection, session: Session, listing: SourceListing | None = None) -> ListingBasis:
     settings = session.settings
     centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
-    return ListingRecorder(
+    return ListingBasis(
         connection,
         session.id,
         settings.naming,
@@ -410,9 +412,9 @@ def _recorder(connection: Connection, session: Session, listing: SourceListing |
 def _write(
     connection: Connection, session: Session, listing: SourceListing
 ) -> tuple[RecordedListing, str, SourceError | InternalFaultError | None]:
-    recorder = _recorder(connection, session, listing)
-    now = recorder.now
-    result = recorder.record(listing.address, listing.listings, whole=listing.error is None)
+    basis = _basis(connection, session, listing)
+    now = basis.now
+    result = ListingRecorder(basis, listing.address).record(listing.listings, whole=listing.error is None)
     error, outcome = listing.error, listing.outcome
     if error is None and result.shrunk:
         error, outcome = _shrunk(listing.address, result.shrunk), PARTIAL

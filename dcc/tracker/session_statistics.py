@@ -14,7 +14,7 @@ from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import SessionEntry, list_sessions, step_of
-from dcc.tracker.listings.recording import ONLY_NOTED
+from dcc.tracker.listings.findings import ONLY_NOTED
 from dcc.tracker.models import (
     AnException,
     Centre,

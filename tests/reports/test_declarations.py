@@ -14,7 +14,7 @@ from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import with_value
 from dcc.rules.registry import rule
-from dcc.tracker.listings.recording import CONFIRMED_GONE
+from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.vocabulary import Severity
 from tests.rules.test_rules import BREAKS, EXAMPLES
 from tests.support.integrity_cases import check

@@ -23,7 +23,8 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.listings.comparing import KnownHosting, change_message
+from dcc.tracker.listings.comparing import KnownHosting
+from dcc.tracker.listings.findings import change_message
 from dcc.tracker.models import (
     CrawlFinding,
     CrawlingSession,

@@ -15,7 +15,8 @@ from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.hostings.missing_archives import ProposalState, decide, list_proposals, missing_archives
-from dcc.tracker.listings.recording import ListingRecorder, RecordedListing
+from dcc.tracker.listings.basis import ListingBasis, RecordedListing
+from dcc.tracker.listings.recording import ListingRecorder
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
@@ -47,8 +48,11 @@ class Sources:
         return run_writing(
             self.tracker,
             lambda connection: ListingRecorder(
-                connection, self.session, self.settings.naming, {"H": self.centre}, self.now, shrink_limit=limit
-            ).record(address, [ActionListing(Action.ADD, zips=files)], whole=whole),
+                ListingBasis(
+                    connection, self.session, self.settings.naming, {"H": self.centre}, self.now, shrink_limit=limit
+                ),
+                address,
+            ).record([ActionListing(Action.ADD, zips=files)], whole=whole),
             patience_seconds=5,
         )
 

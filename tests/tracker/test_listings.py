@@ -16,7 +16,8 @@ from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.listings.recording import ListingRecorder, RecordedListing
+from dcc.tracker.listings.basis import ListingBasis, RecordedListing
+from dcc.tracker.listings.recording import ListingRecorder
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -60,8 +61,11 @@ class Shelf:
         return run_writing(
             self.tracker,
             lambda connection: ListingRecorder(
-                connection, self.session, self.settings.naming, centres, utc_now(), quiet_seconds=quiet_seconds
-            ).record(address, listings),
+                ListingBasis(
+                    connection, self.session, self.settings.naming, centres, utc_now(), quiet_seconds=quiet_seconds
+                ),
+                address,
+            ).record(listings),
             patience_seconds=5,
         )
 

@@ -16,7 +16,7 @@ from dcc.reports.causes.counting import Group
 from dcc.reports.causes.errors import FOREIGN, LISTING, declared_code
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings, session_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.listings.recording import CONFIRMED_GONE
+from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources

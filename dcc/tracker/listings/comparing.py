@@ -1,27 +1,24 @@
-"""Compares listed archives with the known hostings: which have changed, and the message about each."""
+"""Compares listed archives with what was known of the source: which are new, changed or missing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, case, select
 
-from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.sources.base import ActionListing, ListedFile, SourceAddress
+from dcc.sources.base import ActionListing, ListedFile
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING, State
 from dcc.tracker.submission_rows import IDS, rows_about
 
-_WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
 _LARGEST_SIZE: Final = 2**63 - 1
 _LATEST_TIME: Final = 253_402_300_799
 _ROWS_AT_ONCE: Final = 2_000
@@ -229,127 +226,3 @@ def manifest_differs(known: KnownHosting, file: ListedFile) -> bool:
         return True
     versions = known.manifest_version, file.manifest_version
     return "" not in versions and versions[0] != versions[1]
-
-
-def _time(seconds: int | None) -> Message:
-    if seconds is None:
-        return message(mark("at an unknown time"))
-    return Message(f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC")
-
-
-def _size(size_bytes: int | None) -> Message:
-    if size_bytes is None:
-        return message(mark("of unknown size"))
-    return message(mark("{number} bytes"), number=size_bytes)
-
-
-def change_message(
-    address: SourceAddress,
-    key: ZipKey,
-    entry: KnownHosting,
-    file: ListedFile,
-    *,
-    taken_anew: bool = False,
-    loaded: bool = False,
-) -> Message:
-    """The message about an archive that changed on a source: whether it is fetched again, or its data were `loaded`."""
-    return message(
-        _change_text(entry, file, taken_anew=taken_anew, loaded=loaded),
-        archive=str(key),
-        source=address.label,
-        size=_size(entry.size_bytes),
-        modified=_time(entry.modified),
-        new_size=_size(file.size_bytes),
-        new_modified=_time(file.modified),
-    )
-
-
-def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loaded: bool) -> str:
-    if not content_differs(entry, file):
-        if taken_anew:
-            return mark(
-                "The manifest beside {archive} has changed on {source}. No data of it were uploaded: it is taken by "
-                "itself, and held against the new manifest."
-            )
-        return mark(
-            "The manifest beside {archive} has changed on {source}. The earlier download still counts. "
-            "Compare it with the new manifest: dcc retry {archive}"
-        )
-    if entry.to_download:
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. It has not been downloaded yet; the new content is."
-        )
-    if entry.state == REFUSED:
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. Its name was refused."
-        )
-    if taken_anew:
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. No data of it were uploaded: the new content is taken by itself."
-        )
-    if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
-        # Otherwise the new documents would repeat existing data, and fail because of that.
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
-            "modified {new_modified}. The earlier download still counts, with its data. If the new content "
-            "is meant, withdraw these with `dcc data undo`, then take it with: dcc retry {archive}"
-        )
-    return mark(
-        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
-        "modified {new_modified}. The earlier download still counts. If the new content is meant, take "
-        "it with: dcc retry {archive}"
-    )
-
-
-def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
-    """The message about an archive with another size on another source."""
-    return message(
-        mark(
-            "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
-            "source is taken. Ask the centre which one is right."
-        ),
-        archive=str(key),
-        source=address.label,
-        size=_size(file.size_bytes),
-        new_size=_size(before),
-    )
-
-
-def uploading_message(
-    address: SourceAddress, key: ZipKey, first: ListedFile, second: ListedFile | None, *, looked: bool
-) -> Message:
-    """The message about an archive that changed between two listings; `second` is None if it was missing then.
-
-    `looked`: whether there was a second listing.
-    """
-    known = {"archive": str(key), "source": address.label, "modified": _time(first.modified)}
-    if not looked:
-        return message(
-            mark(
-                "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at "
-                "once more. A later session takes it when it is complete."
-            ),
-            **known,
-        )
-    if second is None:
-        return message(
-            mark(
-                "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and was not there a "
-                "little later. A later session takes it when it is complete."
-            ),
-            size=_size(first.size_bytes),
-            **known,
-        )
-    return message(
-        mark(
-            "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {new_size}, modified "
-            "{new_modified}, a little later. A later session takes it when it is complete."
-        ),
-        size=_size(first.size_bytes),
-        new_size=_size(second.size_bytes),
-        new_modified=_time(second.modified),
-        **known,
-    )

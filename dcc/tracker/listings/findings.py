@@ -1,0 +1,222 @@
+"""What a crawl tells about listed archives: the kinds of findings, and the message of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from dcc.messages import Message, mark, message
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.sources.base import ActionListing, ListedFile, ListedTwice, SourceAddress
+from dcc.tracker.archive_names import stored_name
+from dcc.tracker.listings.comparing import Absent, KnownHosting, content_differs
+from dcc.tracker.states import REFUSED, State
+
+CHANGED: Final = "changed"
+SIZE_DIFFERS: Final = "size_differs"
+TAKEN_ANEW: Final = "taken_anew"
+MANIFEST_CHANGED: Final = "manifest_changed"
+UPLOADING: Final = "uploading"
+CONFIRMED_GONE: Final = "gone"
+PROPOSED: Final = "withdrawal_proposed"
+LISTED_TWICE: Final = "listed_twice"
+FOLDER_TWICE: Final = "folder_twice"
+ONLY_NOTED: Final = frozenset({TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
+"""Kinds of findings that a crawl tells as notes."""
+
+_WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding about a listed archive, or a directory (`add/`), for a wrangler."""
+
+    kind: str
+    key: ZipKey | str
+    za_id: int | None
+    said: Message
+
+    @property
+    def message(self) -> str:
+        """What it says, in English."""
+        return str(self.said)
+
+
+def _time(seconds: int | None) -> Message:
+    if seconds is None:
+        return message(mark("at an unknown time"))
+    return Message(f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _size(size_bytes: int | None) -> Message:
+    if size_bytes is None:
+        return message(mark("of unknown size"))
+    return message(mark("{number} bytes"), number=size_bytes)
+
+
+def change_message(
+    address: SourceAddress,
+    key: ZipKey,
+    entry: KnownHosting,
+    file: ListedFile,
+    *,
+    taken_anew: bool = False,
+    loaded: bool = False,
+) -> Message:
+    """The message about an archive that changed on a source: whether it is fetched again, or its data were `loaded`."""
+    return message(
+        _change_text(entry, file, taken_anew=taken_anew, loaded=loaded),
+        archive=str(key),
+        source=address.label,
+        size=_size(entry.size_bytes),
+        modified=_time(entry.modified),
+        new_size=_size(file.size_bytes),
+        new_modified=_time(file.modified),
+    )
+
+
+def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loaded: bool) -> str:
+    if not content_differs(entry, file):
+        if taken_anew:
+            return mark(
+                "The manifest beside {archive} has changed on {source}. No data of it were uploaded: it is taken by "
+                "itself, and held against the new manifest."
+            )
+        return mark(
+            "The manifest beside {archive} has changed on {source}. The earlier download still counts. "
+            "Compare it with the new manifest: dcc retry {archive}"
+        )
+    if entry.to_download:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. It has not been downloaded yet; the new content is."
+        )
+    if entry.state == REFUSED:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. Its name was refused."
+        )
+    if taken_anew:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. No data of it were uploaded: the new content is taken by itself."
+        )
+    if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
+        # Otherwise the new documents would repeat existing data, and fail because of that.
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
+            "modified {new_modified}. The earlier download still counts, with its data. If the new content "
+            "is meant, withdraw these with `dcc data undo`, then take it with: dcc retry {archive}"
+        )
+    return mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
+        "modified {new_modified}. The earlier download still counts. If the new content is meant, take "
+        "it with: dcc retry {archive}"
+    )
+
+
+def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
+    """The message about an archive with another size on another source."""
+    return message(
+        mark(
+            "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
+            "source is taken. Ask the centre which one is right."
+        ),
+        archive=str(key),
+        source=address.label,
+        size=_size(file.size_bytes),
+        new_size=_size(before),
+    )
+
+
+def uploading_message(
+    address: SourceAddress, key: ZipKey, first: ListedFile, second: ListedFile | None, *, looked: bool
+) -> Message:
+    """The message about an archive that changed between two listings; `second` is None if it was missing then.
+
+    `looked`: whether there was a second listing.
+    """
+    known = {"archive": str(key), "source": address.label, "modified": _time(first.modified)}
+    if not looked:
+        return message(
+            mark(
+                "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at "
+                "once more. A later session takes it when it is complete."
+            ),
+            **known,
+        )
+    if second is None:
+        return message(
+            mark(
+                "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and was not there a "
+                "little later. A later session takes it when it is complete."
+            ),
+            size=_size(first.size_bytes),
+            **known,
+        )
+    return message(
+        mark(
+            "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {new_size}, modified "
+            "{new_modified}, a little later. A later session takes it when it is complete."
+        ),
+        size=_size(first.size_bytes),
+        new_size=_size(second.size_bytes),
+        new_modified=_time(second.modified),
+        **known,
+    )
+
+
+def shrunk_message(listing: ActionListing, lost: Absent) -> Message:
+    """The message about a directory that lost too much to be believed."""
+    listed = len(listing.zips)
+    text = mark("the directory {directory} lists {number} archives, and held {before} before")
+    if listing.missing:
+        text = mark("the directory {directory} is gone, and held {before} before")
+    elif listed == 1:
+        text = mark("the directory {directory} lists one archive, and held {before} before")
+    return message(text, directory=listing.action.value, number=listed, before=lost.known)
+
+
+def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> Message:
+    """The message about archives that two listings in a row did not have."""
+    text = mark(
+        "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the "
+        "centre did not take them away on purpose, ask it to put them back."
+    )
+    if lost == 1:
+        text = mark(
+            "{directory}: one archive of {source} is gone. Two listings in a row did not show it. If the centre "
+            "did not take it away on purpose, ask it to put it back."
+        )
+    return message(text, directory=listing.action.value, number=lost, source=address.label)
+
+
+def twice_finding(address: SourceAddress, action: Action, twice: ListedTwice) -> Finding:
+    """The finding on an archive or folder that was found at two paths."""
+    known = {"taken": f"{action}/{twice.taken}", "other": f"{action}/{twice.other}", "source": address.label}
+    if twice.is_folder:
+        text = mark("{other} of {source} is the folder {taken} over a link. Its archives are taken from {taken} alone.")
+        return Finding(FOLDER_TWICE, f"{action}/", None, message(text, **known))
+    text = mark(
+        "{source} has two archives of one name: {taken} and {other}. Only {taken} is taken. Ask the centre to remove "
+        "or rename the other one."
+    )
+    key = ZipKey(action, stored_name(twice.taken.rpartition("/")[2]))
+    return Finding(LISTED_TWICE, key, None, message(text, **known))
+
+
+def proposed_message(address: SourceAddress, action: Action, number: int) -> Message:
+    """The message about archives whose withdrawal is proposed."""
+    text = mark(
+        "{directory}: {number} archives of {source} are gone, and the withdrawal of their data is proposed. Decide: "
+        "dcc data proposals"
+    )
+    if number == 1:
+        text = mark(
+            "{directory}: one archive of {source} is gone, and the withdrawal of its data is proposed. Decide: dcc "
+            "data proposals"
+        )
+    return message(text, directory=action.value, number=number, source=address.label)
