@@ -9,32 +9,35 @@ from __future__ import annotations
 
 import logging
 import math
-import queue
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy import Connection, select
 
 from dcc.databases.transactions import insert_rows
-from dcc.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
+from dcc.errors import InternalFaultError, ListingShrunkError, SourceError
 from dcc.messages import Message, mark, message_to_json
-from dcc.naming import Action
 from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
-from dcc.runtime.log_context import logging_about, progress_log, with_log_context
-from dcc.session.connection_places import ConnectionPlaces, for_seconds, place_at, server_of
+from dcc.runtime.log_context import progress_log
 from dcc.session.sessions import Session
+from dcc.session.source_listings import (
+    FAILED,
+    OK,
+    PARTIAL,
+    SourceListing,
+    list_in_parallel,
+    list_source,
+    logging_about_source,
+    progress_of,
+)
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, ListedFile, SourceAddress
-from dcc.sources.connect import connect
+from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.due import Due, PastCrawls, due
-from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
+from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.findings import ONLY_NOTED, Finding
@@ -46,78 +49,7 @@ from dcc.tracker.register.source_pace import load_dues
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 
-OK, PARTIAL, FAILED = "ok", "partial", "failed"
-_IGNORED_SHOWN = 20
 _LEFT_SHOWN = 20
-_SLACK_SECONDS = 30
-
-
-@dataclass
-class SourceListing:
-    """The listing of one source: the directories that could be listed, and the first error.
-
-    `began` is in seconds since 1970; `ended` is on the clock of `time.monotonic`.
-    """
-
-    address: SourceAddress
-    listings: list[ActionListing] = field(default_factory=list)
-    error: SourceError | InternalFaultError | None = None
-    seconds: float = 0.0
-    began: float = field(default_factory=time.time)
-    ended: float = field(default_factory=time.monotonic)
-
-    @property
-    def ignored(self) -> int:
-        """The number of ignored entries."""
-        return sum(part.ignored for part in self.listings)
-
-    @property
-    def ignored_examples(self) -> tuple[tuple[str, str], ...]:
-        """Some of the ignored entries, as `<action>/<name>` with the reason."""
-        examples = [
-            (f"{part.action}/{name}", reason) for part in self.listings for name, reason in part.ignored_examples
-        ]
-        return tuple(examples[:_IGNORED_SHOWN])
-
-    @property
-    def outcome(self) -> str:
-        """`ok`; `partial` if some directory could not be listed; `failed` if none could."""
-        if self.error is None:
-            return OK
-        return PARTIAL if self.listings else FAILED
-
-
-def list_source(
-    address: SourceAddress,
-    settings: Settings,
-    watch: ListingWatch | None = None,
-    actions: Collection[Action] = tuple(Action),
-    places: ConnectionPlaces | None = None,
-) -> SourceListing:
-    """List the action directories of a source, all or some. Never raises SourceError: it is in the result.
-
-    `watch` limits it and gets its progress; by default it has the time of the settings. The connection has one of the
-    `places`, and waits for it as long.
-    """
-    result = SourceListing(address)
-    settings = settings.for_protocol(address.protocol)
-    began = time.monotonic()
-    try:
-        with (
-            place_at(places, address, for_seconds(settings.list_timeout)),
-            connect(address, settings) as connection,
-            watching(watch or ListingWatch(address.label, settings.list_timeout)),
-        ):
-            for action in actions:
-                try:
-                    result.listings.append(connection.list_action(action))
-                except SourceError as error:
-                    result.error = result.error or error
-    except SourceError as error:
-        result.error = result.error or error
-    result.ended = time.monotonic()
-    result.seconds = result.ended - began
-    return result
 
 
 def crawl_file_sources(
@@ -155,9 +87,9 @@ def crawl_file_sources(
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     look = partial(list_source, places=session.places)
-    for listing in _list_in_parallel(addresses, session, look):
+    for listing in list_in_parallel(addresses, session, look):
         session.check()
-        with _logging_about(listing.address):
+        with logging_about_source(listing.address):
             crawl, recent = _record(session, listing)
         if recent:
             unsettled[crawl.source_id] = listing, crawl, recent
@@ -166,7 +98,7 @@ def crawl_file_sources(
     looks = [Relisting(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
     for second in list_again(looks, session):
         _, crawl, recent = unsettled[second.address.id]
-        with _logging_about(second.address):
+        with logging_about_source(second.address):
             found = settle(session, second, recent)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
@@ -216,7 +148,7 @@ def list_again(looks: Collection[Relisting], session: Session) -> Iterator[Sourc
         return list_source(address, settings, watch, sorted({key.action for key in look.archives}), session.places)
 
     if by_source:
-        for listing in _list_in_parallel(
+        for listing in list_in_parallel(
             [look.address for look in looks], session, listed, wait=session.settings.quiet_seconds
         ):
             session.check()
@@ -254,84 +186,6 @@ def _note(session: Session, listing: SourceListing, keys: Collection[ZipKey]) ->
         return ListingRecorder(basis, listing.address).relist(keys, listing.listings)
 
     return session.write(write, alone=True)
-
-
-def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
-    return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
-
-
-def _progress_of(address: SourceAddress, on_progress: Callable[[str], object]) -> Callable[[str], object]:
-    """A function that reports the progress of one source to `on_progress`."""
-    partition = source_partition(address.centre, address.id)
-    return lambda text: on_progress(f"{partition}: {text}")
-
-
-def _list_in_parallel(
-    addresses: Sequence[SourceAddress],
-    session: Session,
-    look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing],
-    *,
-    wait: float = 0.0,
-) -> Iterator[SourceListing]:
-    """Yields each source's complete listing; one that exceeds every time limit, after `wait`, is given up."""
-    settings = session.settings
-    results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
-    of_server = Counter(server_of(address) for address in addresses)
-    most = {server: settings.limits_of(server).connections or count for server, count in of_server.items()}
-    rooms = {server: threading.Semaphore(count) for server, count in most.items()}
-
-    def work(address: SourceAddress) -> None:
-        try:
-            # The time limit of a listing does not include the wait for others on the same server.
-            with _logging_about(address), rooms[server_of(address)]:
-                seconds = settings.for_protocol(address.protocol).list_timeout
-                watch = ListingWatch(address.label, seconds, _progress_of(address, session.on_progress))
-                listing = look(address, settings, watch)
-        except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
-            with _logging_about(address):
-                log.exception("%s met a fault of the platform", address.label)
-            fault = InternalFaultError(
-                f"{address.label}: {type(error).__name__}: {error}. This is a fault of the platform; its next session "
-                "tries again. Report it with the log."
-            )
-            listing = SourceListing(address, error=fault)
-        results.put(listing)
-
-    for address in addresses:
-        threading.Thread(
-            target=with_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True
-        ).start()
-    waiting = {address.id: address for address in addresses}
-    limit = _SLACK_SECONDS + max(
-        (_longest_listing(settings.for_protocol(address.protocol)) for address in addresses), default=0
-    )
-    if session.places is not None:
-        # Each waits for a place as long as its listing may take.
-        wait += max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
-    rounds = max((math.ceil(count / most[server]) for server, count in of_server.items()), default=1)
-    deadline = time.monotonic() + (wait + limit) * rounds
-    while waiting:
-        try:
-            result = results.get(timeout=max(deadline - time.monotonic(), 0))
-        except queue.Empty:
-            for address in waiting.values():
-                error = SourceTimeoutError(
-                    mark(
-                        "listing it was given up after {limit} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, "
-                        "DCC_LIST_TIMEOUT and 30 s. Ask whoever runs the server what it is doing; the next session "
-                        "tries again."
-                    ),
-                    source=address.label,
-                    limit=limit,
-                )
-                yield SourceListing(address, error=error, seconds=limit)
-            return
-        if waiting.pop(result.address.id, None):
-            yield result
-
-
-def _longest_listing(settings: Settings) -> float:
-    return settings.connect_timeout + settings.login_timeout + settings.list_timeout
 
 
 def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
@@ -405,7 +259,7 @@ def _basis(connection: Connection, session: Session, listing: SourceListing | No
         quiet_seconds=settings.quiet_seconds,
         shrink_limit=settings.listing_shrink_limit,
         looked_at=None if listing is None else listing.began,
-        on_progress=ignore_progress if listing is None else _progress_of(listing.address, session.on_progress),
+        on_progress=ignore_progress if listing is None else progress_of(listing.address, session.on_progress),
     )
 
 

@@ -31,7 +31,7 @@ from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, ski
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.submissions.zip_lines import zips_of_centre
-from dcc.session.crawling import list_source
+from dcc.session.source_listings import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, decide

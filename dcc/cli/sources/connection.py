@@ -28,7 +28,7 @@ from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, S
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.session.crawling import SourceListing
+    from dcc.session.source_listings import SourceListing
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
     from dcc.sources.host_keys import HostKey
@@ -197,7 +197,7 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
 
 def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     """List a source registered a moment ago, for a trial's time; returns the problem."""
-    from dcc.session.crawling import list_source
+    from dcc.session.source_listings import list_source
     from dcc.sources.listing_watch import ListingWatch
 
     address = _stored_address(tracker, source_id)
@@ -249,7 +249,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
       "accepted_host_key": null or {"old": [fingerprints], "new": fingerprint},
       "directories": [{"action", "missing", "zips", "ignored"}]}
     """
-    from dcc.session.crawling import list_source
+    from dcc.session.source_listings import list_source
     from dcc.sources.listing_watch import PAUSE_OF_LINES, ListingWatch
 
     settings = settings_from_environment()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dcc.reports.causes.skipped_archives import Skipped
     from dcc.reports.languages import Catalogue
-    from dcc.session.crawling import SourceListing
+    from dcc.session.source_listings import SourceListing
     from dcc.settings import Settings
 
 _WHY = "why it was not taken"
@@ -100,7 +100,7 @@ def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list
 
 
 def _listing(tracker: Engine, settings: Settings, source_id: int) -> SourceListing:
-    from dcc.session.crawling import list_source
+    from dcc.session.source_listings import list_source
     from dcc.tracker.register.source_addresses import load_addresses
 
     with tracker.connect() as connection:

@@ -12,8 +12,8 @@ from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import PAGE, pages, sources_were_purged, zip_entries
 from dcc.phases import Phase, Status
-from dcc.session.crawling import OK, PARTIAL
 from dcc.session.leases import UNFINISHED, Lease
+from dcc.session.source_listings import OK, PARTIAL
 from dcc.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
 from dcc.reports.overdue import activity_of_centres
-from dcc.session.crawling import FAILED, OK, PARTIAL
+from dcc.session.source_listings import FAILED, OK, PARTIAL
 from dcc.settings import Settings
 from dcc.sources.due import Why
 from dcc.tracker.crawls import latest_crawls
