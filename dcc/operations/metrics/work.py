@@ -15,6 +15,7 @@ from dcc.session.data.documents import count_waiting
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker import crawls
+from dcc.tracker.crawls import SessionEntry
 from dcc.tracker.decisions import count_decided
 from dcc.tracker.models import AnException, Centre, CrawlingSession, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries import zip_action_lists
@@ -64,9 +65,12 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
         "When the last crawling session ended that finished its work.",
         values=_last_success(connection),
     )
-    last = next(iter(crawls.list_sessions(connection, limit=1)), None)
-    if last is None:
-        return
+    for last in crawls.list_sessions(connection, limit=1):
+        yield from _families_of_last(connection, last)
+
+
+def _families_of_last(connection: Connection, last: SessionEntry) -> Iterator[Metric]:
+    """The families about the last session."""
     yield gauge("last_session_id", "The id of the last crawling session.", values=last.id)
     yield one_of(
         "last_session_outcome",

@@ -193,7 +193,7 @@ def receive(
     ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
     slower than `pace` (the part is kept), and DiskFullError.
     """
-    key, hosting = transfer.key, transfer.hosting
+    key, hosting, pace = transfer.key, transfer.hosting, pace or Pace()
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:
@@ -201,7 +201,7 @@ def receive(
         if published is not None:
             on_published(published)
     _refuse_known_bad(transfer, published)
-    manifest = _manifest(connection, transfer, pace or Pace()) if hosting.manifest else None
+    manifest = _manifest(connection, transfer, pace) if hosting.manifest else None
     origin = origin_of(hosting)
     with disk_errors(key, staging.root):
         staging.prepare(key)
@@ -213,20 +213,7 @@ def receive(
                 staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
                 DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
             ):
-                sink.take_in(offset)
-                if hosting.size_bytes is None or offset < hosting.size_bytes:
-                    if earlier is not None:
-                        connection.expect(earlier.validators)
-                    with _watching_pace(pace or Pace(), sink, connection):
-                        connection.fetch(
-                            key.action,
-                            transfer.path,
-                            sink,
-                            size=hosting.size_bytes,
-                            offset=offset,
-                            modified=hosting.modified,
-                        )
-                sink.end()
+                _fetch_rest(connection, transfer, sink, offset, earlier, pace)
                 md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
@@ -234,13 +221,43 @@ def receive(
         except NotModified:
             if earlier is None:
                 raise
-            size, known = earlier.size_bytes, earlier.validators
-            return Received(
-                staging.archive(key), size, earlier.md5, 0.0, resumed=False, is_sent=False, validators=known
-            )
+            return _unchanged(staging.archive(key), earlier)
         path = staging.finish_part(key)
     seconds, validators = time.monotonic() - began, connection.validators()
     return Received(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
+
+
+def _fetch_rest(
+    connection: Connection,
+    transfer: Transfer,
+    sink: DownloadSink,
+    offset: int,
+    earlier: EarlierCopy | None,
+    pace: Pace,
+) -> None:
+    """Fetch the bytes from `offset` on. Raises NotModified if the source has the `earlier` copy still."""
+    hosting = transfer.hosting
+    sink.take_in(offset)
+    if hosting.size_bytes is None or offset < hosting.size_bytes:
+        if earlier is not None:
+            connection.expect(earlier.validators)
+        with _watching_pace(pace, sink, connection):
+            connection.fetch(
+                transfer.key.action,
+                transfer.path,
+                sink,
+                size=hosting.size_bytes,
+                offset=offset,
+                modified=hosting.modified,
+            )
+    sink.end()
+
+
+def _unchanged(path: Path, earlier: EarlierCopy) -> Received:
+    """The earlier copy, which the source has still and staging holds."""
+    return Received(
+        path, earlier.size_bytes, earlier.md5, 0.0, resumed=False, is_sent=False, validators=earlier.validators
+    )
 
 
 class _EnoughError(Exception):
