@@ -1,7 +1,7 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test languages pages chaos fuzz histories soak bench clean
+.PHONY: help install demo ui test languages pages chaos containers fuzz histories soak bench clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -44,6 +44,9 @@ fuzz: install ## Hostile input made by a coverage-guided fuzzer for ten minutes:
 bench: install ## The platform beside sftp, lftp, unzip, xmllint and bulk loads, as a table
 	@.ci/install-servers
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+containers: install ## The compose files of deploy/ started, tried and removed, ten minutes; needs docker compose: CONTAINER_ARGS="--archives 200"
+	@$(BIN)/python -m tests.containers $(CONTAINER_ARGS)
 
 histories: install ## 300 random histories of uploads and retries, and 300 of submissions, against models, ten minutes: HISTORY_ARGS="--seed 7"
 	@$(BIN)/python -m tests.histories $(HISTORY_ARGS)
