@@ -4,7 +4,7 @@ BIN := .venv/bin
 .PHONY: help install demo ui test languages pages chaos containers fuzz histories soak bench clean
 
 help: ## What can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 install: ## The environment in .venv; the command is .venv/bin/dcc
 	@.ci/install
