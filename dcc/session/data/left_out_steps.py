@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from dcc.data_outcomes import ZipData, left_out_message
+from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
@@ -59,10 +60,10 @@ def _left_out_fact(document: DueDocument, phase: Phase) -> Fact:
 
 def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:
     """Have what the documents brought count as valid, since no rule is asked."""
-    stored = work.read_qc(lambda connection: documents_of(connection, documents))
+    stored = run_reading(work.qc, lambda connection: documents_of(connection, documents))
     basis = current_basis(work)
     found = [ContentFindings(document.id, ()) for document in stored.values()]
-    work.write_qc(lambda connection: judge_together(connection, found, basis))
+    run_writing(work.qc, lambda connection: judge_together(connection, found, basis))
 
 
 def resume_left_out_steps(work: DataSession) -> None:
