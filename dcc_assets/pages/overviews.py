@@ -12,8 +12,7 @@ from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
 from dcc.reports.causes.cause import as_json
-from dcc.reports.causes.collecting import causes_of_all, causes_of_centre
-from dcc.reports.causes.scopes import Scope
+from dcc.reports.causes.collecting import causes_of
 from dcc.reports.plots import draw_expected, keep_fonts
 from dcc.reports.submissions.labels import SESSION_LABELS
 from dcc.reports.submissions.page import Place, cause_values, common_values, images_of
@@ -73,13 +72,11 @@ def causes_page(reader: Reader, request: Request) -> Answer:
 
 
 def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Answer:
-    if centre is None:
-        causes = causes_of_all(on.tracker, on.qc, reader.settings)
-    else:
+    if centre is not None:
         require_centre(on.tracker, centre)
-        causes = causes_of_centre(on.tracker, on.qc, centre, reader.settings)
     if reader.form == "spreadsheet":
-        return spreadsheet(on, Scope(centre=centre), causes, reader.catalogue)
+        return spreadsheet(on, centre, reader.catalogue)
+    causes = causes_of(on.tracker, on.qc, centre, reader.settings)
     addresses = contacts(on.tracker)
     if reader.form == "json":
         rows = [as_json(cause, reader.catalogue) | {"contact": addresses.get(cause.centre or "")} for cause in causes]

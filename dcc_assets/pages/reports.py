@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,13 +31,11 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
-from dcc.reports.causes.cause import Cause
-from dcc.reports.causes.collecting import scope_of_session
-from dcc.reports.causes.scopes import Scope
+from dcc.reports.causes.collecting import Subject, causes_of, scope_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
-from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission, draw_pictures
+from dcc.reports.submissions.collecting import collect_report, draw_pictures
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import Place, render_html
 from dcc.reports.submissions.stored_reports import json_text
@@ -88,10 +86,6 @@ class Databases:
     tracker: Connection
     qc: Connection | None
     qc_missing: str | None
-
-    def collect(self, report_of: Callable[..., T], about: object, **more: object) -> T:
-        """The report about something by a function that collects it from both databases."""
-        return report_of(self.tracker, self.qc, about, self.settings, qc_missing=self.qc_missing, **more)
 
 
 def answered(page: Page) -> Page:
@@ -157,23 +151,14 @@ def zip_page(reader: Reader, request: Request) -> Answer:
     action, name = request.path_params["action"], request.path_params["name"]
     if action not in set(Action):
         return not_there(request)
-
-    def collect(databases: Databases) -> tuple[Report, Scope]:
-        key = _submission_of(databases.tracker, f"{action}/{name}")
-        return databases.collect(collect_submission, key, catalogue=reader.catalogue), Scope(zips=[key])
-
-    return _page(reader, collect)
+    return _page(reader, lambda databases: _submission_of(databases.tracker, f"{action}/{name}"))
 
 
 @for_reader
 def centre_page(reader: Reader, request: Request) -> Answer:
     """The report of a centre by its code."""
     centre = request.path_params["centre"]
-
-    def collect(databases: Databases) -> tuple[Report, Scope]:
-        return databases.collect(collect_centre, centre, catalogue=reader.catalogue), Scope(centre=centre)
-
-    return _page(reader, collect)
+    return _page(reader, lambda _: centre)
 
 
 @for_reader
@@ -182,11 +167,7 @@ def session_page(reader: Reader, request: Request) -> Answer:
     session_id = request.path_params["session"]
     if session_id > _LARGEST_ID:
         return not_there(request)
-
-    def collect(databases: Databases) -> tuple[Report, Scope]:
-        return databases.collect(collect_session, session_id), scope_of_session(databases.tracker, session_id)
-
-    return _page(reader, collect)
+    return _page(reader, lambda _: session_id)
 
 
 @for_reader
@@ -252,18 +233,19 @@ def not_there(request: Request) -> Answer:
     return problem(404, f"There is no page {request.url.path}. All pages: {HOME}")
 
 
-def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]]) -> Answer:
-    """A report in one of its forms; `collect` also tells what its findings are about."""
+def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> Answer:
+    """The report on a subject in one of its forms."""
     if reader.form not in {"html", "json", "spreadsheet"}:
         return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
     if reader.form == "spreadsheet":
+        return reading(lambda databases: spreadsheet(databases, subject_of(databases), reader.catalogue))
 
-        def write(databases: Databases) -> Answer:
-            report, scope = collect(databases)
-            return spreadsheet(databases, scope, report.causes, reader.catalogue)
+    def collect(databases: Databases) -> Report:
+        tracker, qc, subject = databases.tracker, databases.qc, subject_of(databases)
+        missing = databases.qc_missing
+        return collect_report(tracker, qc, subject, reader.settings, catalogue=reader.catalogue, qc_missing=missing)
 
-        return reading(write)
-    report, _ = reading(collect)
+    report = reading(collect)
     if reader.form == "json":
         return Answer(200, JSON, json_text(report, reader.catalogue).encode("utf-8", "replace"))
     text = render_html(
@@ -277,13 +259,15 @@ def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]]) 
     return Answer(200, HTML, text.encode("utf-8", "replace"))
 
 
-def spreadsheet(databases: Databases, scope: Scope, causes: Sequence[Cause], catalogue: Catalogue) -> Answer:
-    """The findings of a scope, with their causes, as a file for spreadsheet programs."""
+def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalogue) -> Answer:
+    """The findings of a subject, or all, with their causes, as a file for spreadsheet programs."""
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
+    tracker, qc = databases.tracker, databases.qc
+    causes = causes_of(tracker, qc, subject, databases.settings, most=None)
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
-        write_findings_spreadsheet(path, databases.tracker, databases.qc, scope, causes, catalogue)
+        write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), causes, catalogue)
         return Answer(200, _XLSX, path.read_bytes(), _SHEET_NAME)
 
 
