@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Connection, select
 
 from dcc.outcomes import DECLINED, HELD, LEFT_OUT, TROUBLES, WAITS, ZipKey
-from dcc.phases import ACTION_IDS
 from dcc.reports.causes.collecting import Subject, causes_of
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
@@ -38,6 +37,7 @@ from dcc.tracker.queries.zip_stories import Reason, ZipStory, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.session_statistics import SourceStatistics, statistics_of
+from dcc.tracker.submission_rows import is_named
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -321,7 +321,7 @@ def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
         select(ZipAction.id, Centre.id.label("centre_id"), Centre.language)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        .where(is_named(key))
     )
     row = tracker.execute(named).first()
     if row is None:
