@@ -64,9 +64,7 @@ def archive_store(
     done = audit_archives(engine, settings, "the nightly audit")
     for notice in done.caught_up.notices:
         context.log.warning(notice)
-    found = run_reading(
-        engine, lambda connection: store_overview(connection, settings), patience_seconds=settings.database_retry
-    )
+    found = run_reading(engine, lambda connection: store_overview(connection, settings))
     shown = _figures(found) | _audits(done)
     copies = AssetCheckResult(asset_key=ARCHIVE_STORE, check_name=COPIES, passed=not found.lost, metadata=shown)
     yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])

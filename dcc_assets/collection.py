@@ -113,7 +113,7 @@ def chosen_file_sources(
     """Crawl the sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
     run = context.op_execution_context
     with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
-        chosen = known_sources(work.tracker, work.settings, context.partition_keys)
+        chosen = known_sources(work.tracker, context.partition_keys)
         yield from results(context, crawl(run, work, recorder, chosen))
 
 
@@ -127,7 +127,7 @@ def crawl(
 
     Raises as the crawl.
     """
-    sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
+    sources = run_reading(work.tracker, source_partitions)
     context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
     show_missing(context.instance, recorder, work)
     listed = []

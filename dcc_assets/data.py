@@ -119,7 +119,7 @@ def load_chosen(
     """
     run = context.op_execution_context
     with session_work(run, session) as work:
-        keys = known_keys(work.tracker, work.settings, context.partition_keys)
+        keys = known_keys(work.tracker, context.partition_keys)
         qc = work.ready(qc_database)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)

@@ -10,7 +10,6 @@ from dcc.databases.transactions import run_reading
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
-from dcc.settings import Settings
 from dcc.tracker.models import Centre, FileSource
 from dcc.tracker.queries.zip_action_lists import find_zips
 
@@ -21,9 +20,9 @@ def source_partitions(connection: Connection) -> dict[str, int]:
     return {source_partition(centre, number): number for centre, number in connection.execute(query)}
 
 
-def known_sources(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[int]:
+def known_sources(tracker: Engine, partitions: Sequence[str]) -> list[int]:
     """The ids of sources by their partition keys. Raises NotFoundError for an unknown one."""
-    sources = run_reading(tracker, source_partitions, patience_seconds=settings.database_retry)
+    sources = run_reading(tracker, source_partitions)
     unknown = [partition for partition in partitions if partition not in sources]
     if unknown:
         raise NotFoundError(
@@ -33,13 +32,9 @@ def known_sources(tracker: Engine, settings: Settings, partitions: Sequence[str]
     return [sources[partition] for partition in partitions]
 
 
-def known_keys(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[ZipKey]:
+def known_keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
     """The submissions of partition keys. Raises NotFoundError for an unknown one."""
-    keys = run_reading(
-        tracker,
-        lambda connection: keys_of_partitions(connection, partitions),
-        patience_seconds=settings.database_retry,
-    )
+    keys = run_reading(tracker, lambda connection: keys_of_partitions(connection, partitions))
     missing = set(partitions) - {key.partition for key in keys}
     if missing:
         raise NotFoundError(

@@ -96,9 +96,7 @@ def reference_sets(
         name for name, key in REFERENCE.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys
     ]
     refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
-    found = run_reading(
-        qc, lambda connection: freshness(connection, settings, utc_now()), patience_seconds=settings.database_retry
-    )
+    found = run_reading(qc, lambda connection: freshness(connection, settings, utc_now()))
     ages = {each.name: each for each in found}
     for each in refreshed.values():
         context.log.log("ERROR" if each.outcome is RefreshOutcome.FAILED else "INFO", each.message)

@@ -60,7 +60,7 @@ def chosen_reports(
     from dcc.reports.submissions.stored_reports import qc_at_hand
 
     settings, engine = tracker.settings_with(qc_database), tracker.ready()
-    keys = known_keys(engine, settings, context.partition_keys)
+    keys = known_keys(engine, context.partition_keys)
     with qc_at_hand(settings) as (qc, missing), engine.connect() as connection:
         yield from results(context, (_keep_report(connection, qc, missing, key, settings) for key in keys))
 

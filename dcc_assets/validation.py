@@ -94,11 +94,11 @@ def chosen_zip_actions(
     run, chosen = context.op_execution_context, context.selected_asset_keys
     if chosen == {ZIP_ACTIONS_ASSET}:
         settings, engine = tracker.settings_with(), tracker.ready()
-        keys = known_keys(engine, settings, context.partition_keys)
+        keys = known_keys(engine, context.partition_keys)
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
         return
     with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
-        keys = known_keys(work.tracker, work.settings, context.partition_keys)
+        keys = known_keys(work.tracker, context.partition_keys)
         report = complete_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
         reports = process(run, work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))

@@ -23,6 +23,10 @@ class DatabaseResource(PlatformResource):
 
     _engine: Engine | None = PrivateAttr(default=None)
 
+    retry_seconds: float | None = setting(
+        "database_retry", "Seconds for which a lost connection to the database is tried again."
+    )
+
     @abstractmethod
     def _open(self, settings: Settings) -> Engine:
         """The engine, which connects on first use."""
@@ -66,9 +70,6 @@ class TrackerResource(DatabaseResource):
     key: ClassVar[str] = "tracker"
 
     url: str | None = setting("tracker_url", secret=True, plain=r"sqlite:.*")
-    retry_seconds: float | None = setting(
-        "database_retry", "Seconds for which a lost connection to the tracker or the QC database is tried again."
-    )
 
     @classmethod
     def holding(cls, settings: Settings, engine: Engine) -> Self:

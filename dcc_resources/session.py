@@ -123,7 +123,7 @@ class Work:
             waits = waiting_zip_actions(connection, centres=self.session.centres, limit=1)
             return bool(waits) or count_not_arrived(connection, self.session.centres) > 0
 
-        return self.until >= Phase.XSD and self._read(look)
+        return self.until >= Phase.XSD and run_reading(self.tracker, look)
 
     def _documents_are_due(self) -> bool:
         """Whether documents wait for steps that sessions do."""
@@ -138,10 +138,7 @@ class Work:
             due = (one for phase in phases for one in load_due(connection, phase, self.settings.naming))
             return any(self.session.covers(one.centre) for one in due)
 
-        return until >= Phase.UPLOAD and self._read(look)
-
-    def _read(self, look: Callable[[Connection], bool]) -> bool:
-        return run_reading(self.tracker, look, patience_seconds=self.settings.database_retry)
+        return until >= Phase.UPLOAD and run_reading(self.tracker, look)
 
     def ready(self, qc_database: QcDatabaseResource) -> Engine:
         """The QC database. Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError."""

@@ -122,15 +122,16 @@ class RollBackError(Exception):
         self.result = result
 
 
-def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
+def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float | None = None) -> T:
     """Run `work` in a write transaction, and again after failures for `patience_seconds`; returns its result.
 
     The whole transaction runs again, after pauses that double, when the connection is lost, another writer is in the
     way (busy, deadlock, lock wait) or the disk is full. For a full disk or an unreachable database it does so no longer
-    than the engine's `OUTAGE_SECONDS`. So `work` may change nothing but its database, and must not depend on an earlier
-    try. On MySQL and MariaDB a receipt in the same transaction shows whether a commit whose answer was lost took place:
-    work is never done twice. `work` may raise RollBackError, whose result is returned and nothing committed. Raises the
-    database's `unreachable` error when patience runs out, and at once for a permanent failure.
+    than the engine's `OUTAGE_SECONDS`, which are the patience unless it is given. So `work` may change nothing but its
+    database, and must not depend on an earlier try. On MySQL and MariaDB a receipt in the same transaction shows
+    whether a commit whose answer was lost took place: work is never done twice. `work` may raise RollBackError, whose
+    result is returned and nothing committed. Raises the database's `unreachable` error when patience runs out, and at
+    once for a permanent failure.
     """
     patience = _Patience(engine, patience_seconds)
     receipt = _Receipt(engine) if engine.dialect.name in MYSQL_FAMILY else None
@@ -152,7 +153,7 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
             return outcome[0]
 
 
-def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
+def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float | None = None) -> T:
     """Run `work`, which only reads, and again after failures for `patience_seconds`; returns its result.
 
     Repeats and raises as `run_writing`.
@@ -165,7 +166,7 @@ def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_sec
     return run_patiently(engine, read, patience_seconds=patience_seconds)
 
 
-def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: float) -> T:
+def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: float | None = None) -> T:
     """Run `work`, which makes its own connections of `engine`, and again after failures for `patience_seconds`.
 
     Repeats and raises as `run_writing`; returns the result. `work` has to find out itself whether a commit whose answer
@@ -194,15 +195,17 @@ def end_interrupted_transactions(interrupt: BaseException) -> None:
 
 
 class _Patience:
-    """Pauses between the tries of a transaction, which double, for so many seconds in all.
+    """Pauses between the tries of a transaction, which double, for so many seconds in all; see `run_writing`.
 
     Waiting for other writers may take hours; waiting for an unreachable or full database takes no longer than its
     engine's `OUTAGE_SECONDS`, if it has any.
     """
 
-    def __init__(self, engine: Engine, seconds: float) -> None:
+    def __init__(self, engine: Engine, patience_seconds: float | None) -> None:
+        outage: float | None = engine.get_execution_options().get(OUTAGE_SECONDS)
+        seconds = (outage or 0.0) if patience_seconds is None else patience_seconds
         self._engine, self._seconds = engine, seconds
-        self._outage = min(seconds, engine.get_execution_options().get(OUTAGE_SECONDS, seconds))
+        self._outage = seconds if outage is None else min(seconds, outage)
         self._outage_ends: float | None = None
         self._deadline = time.monotonic() + seconds
         self._pause = _FIRST_PAUSE

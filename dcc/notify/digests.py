@@ -139,10 +139,10 @@ def causes_of(
 
     Without those of the QC database if there is none.
     """
-    from dcc.reports.causes.collecting import causes_of_session
+    from dcc.reports.causes import collecting
 
     with tracker.connect() as connection, qc_at_hand(settings) as (qc, _):
-        found = causes_of_session(connection, qc, session_id, settings, most=_MOST_CAUSES, only=keys)
+        found = collecting.causes_of(connection, qc, session_id, settings, most=_MOST_CAUSES, only=keys)
     causes: dict[str | None, list[Cause]] = defaultdict(list)
     for cause in found:
         causes[cause.centre].append(cause)

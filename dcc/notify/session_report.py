@@ -66,9 +66,7 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
         if not ways:
             return sentences
         facts = run_reading(
-            tracker,
-            lambda connection: load_facts(connection, session_id, settings.source_failure_limit),
-            patience_seconds=settings.database_retry,
+            tracker, lambda connection: load_facts(connection, session_id, settings.source_failure_limit)
         )
         if facts.quiet and not settings.report_quiet_sessions:
             return sentences

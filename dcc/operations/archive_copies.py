@@ -102,7 +102,7 @@ class ArchiveCopies:
         self._staging = Staging(settings.staging_directory)
         self._places = ConnectionPlaces(tracker, settings)
         self._tracker, self._settings = tracker, settings
-        self.write = write or (lambda work: run_writing(tracker, work, patience_seconds=settings.database_retry))
+        self.write = write or (lambda work: run_writing(tracker, work))
 
     def __enter__(self) -> ArchiveCopies:
         return self
@@ -257,7 +257,7 @@ class ArchiveCopies:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read from the tracker."""
-        return run_reading(self._tracker, work, patience_seconds=self._settings.database_retry)
+        return run_reading(self._tracker, work)
 
 
 def _takes_copies(replica: Replica, size_bytes: int) -> bool:

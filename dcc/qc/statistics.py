@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _DENIED: Final = frozenset({1044, 1142, 1227})
 
 
-def update_statistics(engine: Engine, *, patience_seconds: float) -> None:
+def update_statistics(engine: Engine) -> None:
     """Let the server update the statistics of documents' tables, from a few pages of each index.
 
     If the account may not ask for it, that is logged, and the server does so in its time. Raises
@@ -28,7 +28,7 @@ def update_statistics(engine: Engine, *, patience_seconds: float) -> None:
     """
     if engine.dialect.name == "sqlite":
         return
-    run_reading(engine, _analyze, patience_seconds=patience_seconds)
+    run_reading(engine, _analyze)
 
 
 def _analyze(connection: Connection) -> None:

@@ -184,11 +184,7 @@ class ConnectionPlaces:
 
     def _read_line(self) -> list[InLine]:
         """The living rows of the queue."""
-        rows = run_reading(
-            self._tracker,
-            lambda connection: connection.execute(_LINE).all(),
-            patience_seconds=self._settings.database_retry,
-        )
+        rows = run_reading(self._tracker, lambda connection: connection.execute(_LINE).all())
         return [
             InLine(row.id, row.file_source_id, row.server, row.most) for row in rows if is_alive(row, self._settings)
         ]
@@ -209,7 +205,7 @@ class ConnectionPlaces:
         return self._write(reserve)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        return run_writing(self._tracker, work, patience_seconds=self._settings.database_retry)
+        return run_writing(self._tracker, work)
 
 
 def rows_with_places(line: Iterable[InLine], most_at_server: Callable[[str], float]) -> set[int]:

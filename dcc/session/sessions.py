@@ -127,7 +127,7 @@ class Session:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read from the tracker. Raises as `run_reading`."""
-        return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
+        return run_reading(self.tracker, work)
 
     def write(self, work: Callable[[Connection], T], *, alone: bool = False) -> T:
         """Do `work` in a write transaction that no other session can precede: the lease is locked until its end.
@@ -151,7 +151,7 @@ class Session:
             connection.execute(_RENEWAL.where(mine))
             return result, now
 
-        result, renewed = self._write(fenced)
+        result, renewed = run_writing(self.tracker, fenced)
         self._note_renewal(renewed)
         return result
 
@@ -196,9 +196,6 @@ class Session:
         finally:
             self.finish_task(task_id, failed=failed)
 
-    def _write(self, work: Callable[[Connection], T]) -> T:
-        return run_writing(self.tracker, work, patience_seconds=self.settings.database_retry)
-
 
 class SessionEnd(Protocol):
     """The steps around a session's work. Each method but `begin` returns notices, which are added to the session's."""
@@ -239,7 +236,7 @@ def hold_session(
     def acquire(connection: Connection) -> tuple[float, Acquired]:
         return time.monotonic(), acquire_lease(connection, holder, settings, wanted, resume)
 
-    began, acquired = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
+    began, acquired = run_writing(tracker, acquire)
     notices = tuple(one.reason for one in acquired.dead)
     limit = settings.session_time_limit
     session = Session(
@@ -331,7 +328,7 @@ def _release(session: Session, broke_off: EndReason | None) -> None:
             return EndReason.DIED
         return finish_session(connection, session.id, broke_off) if keep is None else None
 
-    session.ended = session._write(release)
+    session.ended = run_writing(session.tracker, release)
 
 
 def _keep_alive(session: Session, stop: threading.Event) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, Transaction, bindparam, insert, selec
 from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.databases import engines
-from dcc.databases.database import Database
+from dcc.databases.database import OUTAGE_SECONDS, Database
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
 from dcc.phases import REFERENCE_ROWS
 from dcc.settings import Settings
@@ -58,7 +58,9 @@ def open_tracker(settings: Settings) -> Engine:
     Using it raises TrackerUnreachableError if the database cannot be reached. Raises ConfigurationError for a URL of an
     unknown kind (see `open_database`).
     """
-    return engines.open_database(settings.tracker_database_url, TRACKER)
+    engine = engines.open_database(settings.tracker_database_url, TRACKER)
+    engine.update_execution_options(**{OUTAGE_SECONDS: settings.database_retry})
+    return engine
 
 
 def _add_rows(connection: Connection) -> None:

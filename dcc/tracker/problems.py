@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import Connection, false, func, select
+from sqlalchemy import Connection, Select, false, func, select
 
 from dcc.messages import Message, message_from_json, message_to_json
 from dcc.outcomes import Problem
@@ -42,17 +42,21 @@ def problem_of(row: Any) -> Problem:
     return Problem(row.kind, text, getattr(row, "line", None), getattr(row, "col", None), row.code or "", severity)
 
 
+def entries_that_hold(*columns: Any) -> Select[*tuple[Any, ...]]:
+    """The entries in documents' logs that hold at present, with their kinds: `xml_id`, and these columns."""
+    return (
+        select(XmlLog.xml_id, *columns)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.cleared.is_(None))
+    )
+
+
 def document_problems(connection: Connection, download_ids: Collection[int]) -> dict[int, list[Problem]]:
     """The problems of the documents of downloads that hold at present, by the ids of documents, in document order."""
-    query = (
-        select(XmlLog.xml_id, *OF_DOCUMENT)
-        .join(AnException)
-        .join(XmlFile)
-        .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
-        .order_by(XmlLog.id)
-    )
+    of_downloads = XmlFile.zip_id.in_(download_ids)
+    query = entries_that_hold(*OF_DOCUMENT).join(XmlFile, XmlFile.id == XmlLog.xml_id).where(of_downloads)
     problems: dict[int, list[Problem]] = defaultdict(list)
-    for row in connection.execute(query):
+    for row in connection.execute(query.order_by(XmlLog.id)):
         problems[row.xml_id].append(problem_of(row))
     return problems
 

@@ -102,7 +102,7 @@ def _of_check(causes: Sequence[Cause], verdict: Verdict) -> Sequence[Cause]:
 
 def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> Mapping[str, Sequence[Cause]]:
     """The causes of submissions by their partitions."""
-    from dcc.reports.causes.collecting import causes_of_zip
+    from dcc.reports.causes.collecting import causes_of
 
     with disposed(open_qc_database(settings)) as engine:
         try:
@@ -113,4 +113,4 @@ def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> 
         else:
             connected = engine.connect()
         with connected as qc:
-            return {key.partition: causes_of_zip(tracker, qc, key, settings, most=_CAUSES_READ) for key in keys}
+            return {key.partition: causes_of(tracker, qc, key, settings, most=_CAUSES_READ) for key in keys}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from starlette.requests import Request
+
 from dcc.databases.columns import utc_now
 from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
 from dcc.reports.causes.cause import as_json
-from dcc.reports.causes.collecting import causes_of_all, causes_of_centre
-from dcc.reports.causes.scopes import Scope
+from dcc.reports.causes.collecting import causes_of
 from dcc.reports.plots import draw_expected, keep_fonts
 from dcc.reports.submissions.labels import SESSION_LABELS
 from dcc.reports.submissions.page import Place, cause_values, common_values, images_of
@@ -42,6 +43,7 @@ from dcc_assets.pages.reports import (
     Reader,
     answered,
     for_reader,
+    not_there,
     problem,
     reading,
     spreadsheet,
@@ -54,7 +56,7 @@ _SESSIONS_LISTED: Final = 25
 
 
 @for_reader
-def index_page(reader: Reader) -> Answer:
+def index_page(reader: Reader, _: Request) -> Answer:
     """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
     centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
     kept = list_reports(reader.settings, _KEPT_FIRST)
@@ -62,23 +64,21 @@ def index_page(reader: Reader) -> Answer:
 
 
 @for_reader
-def causes_page(reader: Reader, centre: str | None, form: str = "html") -> Answer:
-    """The causes of what is wrong at a centre or, for None, at all: what `dcc data causes` shows."""
-    if form not in {"html", "json", "spreadsheet"}:
+def causes_page(reader: Reader, request: Request) -> Answer:
+    """The causes of what is wrong at a centre or, without one, at all: what `dcc data causes` shows."""
+    if reader.form not in {"html", "json", "spreadsheet"}:
         return problem(400, "Causes have the forms html, json and spreadsheet: ?form=json.")
-    return reading(lambda on: _causes_page(reader, on, centre, form))
+    return reading(lambda on: _causes_page(reader, on, request.path_params.get("centre")))
 
 
-def _causes_page(reader: Reader, on: Databases, centre: str | None, form: str) -> Answer:
-    if centre is None:
-        causes = causes_of_all(on.tracker, on.qc, reader.settings)
-    else:
+def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Answer:
+    if centre is not None:
         require_centre(on.tracker, centre)
-        causes = causes_of_centre(on.tracker, on.qc, centre, reader.settings)
-    if form == "spreadsheet":
-        return spreadsheet(on, Scope(centre=centre), causes, reader.catalogue)
+    if reader.form == "spreadsheet":
+        return spreadsheet(on, centre, reader.catalogue)
+    causes = causes_of(on.tracker, on.qc, centre, reader.settings)
     addresses = contacts(on.tracker)
-    if form == "json":
+    if reader.form == "json":
         rows = [as_json(cause, reader.catalogue) | {"contact": addresses.get(cause.centre or "")} for cause in causes]
         return Answer(200, JSON, json.dumps(rows, indent=2).encode())
     shown, found = causes[:CAUSES_SHOWN], sum(cause.findings for cause in causes)
@@ -94,8 +94,9 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None, form: str) -
 
 
 @for_reader
-def kept_list_page(reader: Reader, centre: str | None) -> Answer:
+def kept_list_page(reader: Reader, request: Request) -> Answer:
     """The newest kept reports, of a centre if it is given."""
+    centre = request.path_params.get("centre")
 
     def find(on: Databases) -> list[CentreEntry]:
         if centre is not None:
@@ -107,14 +108,18 @@ def kept_list_page(reader: Reader, centre: str | None) -> Answer:
 
 
 @answered
-def kept_report_page(action: Action, name: str) -> Answer:
+def kept_report_page(request: Request) -> Answer:
     """A kept report as it was made."""
-    return Answer(200, HTML, stored_page(load_settings(), action, name))
+    action = request.path_params["action"]
+    if action not in set(Action):
+        return not_there(request)
+    return Answer(200, HTML, stored_page(load_settings(), Action(action), request.path_params["name"]))
 
 
 @for_reader
-def expected_page(reader: Reader, centre: str) -> Answer:
+def expected_page(reader: Reader, request: Request) -> Answer:
     """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
+    centre = request.path_params["centre"]
 
     def find(on: Databases) -> tuple[Deliveries, OverviewCoverage] | None:
         require_centre(on.tracker, centre)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
+from starlette.requests import Request
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
@@ -27,15 +28,14 @@ from dcc.errors import (
     NotFoundError,
     StoreUnreachableError,
 )
+from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
-from dcc.reports.causes.cause import Cause
-from dcc.reports.causes.collecting import scope_of_session
-from dcc.reports.causes.scopes import Scope
+from dcc.reports.causes.collecting import Subject, causes_of, scope_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
-from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission, draw_pictures
+from dcc.reports.submissions.collecting import collect_report, draw_pictures
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import Place, render_html
 from dcc.reports.submissions.stored_reports import json_text
@@ -46,7 +46,6 @@ from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, HOME, localised, report_of_zip, xml_of_document
 from dcc_assets.partitions import keys_of_partitions
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -61,6 +60,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _SHEET_NAME: Final = "findings.xlsx"
 _PATIENCE_SECONDS: Final = 2.0
+_LARGEST_ID: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,8 @@ class Answer:
     body: bytes | BinaryIO
     file_name: str | None = None
 
+
+Page: TypeAlias = Callable[[Request], Answer]
 
 _NO_PICTURE: Final = Answer(200, _SVG, b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
 
@@ -85,18 +87,14 @@ class Databases:
     qc: Connection | None
     qc_missing: str | None
 
-    def collect(self, report_of: Callable[..., T], about: object, **more: object) -> T:
-        """The report about something by a function that collects it from both databases."""
-        return report_of(self.tracker, self.qc, about, self.settings, qc_missing=self.qc_missing, **more)
 
-
-def answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
+def answered(page: Page) -> Page:
     """Decorates what makes a page: an error becomes a page that says what is wrong."""
 
     @functools.wraps(page)
-    def answer(*arguments: P.args, **named: P.kwargs) -> Answer:
+    def answer(request: Request) -> Answer:
         try:
-            return page(*arguments, **named)
+            return page(request)
         except DccError as error:
             status = next((status for kinds, status in _STATUSES if isinstance(error, kinds)), 500)
             return problem(status, str(error))
@@ -112,11 +110,14 @@ def answered(page: Callable[P, Answer]) -> Callable[P, Answer]:
 
 
 class Reader(NamedTuple):
-    """Who asks for a page: the settings, the language that the address asks for, if any, and its catalogue."""
+    """Who asks for a page: the settings, the language that the address asks for, if any, its catalogue, and the format
+    that the address asks for.
+    """
 
     settings: Settings
     language: str | None
     catalogue: Catalogue
+    form: str
 
     def address(self, path: str) -> str:
         """A path, with the language that is asked for."""
@@ -127,64 +128,59 @@ class Reader(NamedTuple):
         return lambda one: self.address(path_of(one))
 
 
-def for_reader(page: Callable[Concatenate[Reader, P], Answer]) -> Callable[Concatenate[str | None, P], Answer]:
-    """Decorates what makes a page: it is called with a language, and answers 400 for one that is not known."""
+def for_reader(page: Callable[[Reader, Request], Answer]) -> Page:
+    """Decorates what makes a page for a reader; the answer is 400 for a language that is not known."""
 
     @answered
     @functools.wraps(page)
-    def answer(language: str | None, /, *arguments: P.args, **named: P.kwargs) -> Answer:
-        settings = load_settings()
+    def answer(request: Request) -> Answer:
+        settings, language = load_settings(), request.query_params.get("language")
         try:
             catalogue = load_catalogue(language, settings)
         except ConfigurationError as error:
             return problem(400, str(error))
-        return page(Reader(settings, language, catalogue), *arguments, **named)
+        form = request.query_params.get("form", "html")
+        return page(Reader(settings, language, catalogue, form), request)
 
     return answer
 
 
 @for_reader
-def zip_page(reader: Reader, partition: str, form: str = "html") -> Answer:
-    """The report of a submission by its partition key, `<action>/<file name>`."""
-
-    def collect(databases: Databases) -> tuple[Report, Scope]:
-        key = _submission_of(databases.tracker, partition)
-        return databases.collect(collect_submission, key, catalogue=reader.catalogue), Scope(zips=[key])
-
-    return _page(reader, collect, form)
+def zip_page(reader: Reader, request: Request) -> Answer:
+    """The report of a submission."""
+    action, name = request.path_params["action"], request.path_params["name"]
+    if action not in set(Action):
+        return not_there(request)
+    return _page(reader, lambda databases: _submission_of(databases.tracker, f"{action}/{name}"))
 
 
 @for_reader
-def centre_page(reader: Reader, centre: str, form: str = "html") -> Answer:
+def centre_page(reader: Reader, request: Request) -> Answer:
     """The report of a centre by its code."""
-
-    def collect(databases: Databases) -> tuple[Report, Scope]:
-        return databases.collect(collect_centre, centre, catalogue=reader.catalogue), Scope(centre=centre)
-
-    return _page(reader, collect, form)
+    centre = request.path_params["centre"]
+    return _page(reader, lambda _: centre)
 
 
 @for_reader
-def session_page(reader: Reader, session_id: int, form: str = "html") -> Answer:
+def session_page(reader: Reader, request: Request) -> Answer:
     """The report of a crawling session by its number."""
-
-    def collect(databases: Databases) -> tuple[Report, Scope]:
-        return databases.collect(collect_session, session_id), scope_of_session(databases.tracker, session_id)
-
-    return _page(reader, collect, form)
+    session_id = request.path_params["session"]
+    if session_id > _LARGEST_ID:
+        return not_there(request)
+    return _page(reader, lambda _: session_id)
 
 
 @for_reader
-def board_page(reader: Reader, query: Mapping[str, str], form: str = "html") -> Answer:
+def board_page(reader: Reader, request: Request) -> Answer:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
-    if form not in {"html", "json"}:
+    if reader.form not in {"html", "json"}:
         return problem(400, "The board has the forms html and json: ?form=json.")
     try:
-        wanted, page = filter_of_query(query)
+        wanted, page = filter_of_query(request.query_params)
     except ConfigurationError as error:
         return problem(400, str(error))
     board = reading(lambda databases: collect_board(databases.tracker, wanted, page))
-    if form == "json":
+    if reader.form == "json":
         return Answer(200, JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
     text = render_board(
         board,
@@ -199,8 +195,9 @@ def board_page(reader: Reader, query: Mapping[str, str], form: str = "html") -> 
 
 
 @answered
-def centre_picture(centre: str, number: int) -> Answer:
+def centre_picture(request: Request) -> Answer:
     """A plot of a centre's data, the first being number 1; an empty image if there are not so many."""
+    centre, number = request.path_params["centre"], request.path_params["number"]
 
     def draw(databases: Databases) -> Answer:
         wanted = number if number <= MOST_PICTURES else 0
@@ -212,11 +209,14 @@ def centre_picture(centre: str, number: int) -> Answer:
 
 
 @answered
-def document_xml(partition: str, file_name: str) -> Answer:
+def document_xml(request: Request) -> Answer:
     """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
+    action, archive, file_name = (request.path_params[part] for part in ("action", "archive", "name"))
+    if action not in set(Action):
+        return not_there(request)
 
     def find(databases: Databases) -> tuple[Settings, SubmittedDocument]:
-        key = _submission_of(databases.tracker, partition)
+        key = _submission_of(databases.tracker, f"{action}/{archive}")
         found = delivered_document(databases.tracker, file_name, key)
         if found is None:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
@@ -228,24 +228,25 @@ def document_xml(partition: str, file_name: str) -> Answer:
         return Answer(200, _TEXT, path.open("rb"), file_name.rpartition("/")[2])
 
 
-def not_there(path: str) -> Answer:
+def not_there(request: Request) -> Answer:
     """The answer for a missing page."""
-    return problem(404, f"There is no page {path}. All pages: {HOME}")
+    return problem(404, f"There is no page {request.url.path}. All pages: {HOME}")
 
 
-def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]], form: str) -> Answer:
-    """A report in one of its forms; `collect` also tells what its findings are about."""
-    if form not in {"html", "json", "spreadsheet"}:
+def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> Answer:
+    """The report on a subject in one of its forms."""
+    if reader.form not in {"html", "json", "spreadsheet"}:
         return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
-    if form == "spreadsheet":
+    if reader.form == "spreadsheet":
+        return reading(lambda databases: spreadsheet(databases, subject_of(databases), reader.catalogue))
 
-        def write(databases: Databases) -> Answer:
-            report, scope = collect(databases)
-            return spreadsheet(databases, scope, report.causes, reader.catalogue)
+    def collect(databases: Databases) -> Report:
+        tracker, qc, subject = databases.tracker, databases.qc, subject_of(databases)
+        missing = databases.qc_missing
+        return collect_report(tracker, qc, subject, reader.settings, catalogue=reader.catalogue, qc_missing=missing)
 
-        return reading(write)
-    report, _ = reading(collect)
-    if form == "json":
+    report = reading(collect)
+    if reader.form == "json":
         return Answer(200, JSON, json_text(report, reader.catalogue).encode("utf-8", "replace"))
     text = render_html(
         report,
@@ -258,13 +259,15 @@ def _page(reader: Reader, collect: Callable[[Databases], tuple[Report, Scope]], 
     return Answer(200, HTML, text.encode("utf-8", "replace"))
 
 
-def spreadsheet(databases: Databases, scope: Scope, causes: Sequence[Cause], catalogue: Catalogue) -> Answer:
-    """The findings of a scope, with their causes, as a file for spreadsheet programs."""
+def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalogue) -> Answer:
+    """The findings of a subject, or all, with their causes, as a file for spreadsheet programs."""
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
+    tracker, qc = databases.tracker, databases.qc
+    causes = causes_of(tracker, qc, subject, databases.settings, most=None)
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
-        write_findings_spreadsheet(path, databases.tracker, databases.qc, scope, causes, catalogue)
+        write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), causes, catalogue)
         return Answer(200, _XLSX, path.read_bytes(), _SHEET_NAME)
 
 

@@ -23,13 +23,12 @@ from starlette.routing import BaseRoute, Route
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
 from dcc.errors import DccError
-from dcc.naming import Action
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
 from dcc_assets.pages.overviews import causes_page, expected_page, index_page, kept_list_page, kept_report_page
 from dcc_assets.pages.reports import (
-    Answer,
+    Page,
     board_page,
     centre_page,
     centre_picture,
@@ -47,7 +46,6 @@ log = logging.getLogger(__name__)
 
 _WATCH_SECONDS: Final = 600.0
 _MADE_AT_ONCE: Final = 2
-_LARGEST_ID: Final = 2**63 - 1
 _limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("reports made at once")
 
 HEADERS: Final = {
@@ -71,84 +69,22 @@ _PIECE: Final = 256 * 1024
 def report_routes() -> list[BaseRoute]:
     """The additional pages: reports of submissions, centres and sessions, plots, and submitted XML. They only read."""
     return [
-        *(Route(path, _served(lambda asked: index_page(_language(asked)))) for path in (HOME, "/dcc", REPORTS)),
-        Route(BOARD, _served(_board)),
-        Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
-        Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
-        Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
-        *(Route(path, _served(_causes)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
-        *(Route(path, _served(_kept_list)) for path in (KEPT, f"{KEPT}/{{centre}}")),
-        Route(f"{KEPT}/{{action}}/{{name}}", _served(_kept_report)),
-        Route(f"{EXPECTED}/{{centre}}", _served(_expected)),
-        Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name:path}}", _served(_document)),
-        Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
-        Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),
+        *(Route(path, _served(index_page)) for path in (HOME, "/dcc", REPORTS)),
+        Route(BOARD, _served(board_page)),
+        Route(f"{REPORTS}/centre/{{centre}}", _served(centre_page)),
+        Route(f"{REPORTS}/session/{{session:int}}", _served(session_page)),
+        Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(zip_page)),
+        *(Route(path, _served(causes_page)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
+        *(Route(path, _served(kept_list_page)) for path in (KEPT, f"{KEPT}/{{centre}}")),
+        Route(f"{KEPT}/{{action}}/{{name}}", _served(kept_report_page)),
+        Route(f"{EXPECTED}/{{centre}}", _served(expected_page)),
+        Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name:path}}", _served(document_xml)),
+        Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(centre_picture)),
+        Route("/dcc/{path:path}", _served(not_there)),
     ]
 
 
-def _zip(request: Request) -> Answer:
-    action, name = request.path_params["action"], request.path_params["name"]
-    if action not in set(Action):
-        return not_there(request.url.path)
-    return zip_page(_language(request), f"{action}/{name}", _form(request))
-
-
-def _board(request: Request) -> Answer:
-    return board_page(_language(request), request.query_params, _form(request))
-
-
-def _causes(request: Request) -> Answer:
-    return causes_page(_language(request), request.path_params.get("centre"), _form(request))
-
-
-def _kept_list(request: Request) -> Answer:
-    return kept_list_page(_language(request), request.path_params.get("centre"))
-
-
-def _kept_report(request: Request) -> Answer:
-    action = request.path_params["action"]
-    if action not in set(Action):
-        return not_there(request.url.path)
-    return kept_report_page(Action(action), request.path_params["name"])
-
-
-def _expected(request: Request) -> Answer:
-    return expected_page(_language(request), request.path_params["centre"])
-
-
-def _centre(request: Request) -> Answer:
-    return centre_page(_language(request), request.path_params["centre"], _form(request))
-
-
-def _session(request: Request) -> Answer:
-    session = request.path_params["session"]
-    if session > _LARGEST_ID:
-        return not_there(request.url.path)
-    return session_page(_language(request), session, _form(request))
-
-
-def _picture(request: Request) -> Answer:
-    return centre_picture(request.path_params["centre"], request.path_params["number"])
-
-
-def _document(request: Request) -> Answer:
-    action, archive, name = (request.path_params[part] for part in ("action", "archive", "name"))
-    if action not in set(Action):
-        return not_there(request.url.path)
-    return document_xml(f"{action}/{archive}", name)
-
-
-def _form(request: Request) -> str:
-    """The format that the address asks for."""
-    return request.query_params.get("form", "html")
-
-
-def _language(request: Request) -> str | None:
-    """The language that the address asks for, if any."""
-    return request.query_params.get("language")
-
-
-def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
+def _served(answer: Page) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
         page = await anyio.to_thread.run_sync(answer, request, limiter=_turns())
         headers = dict(HEADERS)

@@ -31,7 +31,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
+from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
@@ -179,12 +179,7 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
 def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[Problem]]:
     """The errors of documents; of one with more than are shown, the first ones."""
     errors: dict[int, list[Problem]] = defaultdict(list)
-    query = (
-        select(XmlLog.xml_id, *OF_DOCUMENT)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
-        .order_by(XmlLog.id)
-    )
+    query = entries_that_hold(*OF_DOCUMENT).where(XmlLog.xml_id.in_(IDS)).order_by(XmlLog.id)
     for row in rows_about(connection, query, documents):
         if len(errors[row.xml_id]) <= ERRORS_SHOWN:
             errors[row.xml_id].append(problem_of(row))

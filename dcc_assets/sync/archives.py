@@ -65,15 +65,13 @@ def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: Work)
     if ZIPS_SHOWN.read(instance) == ZipMark():
         archive_older(instance, tracker, settings, session=work.session)
     parts = ZIPS_SHOWN.parts(instance, settings, work.session.group)
-    newest = run_reading(tracker, newest_zip_mark, patience_seconds=settings.database_retry)
+    newest = run_reading(tracker, newest_zip_mark)
     shown = read_archive(instance).horizon.shows()
     for part in parts:
         if part.mark == newest:
             continue
         last = 0
-        while page := run_reading(
-            tracker, partial(_unshown, part=part, shown=shown, after=last), patience_seconds=settings.database_retry
-        ):
+        while page := run_reading(tracker, partial(_unshown, part=part, shown=shown, after=last)):
             last = max(page)
             recorder.record_many(recorded_reports(tracker, settings, list(page.values())))
 
@@ -83,7 +81,7 @@ def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]
     staging = Staging(settings.staging_directory)
     for start in range(0, len(keys), _AT_ONCE):
         load = partial(_recorded, keys=keys[start : start + _AT_ONCE])
-        for outcome in run_reading(tracker, load, patience_seconds=settings.database_retry):
+        for outcome in run_reading(tracker, load):
             yield complete_zip_report(outcome, staging)
 
 
@@ -94,9 +92,7 @@ def note_shown(instance: DagsterInstance, work: Work) -> None:
     shown.
     """
     group = work.session.group
-    newest, unfinished = run_reading(
-        work.tracker, partial(_newest_and_unfinished, group=group), patience_seconds=work.settings.database_retry
-    )
+    newest, unfinished = run_reading(work.tracker, partial(_newest_and_unfinished, group=group))
     if unfinished:
         parts = ZIPS_SHOWN.parts(instance, work.settings, group)
         newest = replace(newest, downloads=min(part.mark.downloads for part in parts))

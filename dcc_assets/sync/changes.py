@@ -220,7 +220,7 @@ class Mirror:
             with self._tracker.connect() as tracker, self._qc.connect() as qc:
                 return work(tracker, qc)
 
-        return run_patiently(self._tracker, read, patience_seconds=self._settings.database_retry)
+        return run_patiently(self._tracker, read)
 
     def _add_centres(self, centres: Iterable[str]) -> None:
         keys = list(dict.fromkeys(centres))

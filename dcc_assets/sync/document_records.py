@@ -23,6 +23,7 @@ from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, DOCUMENT, FINDING, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
+from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.submission_rows import IDS, chunks, key_of, latest_downloads, rows_about
 from dcc.vocabulary import ContextState, DocumentAction, DocumentState, Severity
@@ -131,12 +132,7 @@ def _failed_upload(document: Row[Any]) -> bool:
 def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
     """Why documents could not be uploaded: the first valid entry of their logs."""
     reasons: dict[int, str] = {}
-    query = (
-        select(XmlLog.xml_id, AnException.short_name, XmlLog.message)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
-        .order_by(XmlLog.id)
-    )
+    query = entries_that_hold(KIND, XmlLog.message).where(XmlLog.xml_id.in_(IDS)).order_by(XmlLog.id)
     for xml_id, kind, message in rows_about(tracker, query, xml_ids):
         reasons.setdefault(xml_id, message or kind)
     return reasons
@@ -145,11 +141,7 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
 def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
     """The steps that the settings leave out of documents."""
     found: dict[int, tuple[Phase, ...]] = {}
-    query = (
-        select(XmlLog.xml_id, AnException.short_name)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None), AnException.short_name.in_(_STEPS))
-    )
+    query = entries_that_hold(KIND).where(XmlLog.xml_id.in_(IDS), AnException.short_name.in_(_STEPS))
     for xml_id, kind in rows_about(tracker, query, xml_ids):
         found[xml_id] = (*found.get(xml_id, ()), _STEPS[kind])
     return found

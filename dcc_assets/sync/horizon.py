@@ -126,19 +126,13 @@ def archive_older(
     if session is not None and session.group is not None and _others_are_active(tracker, settings, session):
         return 0
     archive = Archive() if anew else read_archive(instance)
-    horizon = run_reading(
-        tracker,
-        partial(_next_horizon, settings=settings, now=archive.horizon),
-        patience_seconds=settings.database_retry,
-    )
+    horizon = run_reading(tracker, partial(_next_horizon, settings=settings, now=archive.horizon))
     if horizon == archive.removed == archive.horizon and not anew:
         return 0
     _write(instance, Archive(horizon, archive.removed))
     removed, last = 0, 0
     gone = and_(archive.removed.shows(), not_(horizon.shows()))
-    while page := run_reading(
-        tracker, partial(page_of_zips, wanted=gone, after=last), patience_seconds=settings.database_retry
-    ):
+    while page := run_reading(tracker, partial(page_of_zips, wanted=gone, after=last)):
         last = max(page)
         removed += remove_partitions(
             instance.event_log_storage, str(ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
@@ -148,9 +142,7 @@ def archive_older(
 
 
 def _others_are_active(tracker: Engine, settings: Settings, session: Session) -> bool:
-    leases = run_reading(
-        tracker, lambda connection: active_sessions(connection, settings), patience_seconds=settings.database_retry
-    )
+    leases = run_reading(tracker, lambda connection: active_sessions(connection, settings))
     return any(lease.session != session.id for lease in leases)
 
 

@@ -62,11 +62,7 @@ OVERDUE_JOB: Final = "show_overdue"
 
 def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
     """The present reports, with one verdict in each. Raises TrackerUnreachableError."""
-    return run_reading(
-        tracker,
-        lambda connection: list(overdue_reports(connection, settings, utc_now())),
-        patience_seconds=settings.database_retry,
-    )
+    return run_reading(tracker, lambda connection: list(overdue_reports(connection, settings, utc_now())))
 
 
 def overdue_changes(

@@ -50,7 +50,7 @@ def zips_recalled(
     staging = Staging(settings.staging_directory)
 
     def recall(partitions: Sequence[str]) -> list[Report]:
-        return run_patiently(tracker, lambda: read(partitions), patience_seconds=settings.database_retry)
+        return run_patiently(tracker, lambda: read(partitions))
 
     def read(partitions: Sequence[str]) -> list[Report]:
         with tracker.connect() as connection:

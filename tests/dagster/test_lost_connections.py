@@ -14,6 +14,7 @@ from dagster import DagsterRunStatus, Definitions, JobDefinition
 from sqlalchemy import Connection, Engine, event, make_url
 
 from dcc.databases import transactions
+from dcc.databases.database import OUTAGE_SECONDS
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.reference import REFERENCE_JOB, reference_definitions
 from dcc_assets.sessions import run_session
@@ -34,6 +35,8 @@ def data(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstall
     """An installation that does not wait long between two tries, and gives up late."""
     monkeypatch.setattr(transactions, "_FIRST_PAUSE", 0.001)
     monkeypatch.setattr(transactions, "_LONGEST_PAUSE", 0.01)
+    for engine in (data.tracker, data.qc):
+        engine.update_execution_options(**{OUTAGE_SECONDS: 120.0})
     return data.with_settings(database_retry=120.0)
 
 

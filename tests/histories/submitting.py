@@ -97,7 +97,7 @@ class Centre:
         if accepts:
             accept_proposals(self.tracker, self.qc, self.settings, proposals, **_WHO)
         else:
-            settle_proposals(self.tracker, self.settings, proposals, ProposalState.TURNED_DOWN, **_WHO)
+            settle_proposals(self.tracker, proposals, ProposalState.TURNED_DOWN, **_WHO)
 
     def standing(self) -> Standing:
         """What the databases hold."""

@@ -135,8 +135,8 @@ def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", p
         return zip_file.startswith(f"{centre}.")
 
     def build() -> None:
-        build_contexts(engine, is_own=is_own, patience_seconds=patience)
-        build_overviews(engine, is_own=is_own, patience_seconds=patience)
+        build_contexts(engine, is_own=is_own)
+        build_overviews(engine, is_own=is_own)
 
     for number, (action, entities) in enumerate(handed):
         document = document_of(centre, number, action, entities, part)
@@ -144,11 +144,9 @@ def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", p
         applied = apply_document(engine, document, read, patience_seconds=patience)
         judge(engine, applied.document_id, [2] if number == 0 else [])
         build()
-    undo_submission(engine, action, document.zip_file, patience_seconds=patience)
+    undo_submission(engine, action, document.zip_file)
     build()
-    decide(
-        engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well", patience_seconds=patience
-    )
+    decide(engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well")
 
 
 def open_impatient(settings: Settings) -> Engine:

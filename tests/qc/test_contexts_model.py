@@ -121,12 +121,12 @@ class Contexts(RuleBasedStateMachine):
 
     @rule()
     def build(self) -> None:
-        build_contexts(self.engine, patience_seconds=1)
+        build_contexts(self.engine)
         assert_contexts_are_right(self.engine)
 
     @rule()
     def build_overviews(self) -> None:
-        build_overviews(self.engine, patience_seconds=1)
+        build_overviews(self.engine)
 
     @rule()
     def build_contexts_and_overviews(self) -> None:
@@ -136,10 +136,10 @@ class Contexts(RuleBasedStateMachine):
     @rule()
     def compare_overviews(self) -> None:
         self.build()
-        build_overviews(self.engine, patience_seconds=1)
+        build_overviews(self.engine)
         in_part = overviews_of(self.engine)
         forget_overviews(self.engine)
-        build_overviews(self.engine, patience_seconds=1)
+        build_overviews(self.engine)
         assert overviews_of(self.engine) == in_part
 
 

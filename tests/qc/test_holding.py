@@ -49,9 +49,7 @@ def documents(engine: Engine) -> list[tuple[str, int | None, str | None, str | N
 
 
 def confirm(engine: Engine, document: DocumentToApply) -> tuple[int, ...]:
-    return confirm_held(
-        engine, document.action, document.zip_file, author="wrangler", reason="as agreed", patience_seconds=5
-    )
+    return confirm_held(engine, document.action, document.zip_file, author="wrangler", reason="as agreed")
 
 
 @pytest.mark.both_databases
@@ -117,7 +115,7 @@ def test_the_plan_of_a_held_document_shows_what_it_would_change_and_leaves_it_he
     document = of_three(qc_database)
     hand_in(qc_database, document, *THREE)
     before = all_rows(qc_database)
-    planned = plan_document(qc_database, document, reading(*THREE), patience_seconds=5)
+    planned = plan_document(qc_database, document, reading(*THREE))
     assert (planned.would_be.state, planned.changed) == (APPLIED, 3)
     assert all_rows(qc_database) == before
 

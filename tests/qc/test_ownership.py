@@ -14,7 +14,7 @@ from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.reports.causes.cause import Actor
-from dcc.reports.causes.collecting import causes_of_all
+from dcc.reports.causes.collecting import causes_of
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
@@ -72,7 +72,7 @@ def remedies(data: DataInstallation, *, for_centre: bool = False) -> str:
     """What is to be done about all that is wrong, as wranglers or as centres are told."""
     catalogue = load_catalogue("en", data.settings)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        causes = causes_of_all(tracker, qc, data.settings)
+        causes = causes_of(tracker, qc, None, data.settings)
     said = [cause.remedy_for_centre(catalogue) if for_centre else cause.remedy(catalogue) for cause in causes]
     return " ".join(said)
 

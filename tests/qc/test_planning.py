@@ -27,7 +27,7 @@ def plan(engine: Engine, action: Action, kind: DocumentKind, *entities: Entity) 
     """The plan, which the application that follows must fulfil."""
     before = all_rows(engine)
     document = to_apply(action, kind)
-    planned = plan_document(engine, document, reading(*entities), patience_seconds=5)
+    planned = plan_document(engine, document, reading(*entities))
     assert all_rows(engine) == before
     assert apply_document(engine, document, reading(*entities), patience_seconds=5) == planned.would_be
     return planned

@@ -81,14 +81,14 @@ def test_a_submission_is_withdrawn_wholly_or_not_at_all(qc_database: Engine) -> 
     apply(qc_database, ADD, experiment("E1"), zip_file=zip_file)
     later = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
     before = all_rows(qc_database)
-    undone = undo_submission(qc_database, ADD, zip_file, patience_seconds=5)
+    undone = undo_submission(qc_database, ADD, zip_file)
     assert [builder.document_id for builder in undone.builders] == [later]
     assert all_rows(qc_database) == before
     undo(qc_database, later)
-    assert len(undo_submission(qc_database, ADD, zip_file, patience_seconds=5).withdrawn) == 2
+    assert len(undo_submission(qc_database, ADD, zip_file).withdrawn) == 2
     assert (litters(qc_database), values(qc_database)) == ({}, [])
     with pytest.raises(NotFoundError, match=r"No document of add/H\.2013-10-31\.9\.impc\.zip stands"):
-        undo_submission(qc_database, ADD, zip_file, patience_seconds=5)
+        undo_submission(qc_database, ADD, zip_file)
 
 
 @pytest.mark.both_databases

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
@@ -25,7 +25,7 @@ from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import data_facts
 from dcc.reports.causes.cause import Actor, Cause, as_json
-from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
+from dcc.reports.causes.collecting import Subject, causes_of, scope_of
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
@@ -82,17 +82,17 @@ def bad(data: DataInstallation) -> DataInstallation:
     return data
 
 
-def causes(data: DataInstallation, of: Any, *arguments: Any) -> dict[str, Cause]:
-    """The causes that a question has, by kind."""
+def causes(data: DataInstallation, subject: Subject | None) -> dict[str, Cause]:
+    """The causes of a subject, by kind."""
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        found = {cause.kind: cause for cause in of(tracker, qc, *arguments, data.settings)}
+        found = {cause.kind: cause for cause in causes_of(tracker, qc, subject, data.settings)}
         # MariaDB streams one answer at a time: whoever asks in a loop on the same connection would lose rows.
         assert "yield_per" not in {**tracker.get_execution_options(), **qc.get_execution_options()}
         return found
 
 
 def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue: Catalogue, tmp_path: Path) -> None:
-    found = causes(bad, causes_of_centre, "H")
+    found = causes(bad, "H")
     assert set(found) >= {"S4", "schema-violation", "corrupt-archive", "bad-file-name"}
     colony = found["S4"]
     assert (colony.acts, colony.centre, colony.documents, colony.zips) == (Actor.REGISTRY, "H", 1, 1)
@@ -112,14 +112,14 @@ def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue
     assert found["bad-file-name"].subject == "X"
     assert as_json(schema, catalogue)["example"]["nearest"] == "male"  # type: ignore[index]
 
-    assert causes(bad, causes_of_all).keys() == found.keys()
-    assert set(causes(bad, causes_of_centre, "J")) == set()
-    assert set(causes(bad, causes_of_zip, key_of(GOOD))) == {"S4"}
-    assert set(causes(bad, causes_of_zip, key_of(SCHEMA))) == {"schema-violation"}
-    assert set(causes(bad, causes_of_zip, key_of(NAMED))) == {"bad-file-name"}
-    assert set(causes(bad, causes_of_session, 1)) >= {"schema-violation", "corrupt-archive", "bad-file-name"}
+    assert causes(bad, None).keys() == found.keys()
+    assert set(causes(bad, "J")) == set()
+    assert set(causes(bad, key_of(GOOD))) == {"S4"}
+    assert set(causes(bad, key_of(SCHEMA))) == {"schema-violation"}
+    assert set(causes(bad, key_of(NAMED))) == {"bad-file-name"}
+    assert set(causes(bad, 1)) >= {"schema-violation", "corrupt-archive", "bad-file-name"}
     with pytest.raises(NotFoundError, match="no session 99"):
-        causes(bad, causes_of_session, 99)
+        causes(bad, 99)
     _check_spreadsheet(bad, catalogue, tmp_path / "H.xlsx")
     _check_why(bad, catalogue)
 
@@ -131,9 +131,7 @@ def test_of_status_codes_those_are_permitted_that_are_meant_for_the_place(data: 
     data.put(GOOD, {name: document.replace(b"</ mouse>", b"</mouse>")})
     data.run()
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        found = {
-            cause.example.value: cause.example for cause in causes_of_zip(tracker, qc, key_of(GOOD), data.settings)
-        }
+        found = {cause.example.value: cause.example for cause in causes_of(tracker, qc, key_of(GOOD), data.settings)}
     assert {example.permitted for example in found.values()} == {
         tuple(f"IMPC_SSC_00{number}" for number in range(1, 5))
     }
@@ -141,9 +139,9 @@ def test_of_status_codes_those_are_permitted_that_are_meant_for_the_place(data: 
 
 
 def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:
-    scope = Scope(centre="H")
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        found = causes_of_centre(tracker, qc, "H", data.settings)
+        scope = scope_of(tracker, "H")
+        found = causes_of(tracker, qc, "H", data.settings)
         written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)
         cut = write_findings_spreadsheet(path.with_name("cut.xlsx"), tracker, qc, scope, found, catalogue, most_rows=3)
         with pytest.raises(ExportError, match="cannot be written"):
@@ -180,7 +178,7 @@ def _check_why(data: DataInstallation, catalogue: Catalogue) -> None:
     assert (ignored.entry, ignored.acts) == ("add/readme.txt", Actor.NOBODY)
 
 
-def sheets(path: Path) -> list[list[list[str]]]:
+def sheets(path: Path | BytesIO) -> list[list[list[str]]]:
     """The texts of each sheet of an Excel file, row by row; a formula fails."""
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
     found = []
@@ -262,7 +260,7 @@ def test_what_is_there_already_is_told_with_the_name_of_its_document(
     with writing(qc_database) as connection:
         connection.execute(update(FINDING).values(rule="S13", code="S13.there", details=details))
     with tracker.connect() as one, qc_database.connect() as other:
-        (cause,) = causes_of_all(one, other, Settings(home=tmp_path))
+        (cause,) = causes_of(one, other, None, Settings(home=tmp_path))
     assert "H.2013-10-31.1.specimen.impc.xml" in cause.title(catalogue)
 
 
@@ -277,7 +275,7 @@ def test_causes_take_a_few_statements_whatever_the_number_of_findings(
         tracker.connect() as one,
         qc_database.connect() as other,
     ):
-        found = causes_of_centre(one, other, "H", Settings(home=tmp_path))
+        found = causes_of(one, other, "H", Settings(home=tmp_path))
     assert sum(cause.findings for cause in found) == number
     assert len(found) == 7
     assert sum(cause.documents for cause in found) >= documents
@@ -294,7 +292,7 @@ def test_a_spreadsheet_has_every_finding_once_and_no_formula(
     path = tmp_path / "all.xlsx"
     with tracker.connect() as one, qc_database.connect() as other:
         written = write_findings_spreadsheet(
-            path, one, other, Scope(), causes_of_all(one, other, Settings(home=tmp_path)), catalogue
+            path, one, other, Scope(), causes_of(one, other, None, Settings(home=tmp_path)), catalogue
         )
         zips = [ZipKey(key_of("add/x").action, f"H.2013-10-31.{number}.impc.zip") for number in (0, 1)]
         some = write_findings_spreadsheet(tmp_path / "some.xlsx", one, other, Scope(zips=zips), [], catalogue)
@@ -338,12 +336,12 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     data.folder.put(BROKEN, b"another one", modified=1_500_000_000)
     data.folder.put(SCHEMA, b"yet another", modified=1_500_000_000)
     data.validate()
-    assert causes(data, causes_of_zip, key_of(SCHEMA))["listing:taken_anew"].acts is Actor.NOBODY
-    noticed = causes(data, causes_of_zip, key_of(BROKEN))["listing:changed"]
+    assert causes(data, key_of(SCHEMA))["listing:taken_anew"].acts is Actor.NOBODY
+    noticed = causes(data, key_of(BROKEN))["listing:changed"]
     assert (noticed.acts, noticed.fails, noticed.zips, noticed.centre) == (Actor.DCC, False, 1, "H")
     assert noticed.example.zip == BROKEN
-    assert "listing:changed" not in causes(data, causes_of_zip, key_of(SCHEMA))
-    assert causes(data, causes_of_centre, "H")["listing:changed"].key == noticed.key
+    assert "listing:changed" not in causes(data, key_of(SCHEMA))
+    assert causes(data, "H")["listing:changed"].key == noticed.key
     with data.tracker.connect() as connection:
         told = [(row.entry, row.why) for row in skipped_entries(connection, data.folder.source_id)]
     # The other one was taken anew, and failed again.
@@ -351,7 +349,7 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     note_withdrawn(data.tracker)
     data.base.process_again(BROKEN)
     data.validate()
-    assert "listing:changed" not in causes(data, causes_of_zip, key_of(BROKEN))
+    assert "listing:changed" not in causes(data, key_of(BROKEN))
 
 
 def test_nobody_has_to_act_on_a_refused_name_after_the_file_was_renamed(data: DataInstallation) -> None:
@@ -368,9 +366,9 @@ def test_nobody_has_to_act_on_a_refused_name_after_the_file_was_renamed(data: Da
             lines = [str(line.key) for line in zips_of_centre(tracker, "H", qc)]
             assert find_zips(tracker, failing) == [] or not is_renamed
         assert lines == [GOOD if is_renamed else NAMED]
-        for of in ((causes_of_all,), (causes_of_centre, "H")):
-            assert ("bad-file-name" in causes(data, *of)) is not is_renamed
-        assert "bad-file-name" in causes(data, causes_of_zip, key_of(NAMED))
+        for subject in (None, "H"):
+            assert ("bad-file-name" in causes(data, subject)) is not is_renamed
+        assert "bad-file-name" in causes(data, key_of(NAMED))
 
 
 def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstallation, catalogue: Catalogue) -> None:
@@ -387,7 +385,7 @@ def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstal
         session = list_sessions(tracker)[0].id
 
     def gone() -> list[Cause]:
-        told = [causes(data, causes_of_centre, "H"), causes(data, causes_of_session, session)]
+        told = [causes(data, "H"), causes(data, session)]
         assert [each.get("listing:gone") is None for each in told] in ([True, True], [False, False])
         return [each["listing:gone"] for each in told if "listing:gone" in each]
 
@@ -402,17 +400,21 @@ def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstal
     assert gone() == []
 
 
-def test_what_somebody_acknowledged_has_no_causes_but_its_own(data: DataInstallation) -> None:
+def test_what_somebody_acknowledged_has_no_causes_but_its_own(
+    data: DataInstallation, catalogue: Catalogue, tmp_path: Path
+) -> None:
     data.put("add/H.2013-10-31.2.impc.zip", experiments(first=100, stem="2013-10-31.2"))
     data.base.run_session()
     data.take_up()
     with writing(data.tracker) as tracker, data.qc.connect() as qc:
-        assert causes_of_all(tracker, qc, data.settings)
+        assert causes_of(tracker, qc, None, data.settings)
         ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
         decide(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
         assert (
             len(ids),
-            causes_of_all(tracker, qc, data.settings),
-            causes_of_centre(tracker, qc, "H", data.settings),
+            causes_of(tracker, qc, None, data.settings),
+            causes_of(tracker, qc, "H", data.settings),
         ) == (1, [], [])
-        assert causes_of_zip(tracker, qc, key_of("add/H.2013-10-31.2.impc.zip"), data.settings)
+        written = write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, scope_of(tracker, "H"), [], catalogue)
+        assert written.findings == 0
+        assert causes_of(tracker, qc, key_of("add/H.2013-10-31.2.impc.zip"), data.settings)

@@ -17,7 +17,7 @@ from dcc.cli.shell.error_advice import explanations
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.outcomes import EndReason
-from dcc.reports.causes.collecting import causes_of_zip
+from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
@@ -231,7 +231,7 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
     outcome = installation.run_session().zips[KEY]
     assert installation.states() == {KEY: "unzip failed"}
     with installation.tracker.connect() as connection:
-        (cause,) = causes_of_zip(connection, None, outcome.key, installation.settings)
+        (cause,) = causes_of(connection, None, outcome.key, installation.settings)
     advice = (
         outcome.reasons[-1].message,
         cause.remedy(load_catalogue("en", installation.settings)),

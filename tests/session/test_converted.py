@@ -9,7 +9,7 @@ from dcc.cli.demo.examples import table_of
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.qc import models
-from dcc.reports.causes.collecting import causes_of_all
+from dcc.reports.causes.collecting import causes_of
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
@@ -59,7 +59,7 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
     rows = sorted(one.rpartition(" See ")[2] for one in before if one is not value)
     assert rows == [f"weights/experiments.csv, row {row}, column specimenID." for row in (2, 3, 4)]
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        told = [str(cause.example.message) for cause in causes_of_all(tracker, qc, data.settings)]
+        told = [str(cause.example.message) for cause in causes_of(tracker, qc, None, data.settings)]
     assert sum("See weights/experiments.csv, row 2" in one for one in told) == 2
     assert any("See specimens.csv, row 1, column" in one for one in told)
     shutil.rmtree(Staging(data.settings.staging_directory).contents(key_of(ZIP)))

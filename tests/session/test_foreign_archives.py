@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.reports.causes.cause import Actor, Cause
-from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
+from dcc.reports.causes.collecting import causes_of
 from dcc.reports.causes.skipped_archives import SkipReason
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
@@ -72,11 +72,11 @@ def texts(data: DataInstallation) -> list[str]:
 def all_causes(data: DataInstallation) -> list[list[Cause]]:
     with data.tracker.connect() as tracker:
         return [
-            causes_of_zip(tracker, None, KEY, data.settings),
-            causes_of_centre(tracker, None, "J", data.settings),
-            causes_of_centre(tracker, None, "H", data.settings),
-            causes_of_all(tracker, None, data.settings),
-            causes_of_session(tracker, None, of_session(tracker), data.settings),
+            causes_of(tracker, None, KEY, data.settings),
+            causes_of(tracker, None, "J", data.settings),
+            causes_of(tracker, None, "H", data.settings),
+            causes_of(tracker, None, None, data.settings),
+            causes_of(tracker, None, of_session(tracker), data.settings),
         ]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from dcc.cli.demo import submissions
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.reports.causes.collecting import causes_of_zip
+from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.tracker.models import Reopening
 from dcc.tracker.queries.zip_stories import zip_story
@@ -46,7 +46,7 @@ def told(installation: Installation) -> dict[str, Any]:
     key = ZipKey(Action.ADD, NAME)
     with installation.tracker.connect() as connection:
         story = zip_story(connection, key)
-        causes = causes_of_zip(connection, None, key, installation.settings)
+        causes = causes_of(connection, None, key, installation.settings)
         (shown,) = recorded_zips(connection, [key])
     english = load_catalogue("en", installation.settings)
     return {

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import make_url, select, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.transactions import run_writing
 from dcc.errors import TrackerUnreachableError
 from dcc.session import crawling, sessions
@@ -171,7 +172,8 @@ def test_a_database_that_stays_away_ends_the_session_in_time_and_the_next_goes_o
     through: Installation, folder: Folder, database: Relay, point: str
 ) -> None:
     """Bounded back-off, and the error surfaces."""
-    impatient = through.with_settings(database_retry=1.0, lease_timeout=3.0)
+    impatient = through.with_settings(lease_timeout=3.0)
+    impatient.tracker.update_execution_options(**{OUTAGE_SECONDS: 1.0})
     began = 0.0
 
     def go_away() -> None:
@@ -189,7 +191,7 @@ def test_a_database_that_stays_away_ends_the_session_in_time_and_the_next_goes_o
     database.down = False
     # The process of the first session lives on, so that only the end of its lease tells that it is dead.
     long_ago = update(SessionLock).values(heartbeat=utc_now() - timedelta(seconds=60))
-    run_writing(through.tracker, lambda connection: connection.execute(long_ago) and None, patience_seconds=20)
+    run_writing(through.tracker, lambda connection: connection.execute(long_ago) and None)
     assert "Session 1 died" in impatient.run_session().notices[0]
     assert through.states() == dict.fromkeys(KEYS[:-1], "xsd done") | {KEYS[-1]: "unzip failed"}
     assert [state for _, state in through.documents()] == ["xsd done"] * 8

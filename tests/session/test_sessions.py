@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Row, make_url, select, update
 
+from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import WRITES
 from dcc.databases.transactions import writing
 from dcc.errors import SessionActiveError, SessionLostError, SourceUnreachableError
@@ -317,8 +318,8 @@ class TestLease:
             connection.execute(update(SessionLock).values(host="another"))
             raise KeyboardInterrupt
 
-        patient = settings.model_copy(update={"database_retry": 2.0})
-        with pytest.raises(KeyboardInterrupt), open_session(tracker, patient) as session:
+        patient = tracker.execution_options(**{OUTAGE_SECONDS: 2.0})
+        with pytest.raises(KeyboardInterrupt), open_session(patient, settings) as session:
             work(session.tracker)
         assert _lock(tracker).holder is None
         with tracker.connect() as connection:

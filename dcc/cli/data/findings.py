@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dcc.outcomes import ZipKey
     from dcc.qc.judging.finding_reports import FindingCount, FindingRecord
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.scopes import Scope
+    from dcc.reports.causes.collecting import Subject
     from dcc.reports.languages import Catalogue
     from dcc.settings import Settings
 
@@ -102,7 +102,8 @@ def causes(
     catalogue = load_catalogue(language, settings)
     key = parse_zip_key(zip_action) if zip_action else None
     with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
-        found, scope = _collect(tracker, qc, settings, centre, key, session_id)
+        subject = key or centre if session_id is None else session_id
+        found = _collect(tracker, qc, settings, subject)
         addresses = contacts(tracker)
         note_facts(
             found=bool(found),
@@ -110,7 +111,7 @@ def causes(
             unwritten=bool(found) and spreadsheet is None,
         )
         if spreadsheet is not None:
-            _write_spreadsheet(spreadsheet, tracker, qc, scope, found, catalogue)
+            _write_spreadsheet(spreadsheet, tracker, qc, subject, found, catalogue)
             return
     if as_json:
         echo_json(
@@ -123,44 +124,33 @@ def causes(
         _print_causes(found, limit or _MOST_CAUSES, catalogue, addresses)
 
 
-def _collect(
-    tracker: Connection,
-    qc: Connection,
-    settings: Settings,
-    centre: str | None,
-    key: ZipKey | None,
-    session_id: int | None = None,
-) -> tuple[list[Cause], Scope]:
-    """The selected causes, and their scope. Raises NotFoundError."""
-    from dcc.reports.causes.collecting import (
-        causes_of_all,
-        causes_of_centre,
-        causes_of_session,
-        causes_of_zip,
-        scope_of_session,
-    )
-    from dcc.reports.causes.scopes import Scope
+def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: Subject | None) -> list[Cause]:
+    """All causes of a subject, or of all. Raises NotFoundError."""
+    from dcc.outcomes import ZipKey
+    from dcc.reports.causes.collecting import causes_of
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.submission_rows import require_zip_action
 
-    if key is not None:
-        require_zip_action(tracker, key)
-        return causes_of_zip(tracker, qc, key, settings, most=None), Scope(zips=[key])
-    if session_id is not None:
-        return causes_of_session(tracker, qc, session_id, settings, most=None), scope_of_session(tracker, session_id)
-    if centre is not None:
-        require_centre(tracker, centre)
-        return causes_of_centre(tracker, qc, centre, settings, most=None), Scope(centre=centre)
-    return causes_of_all(tracker, qc, settings, most=None), Scope()
+    if isinstance(subject, ZipKey):
+        require_zip_action(tracker, subject)
+    elif isinstance(subject, str):
+        require_centre(tracker, subject)
+    return causes_of(tracker, qc, subject, settings, most=None)
 
 
 def _write_spreadsheet(
-    path: Path, tracker: Connection, qc: Connection, scope: Scope, found: Sequence[Cause], catalogue: Catalogue
+    path: Path,
+    tracker: Connection,
+    qc: Connection,
+    subject: Subject | None,
+    found: Sequence[Cause],
+    catalogue: Catalogue,
 ) -> None:
-    """Write the spreadsheet of a scope and print its content in numbers. Raises ExportError."""
+    """Write the spreadsheet of a subject and print its content in numbers. Raises ExportError."""
+    from dcc.reports.causes.collecting import scope_of
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
-    written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)
+    written = write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), found, catalogue)
     click.echo(f"Wrote {count_of(written.causes, 'cause')} and {count_of(written.findings, 'finding')} to {path}.")
     if written.is_cut:
         click.echo("More findings than a sheet can hold: the rest is left out. Ask for a submission or a centre.")
@@ -267,8 +257,8 @@ def findings(
                 "Name one of --centre and --zip, and leave --json out."
             )
         with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
-            found, scope = _collect(tracker, qc, settings, centre, key)
-            _write_spreadsheet(spreadsheet, tracker, qc, scope, found, load_catalogue(None, settings))
+            found = _collect(tracker, qc, settings, key or centre)
+            _write_spreadsheet(spreadsheet, tracker, qc, key or centre, found, load_catalogue(None, settings))
         return
     require_centres(settings, centre)
     wanted = FindingFilter(

@@ -144,7 +144,7 @@ def turn_down(
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
-        settle_proposals(tracker, settings, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
+        settle_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
     text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
     echo_result([str(proposal.key) for proposal in chosen], text, as_json=as_json)
 

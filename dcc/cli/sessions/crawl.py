@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.outcomes import ZipKey
-    from dcc.settings import Settings
 
 _session_options = options(
     click.option(
@@ -168,7 +167,7 @@ def crawl(
                 f"No available file source of an active centre{' of this group' if group else ''} is due. See "
                 "`dcc source list`; `dcc crawl --all` crawls all others too; `dcc source add` asks for one."
             )
-        waiting, expected = partial(_count_waiting, tracker, settings), partial(_expected, tracker, settings)
+        waiting, expected = partial(_count_waiting, tracker), partial(_expected, tracker)
         shown = session_display(len(crawlable), waiting, expected, as_json=as_json)
         work = partial(run_session, tracker, settings, source_ids=wanted, group=group, urgent=keys)
         try:
@@ -178,7 +177,7 @@ def crawl(
                 raise
             warn(f"{error} It, or the next session, fetches first what you named.")
             return
-        for key in still_urgent(tracker, settings, keys) if keys else ():
+        for key in still_urgent(tracker, keys) if keys else ():
             warn(f"{key} could not be fetched yet. The next session that finds it fetches it first.")
     ctx.exit(exit_code)
 
@@ -280,19 +279,19 @@ def _show_session(
     return display.report.exit_code(_end_of(display))
 
 
-def _count_waiting(tracker: Engine, settings: Settings) -> int:
+def _count_waiting(tracker: Engine) -> int:
     from dcc.databases.transactions import run_reading
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
-    return len(run_reading(tracker, waiting_zip_actions, patience_seconds=settings.database_retry))
+    return len(run_reading(tracker, waiting_zip_actions))
 
 
-def _expected(tracker: Engine, settings: Settings) -> str:
+def _expected(tracker: Engine) -> str:
     """How much the session will fetch, and how long that should take."""
     from dcc.databases.transactions import run_reading
     from dcc.tracker.expected_work import all_of, expected_work
 
-    expected = run_reading(tracker, expected_work, patience_seconds=settings.database_retry)
+    expected = run_reading(tracker, expected_work)
     return expected_text(all_of(expected.values()))
 
 

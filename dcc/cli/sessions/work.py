@@ -52,7 +52,7 @@ def sources_to_crawl(
         dues = {} if even_if_not_due else load_dues(connection, settings.source_failure_limit)
         return [number for number in crawlable if even_if_not_due or dues[number].is_due], []
 
-    crawlable, wanted = run_reading(tracker, look, patience_seconds=settings.database_retry)
+    crawlable, wanted = run_reading(tracker, look)
     for entry in wanted:
         if entry.id not in crawlable and entry.pause is not None:
             raise ConfigurationError(
@@ -89,7 +89,7 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
         crawlable = [address.id for address in of_group if dues[address.id].is_due]
         return registered, crawlable
 
-    registered, crawlable = run_reading(tracker, look, patience_seconds=settings.database_retry)
+    registered, crawlable = run_reading(tracker, look)
     for centre in sorted(centres - set(registered)):
         raise NotFoundError(
             f"Centre {centre} of the group {group} is not registered.{nearest_sentence(centre, registered)} Correct "
@@ -121,15 +121,15 @@ def request_urgent(
         centres = {settings.naming.centre_of_zip(key.file_name) for key in wanted}
         return wanted, [address.id for address in available if is_known or address.centre in centres], done
 
-    return run_writing(tracker, request, patience_seconds=settings.database_retry)
+    return run_writing(tracker, request)
 
 
-def still_urgent(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> list[ZipKey]:
+def still_urgent(tracker: Engine, keys: Sequence[ZipKey]) -> list[ZipKey]:
     """Those of some submissions that are wanted first and could not be fetched yet."""
     from dcc.databases.transactions import run_reading
     from dcc.tracker.hostings.urgent_archives import urgent_keys
 
-    waiting = set(run_reading(tracker, urgent_keys, patience_seconds=settings.database_retry))
+    waiting = set(run_reading(tracker, urgent_keys))
     return [key for key in keys if key in waiting]
 
 
@@ -158,7 +158,7 @@ def run_session(
     from dcc.operations.sessions import open_session
 
     if keys is not None:
-        _require_retriable(tracker, settings, keys)
+        _require_retriable(tracker, keys)
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
@@ -197,14 +197,12 @@ def run_session(
     return session.id, session.notices
 
 
-def _require_retriable(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> None:
+def _require_retriable(tracker: Engine, keys: Sequence[ZipKey]) -> None:
     from dcc.databases.transactions import run_reading
     from dcc.tracker.hostings.retries import require_retriable
 
     # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
-    run_reading(
-        tracker, lambda connection: require_retriable(connection, keys), patience_seconds=settings.database_retry
-    )
+    run_reading(tracker, lambda connection: require_retriable(connection, keys))
 
 
 def _crawl(session: Session, source_ids: Sequence[int] | None, listeners: Listeners) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,21 +21,12 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dcc.outcomes import ZipKey
+    from dcc.reports.causes.collecting import Subject
     from dcc.reports.languages import Catalogue
     from dcc.reports.submissions.model import Report
     from dcc.settings import Settings
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """The subject of the report: one of the three."""
-
-    key: ZipKey | None
-    centre: str | None
-    session: int | None
 
 
 @command(
@@ -109,13 +99,13 @@ def report(
     note_facts(without_page=html is None, centre_of_zip=centre_of_zip)
 
 
-def _subject(zip_action: str | None, centre: str | None, session: int | None) -> _Subject:
+def _subject(zip_action: str | None, centre: str | None, session: int | None) -> Subject:
     if sum(one is not None for one in (zip_action, centre, session)) != 1:
         raise ConfigurationError(
             "Say what the report is of: a submission, such as `dcc report add/H.2013-10-31.1.impc.zip`, or --centre, "
             "or --session; one of them."
         )
-    return _Subject(None if zip_action is None else parse_zip_key(zip_action), centre, session)
+    return parse_zip_key(zip_action) if zip_action is not None else centre if centre is not None else session or 0
 
 
 def _refuse_both(as_json: bool, html: Path | None) -> None:
@@ -125,36 +115,19 @@ def _refuse_both(as_json: bool, html: Path | None) -> None:
 
 @contextmanager
 def _collected(
-    settings: Settings, subject: _Subject, language: str | None, pictures: int
+    settings: Settings, subject: Subject, language: str | None, pictures: int
 ) -> Iterator[tuple[Report, Catalogue, tuple[Connection, Connection | None]]]:
     """The facts of the report, its language, and the connections that read them."""
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.submissions import collecting
+    from dcc.reports.submissions.collecting import collect_report, language_of
     from dcc.reports.submissions.stored_reports import qc_at_hand
 
     with open_tracker(settings) as engine, engine.connect() as tracker, qc_at_hand(settings) as (qc, missing):
-        catalogue = load_catalogue(language or _language_of(tracker, subject), settings)
-        found: Report
-        if subject.key is not None:
-            found = collecting.collect_submission(
-                tracker, qc, subject.key, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
-            )
-        elif subject.centre is not None:
-            found = collecting.collect_centre(
-                tracker, qc, subject.centre, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
-            )
-        else:
-            found = collecting.collect_session(tracker, qc, subject.session or 0, settings, qc_missing=missing)
+        catalogue = load_catalogue(language or language_of(tracker, subject), settings)
+        found = collect_report(
+            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
+        )
         yield found, catalogue, (tracker, qc)
-
-
-def _language_of(tracker: Connection, subject: _Subject) -> str | None:
-    """The language of the report's centre; None: that of the settings."""
-    from dcc.reports.submissions.collecting import language_of_centre, language_of_zip
-
-    if subject.centre is not None:
-        return language_of_centre(tracker, subject.centre)
-    return None if subject.key is None else language_of_zip(tracker, subject.key)
 
 
 def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: Path) -> None:
@@ -171,24 +144,17 @@ def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: P
 
 def _write_sheet(
     connections: tuple[Connection, Connection | None],
-    subject: _Subject,
+    subject: Subject,
     settings: Settings,
     catalogue: Catalogue,
     path: Path,
 ) -> None:
-    from dcc.reports.causes import collecting
-    from dcc.reports.causes.scopes import Scope
+    from dcc.reports.causes.collecting import causes_of, scope_of
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     tracker, qc = connections
-    if subject.key is not None:
-        scope, causes = Scope(zips=[subject.key]), collecting.causes_of_zip(tracker, qc, subject.key, settings)
-    elif subject.centre is not None:
-        scope, causes = Scope(centre=subject.centre), collecting.causes_of_centre(tracker, qc, subject.centre, settings)
-    else:
-        scope = collecting.scope_of_session(tracker, subject.session or 0)
-        causes = collecting.causes_of_session(tracker, qc, subject.session or 0, settings)
-    written = write_findings_spreadsheet(_place(path), tracker, qc, scope, causes, catalogue)
+    causes = causes_of(tracker, qc, subject, settings, most=None)
+    written = write_findings_spreadsheet(_place(path), tracker, qc, scope_of(tracker, subject), causes, catalogue)
     click.echo(f"Wrote {path}: {count_of(written.findings, 'finding')}.", err=True)
 
 

@@ -232,7 +232,7 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapsh
                 stack.push(begun.pop_all())
                 return found
 
-        yield run_patiently(tracker, begin, patience_seconds=settings.database_retry)
+        yield run_patiently(tracker, begin)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.findings import MORE_RULE
 from dcc.tracker.models import AnException, XmlLog
+from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import IDS
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
@@ -31,9 +32,8 @@ _ACTIVE: Final = (
     .group_by(FINDING.c.document_id, FINDING.c.rule, FINDING.c.severity)
 )
 _LOGGED: Final = (
-    select(XmlLog.xml_id, AnException.short_name, func.count().label("entries"))
-    .join(AnException)
-    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None), AnException.short_name.not_in(LEFT_OUT.values()))
+    entries_that_hold(KIND, func.count().label("entries"))
+    .where(XmlLog.xml_id.in_(IDS), AnException.short_name.not_in(LEFT_OUT.values()))
     .group_by(XmlLog.xml_id, AnException.short_name)
 )
 
@@ -117,7 +117,7 @@ def _wrong_logs(
                 failing.add(row.document_id)
     logged: dict[int, Counter[str]] = defaultdict(Counter)
     for row in tracker.execute(_LOGGED, {"ids": [one.id for one in judged]}):
-        logged[row.xml_id][row.short_name] += row.entries
+        logged[row.xml_id][row.kind] += row.entries
     for document in judged:
         document_id = stored.get(document.id)
         if document_id is None:

@@ -81,15 +81,14 @@ class SessionDatasets:
 
 def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) -> SessionDatasets:
     """What a session worked on. Raises DatabaseUnreachableError and SQLAlchemyError."""
-    patience = settings.database_retry
     session, addresses, archives, documents = run_reading(
-        tracker, lambda connection: _of_tracker(connection, session_id), patience_seconds=patience
+        tracker, lambda connection: _of_tracker(connection, session_id)
     )
     rows: dict[int, dict[str, int]] = {}
     if documents and any(task.phase is Phase.UPLOAD for task in session.tasks):
         with disposed(open_qc_database(settings)) as qc:
             ids = list(documents)
-            rows = run_reading(qc, lambda connection: _opened_rows(connection, ids), patience_seconds=patience)
+            rows = run_reading(qc, lambda connection: _opened_rows(connection, ids))
     of_download: dict[int, list[SessionDocument]] = {}
     for number, (download, name, size_bytes, phase, status) in documents.items():
         known = SessionDocument(name, size_bytes, Phase(phase), Status(status), rows.get(number, {}))

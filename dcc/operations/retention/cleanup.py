@@ -135,9 +135,7 @@ def review_staging(tracker: Engine, settings: Settings, policy: Policy, *, withi
     """
     staged = read_staging(settings.staging_directory, within=within)
     keys = {archive.key for archive in staged if archive.key is not None}
-    known = run_reading(
-        tracker, lambda connection: known_archives(connection, keys), patience_seconds=settings.database_retry
-    )
+    known = run_reading(tracker, lambda connection: known_archives(connection, keys))
     return _decide(staged, known, policy, utc_now())
 
 
@@ -159,11 +157,7 @@ def clean(
     """
     if session is None:
         # Old reports are removed below even if staging keeps everything.
-        run_writing(
-            tracker,
-            lambda connection: refuse_during_session(connection, settings),
-            patience_seconds=settings.database_retry,
-        )
+        run_writing(tracker, lambda connection: refuse_during_session(connection, settings))
     cleaned = Cleaned()
     going = [decision for decision in decisions if _goes(decision, unknown)]
     for start in range(0, len(going), _AT_ONCE):
@@ -179,7 +173,7 @@ def clean(
                     return _take(connection, batch, aside, policy, unknown)
 
                 if session is None:
-                    removed, changed = run_writing(tracker, take, patience_seconds=settings.database_retry)
+                    removed, changed = run_writing(tracker, take)
                 else:
                     removed, changed = session.write(take)
         except OSError as error:

@@ -11,7 +11,7 @@ from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import run_writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
-from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_centres_of
+from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState
@@ -26,15 +26,7 @@ def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]
     return found
 
 
-def confirm_held(
-    engine: Engine,
-    action: Action,
-    zip_file: str,
-    *,
-    author: str,
-    reason: str,
-    patience_seconds: float = PATIENCE_SECONDS,
-) -> tuple[int, ...]:
+def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, reason: str) -> tuple[int, ...]:
     """Confirm the held documents of an archive, so that the next application takes effect; returns their ids.
 
     It counts for these documents as they are: one with other contents is held again. The author and the reason are
@@ -56,7 +48,7 @@ def confirm_held(
         connection.execute(update(DOCUMENT).where(held).values(author=author, reason=reason))
         return tuple(ids)
 
-    return run_writing(engine, work, patience_seconds=patience_seconds)
+    return run_writing(engine, work)
 
 
 _LIMITS: Final = {name: int(getattr(DOCUMENT.c[name].type, "length", 0)) for name in ("author", "reason")}

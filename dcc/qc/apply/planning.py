@@ -16,7 +16,6 @@ from dcc.databases.list_parameters import portions, rows_with
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.ownership import NotPermitted
-from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.apply.versions import UPDATED, is_lifetime_of, key_columns, key_of_row, same_animal, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.rules.upload import describe
@@ -68,7 +67,7 @@ class Plan:
     contexts: frozenset[TouchedContext]
 
 
-def plan_document(engine: Engine, document: ToApply, *, patience_seconds: float = PATIENCE_SECONDS) -> Plan:
+def plan_document(engine: Engine, document: ToApply) -> Plan:
     """What applying a document would change; nothing is changed. Raises as `apply_documents`."""
 
     def work(connection: Connection) -> Plan:
@@ -76,7 +75,7 @@ def plan_document(engine: Engine, document: ToApply, *, patience_seconds: float 
         (applied,) = apply_on(connection, [document], foreign_additions=NotPermitted.NOTE)
         raise RollBackError(_compare(connection, applied))
 
-    return run_writing(engine, work, patience_seconds=patience_seconds)
+    return run_writing(engine, work)
 
 
 def _compare(connection: Connection, applied: Applied) -> Plan:

@@ -121,14 +121,14 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
         return Reserved(following, at)
 
 
-def await_uploads(engine: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+def await_uploads(engine: Engine) -> None:
     """Wait until the present uploads are committed or rolled back: then no lower ids can appear.
 
     Waiting blocks nobody. Raises the database's `unreachable` error if it is away, or patience ran out.
     """
     at_once = engine.execution_options(**{OUTAGE_SECONDS: 0.0})
     run_reading(
-        at_once, lambda connection: _wait_for_all_locks(connection, nowait=False), patience_seconds=patience_seconds
+        at_once, lambda connection: _wait_for_all_locks(connection, nowait=False), patience_seconds=PATIENCE_SECONDS
     )
 
 

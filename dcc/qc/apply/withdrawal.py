@@ -83,14 +83,13 @@ def undo_submission(
     author: str | None = None,
     reason: str | None = None,
     rights: Rights | None = None,
-    patience_seconds: float = PATIENCE_SECONDS,
 ) -> Undone:
     """Withdraw all applied and held documents of an archive, in one transaction, or none of them.
 
     Held ones cannot be confirmed any more then. `rights` are the centres whose data may be changed; None: all. Raises
     NotFoundError if none is applied or held, NotDelegatedError for data of another centre, and ConfigurationError for
     an unsuitable author or reason. Raises the database's `unreachable` error if others were in the way, or the database
-    away, for `patience_seconds`.
+    away, for too long.
     """
     check_signature(author, reason)
     table = DOCUMENT.c
@@ -121,7 +120,7 @@ def undo_submission(
             raise RollBackError(result)
         return result
 
-    return run_writing(engine, work, patience_seconds=patience_seconds)
+    return run_writing(engine, work, patience_seconds=PATIENCE_SECONDS)
 
 
 def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:

@@ -64,9 +64,7 @@ class _Step:
         self.happened.update((key.centre, event) for key, event in happened.items())
 
 
-def build_contexts(
-    qc: Engine, *, is_own: OfArchives = None, patience_seconds: float = PATIENCE_SECONDS
-) -> ContextsBuilt:
+def build_contexts(qc: Engine, *, is_own: OfArchives = None) -> ContextsBuilt:
     """Include all documents that the data contexts do not include yet, or those of some archives.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
@@ -74,7 +72,7 @@ def build_contexts(
     next build repeats a killed one. Nothing else changes their centres' data meanwhile. Experiments follow the validity
     of their animals first. If the reference data of colonies have changed, strains that follow from them change first.
 
-    Raises the database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
+    Raises the database's `unreachable` error if others were in the way, or the database away, for too long.
     """
     started = time.monotonic()
     followed: set[int] = set()
@@ -82,12 +80,12 @@ def build_contexts(
     def take(connection: Connection) -> _Step:
         return _take_documents(connection, followed, is_own)
 
-    total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
+    total = run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)
     while True:
-        step = run_writing(qc, take, patience_seconds=patience_seconds)
+        step = run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)
         if step.unfollowed:
             followed = run_writing(
-                qc, lambda connection: update_validity(connection, is_own), patience_seconds=patience_seconds
+                qc, lambda connection: update_validity(connection, is_own), patience_seconds=PATIENCE_SECONDS
             )
             continue
         total.documents += step.documents
@@ -99,7 +97,7 @@ def build_contexts(
         return _counts(connection, total.happened), newest_history(connection)
 
     # One consistent read: a decision after the counts must not be taken for counted.
-    counts, history = run_reading(qc, count, patience_seconds=patience_seconds)
+    counts, history = run_reading(qc, count)
     return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now(), history)
 
 

@@ -40,9 +40,7 @@ _FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
 """The reference data that overviews depend on."""
 
 
-def build_overviews(
-    qc: Engine, *, is_own: OfArchives = None, patience_seconds: float = PATIENCE_SECONDS
-) -> OverviewsBuilt:
+def build_overviews(qc: Engine, *, is_own: OfArchives = None) -> OverviewsBuilt:
     """Update the overviews with what the data contexts include; documents with `overviews_built` false.
 
     `is_own` restricts them to some archives.
@@ -50,24 +48,24 @@ def build_overviews(
     As many documents at once as fit into a transaction, which leaves the overviews consistent; the next build continues
     a killed one. If the reference data have changed (IMPReSS, colonies or strains), everything is rebuilt in one
     transaction. Raises the database's `unreachable` error if others were in the way, or the database away, for
-    `patience_seconds`.
+    too long.
     """
     started = time.monotonic()
 
     def take(connection: Connection) -> set[str] | None:
         return _take_documents(connection, is_own)
 
-    centres = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
-    while (more := run_writing(qc, take, patience_seconds=patience_seconds)) is not None:
+    centres = run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)
+    while (more := run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)) is not None:
         centres |= more
-    run_writing(qc, remove_unused_groups, patience_seconds=patience_seconds)
-    counts = run_reading(qc, lambda connection: _counts(connection, centres), patience_seconds=patience_seconds)
+    run_writing(qc, remove_unused_groups, patience_seconds=PATIENCE_SECONDS)
+    counts = run_reading(qc, lambda connection: _counts(connection, centres))
     return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
 
 
-def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+def rebuild_overviews(qc: Engine) -> None:
     """Rebuild the overviews, in one transaction, after `build_overviews`; raises as that."""
-    build_overviews(qc, patience_seconds=patience_seconds)
+    build_overviews(qc)
 
     def rebuild(connection: Connection) -> None:
         lock_all(connection)
@@ -76,8 +74,8 @@ def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS)
         basis = recorded_basis(connection, Build.OVERVIEWS)
         _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
 
-    run_writing(qc, rebuild, patience_seconds=patience_seconds)
-    run_writing(qc, remove_unused_groups, patience_seconds=patience_seconds)
+    run_writing(qc, rebuild, patience_seconds=PATIENCE_SECONDS)
+    run_writing(qc, remove_unused_groups, patience_seconds=PATIENCE_SECONDS)
 
 
 def _follow_reference_data(connection: Connection) -> set[str]:

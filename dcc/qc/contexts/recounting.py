@@ -45,7 +45,7 @@ class Recounted:
     seconds: float
 
 
-def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS) -> Recounted:
+def recount_contexts(qc: Engine, *, author: str, reason: str) -> Recounted:
     """Recount all data contexts, correct those that differ, and rebuild the overviews.
 
     Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
@@ -55,9 +55,9 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
     check_reason(reason)
     full_reason = f"Counted again by {author}: {reason}"
     check_reason(full_reason)
-    recounted = run_writing(qc, partial(_recount, reason=full_reason), patience_seconds=patience_seconds)
-    build_contexts(qc, patience_seconds=patience_seconds)
-    rebuild_overviews(qc, patience_seconds=patience_seconds)
+    recounted = run_writing(qc, partial(_recount, reason=full_reason), patience_seconds=PATIENCE_SECONDS)
+    build_contexts(qc)
+    rebuild_overviews(qc)
     return replace(recounted, seconds=time.monotonic() - started)
 
 

@@ -62,7 +62,7 @@ def _by_data(with_data: ContextState, without: ContextState) -> ColumnElement[st
     return case((CONTEXT.c.measurements > 0, with_data.value), else_=without.value)
 
 
-PATIENCE_SECONDS: Final = 300.0
+_PATIENCE_SECONDS: Final = 300.0
 """Seconds that a decision waits for documents that are being applied."""
 
 _SETTLED: Final = CONTEXT.c.data_state.in_([state.value for state in SETTLED])
@@ -93,15 +93,7 @@ class Decided:
     left: int = 0
 
 
-def decide(
-    qc: Engine,
-    decision: ContextEvent,
-    wanted: ContextFilter,
-    *,
-    author: str,
-    reason: str,
-    patience_seconds: float = PATIENCE_SECONDS,
-) -> Decided:
+def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author: str, reason: str) -> Decided:
     """Decide on contexts.
 
     - DONE: they are qcdone, or nodata. Those with open issues stay as they are.
@@ -149,7 +141,7 @@ def decide(
         changed = update(CONTEXT).where(condition).ordered_values(*ordered, (CONTEXT.c.changed, now))
         return Decided(connection.execute(changed).rowcount, left)
 
-    return run_writing(qc, work, patience_seconds=patience_seconds)
+    return run_writing(qc, work, patience_seconds=_PATIENCE_SECONDS)
 
 
 def check_reason(reason: str) -> None:

@@ -90,7 +90,7 @@ def ensure_reference(
     but nothing for an unreadable set.
     """
     if active is None:
-        active = run_reading(qc, active_snapshots, patience_seconds=settings.database_retry)
+        active = run_reading(qc, active_snapshots)
     due = [name for name in SETS if not _is_current(active.get(name), settings.reference_sources[name], name)]
     return refresh(qc, settings, due) if due else []
 
@@ -106,7 +106,7 @@ def refresh(
     wanted = chosen_sets(names)
     refreshed = [_refresh(qc, settings, name, force=force) for name in wanted]
     urls = [source for source in settings.reference_sources.values() if source is not None and is_url(source)]
-    run_writing(qc, lambda connection: remove_pages_but_of(connection, urls), patience_seconds=settings.database_retry)
+    run_writing(qc, lambda connection: remove_pages_but_of(connection, urls))
     return refreshed
 
 
@@ -122,16 +122,13 @@ def chosen_sets(names: Iterable[str] | None) -> Sequence[str]:
 
 
 def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refreshed:
-    patience = settings.database_retry
     try:
         snapshot = read_source(qc, settings, name)
         configured = settings.reference_sources[name]
-        return run_writing(
-            qc, lambda connection: _take_over(connection, snapshot, configured, force), patience_seconds=patience
-        )
+        return run_writing(qc, lambda connection: _take_over(connection, snapshot, configured, force))
     except (ReferenceUnreachableError, ConfigurationError) as error:
         _remember(qc, settings, name, str(error))
-        active = run_reading(qc, active_snapshots, patience_seconds=patience).get(name)
+        active = run_reading(qc, active_snapshots).get(name)
         return _failed(name, active, error)
 
 
@@ -140,9 +137,7 @@ def _remember(qc: Engine, settings: Settings, name: str, reason: str) -> None:
     configured = settings.reference_sources[name]
     if configured is not None and is_url(configured):
         refusal = Refusal(name, source_of(configured), utc_now(), reason)
-        run_writing(
-            qc, lambda connection: remember_refusal(connection, refusal), patience_seconds=settings.database_retry
-        )
+        run_writing(qc, lambda connection: remember_refusal(connection, refusal))
 
 
 def read_source(qc: Engine, settings: Settings, name: str) -> Snapshot:

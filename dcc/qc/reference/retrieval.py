@@ -117,8 +117,7 @@ def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
     """
     if name == Impress.NAME and not url.lower().endswith(".json"):
         return _retrieve_impress(qc, settings, url)
-    patience = settings.database_retry
-    pages = run_reading(qc, lambda connection: load_pages(connection, url), patience_seconds=patience)
+    pages = run_reading(qc, lambda connection: load_pages(connection, url))
     known = pages.get(shown_source(url))
     reader = WebReader(settings)
     try:
@@ -127,7 +126,7 @@ def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
         reader.close()
     snapshot = set_of_page(name, page)
     if page is not known:
-        run_writing(qc, lambda connection: save_pages(connection, [page]), patience_seconds=patience)
+        run_writing(qc, lambda connection: save_pages(connection, [page]))
     return snapshot
 
 
@@ -150,9 +149,7 @@ class _Api:
     def __init__(self, qc: Engine, settings: Settings, url: str) -> None:
         self._qc, self._settings = qc, settings
         self._base = url
-        self._known = run_reading(
-            qc, lambda connection: load_pages(connection, self._base), patience_seconds=settings.database_retry
-        )
+        self._known = run_reading(qc, lambda connection: load_pages(connection, self._base))
         self._pages: dict[str, Page] = {}
         self._parsed: dict[str, object] = {}
         self._unsaved: list[Page] = []
@@ -203,8 +200,7 @@ class _Api:
     def save(self) -> None:
         """Store changed pages for the next time."""
         pages, self._unsaved = self._unsaved, []
-        patience = self._settings.database_retry
-        run_writing(self._qc, lambda connection: save_pages(connection, pages), patience_seconds=patience)
+        run_writing(self._qc, lambda connection: save_pages(connection, pages))
 
     def _read(self, address: str) -> Page:
         if self._given_up.is_set():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -21,11 +21,14 @@ from dcc.reports.causes.failed_specimens import RULE, note_failed_documents
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.settings import Settings
-from dcc.tracker.crawls import SessionEntry, require_session
+from dcc.tracker.crawls import require_session
 from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from dcc.tracker.queries.session_zips import session_zips
 from dcc.vocabulary import Severity
+
+Subject: TypeAlias = ZipKey | str | int
+"""A submission, a centre by its code, or a session by its number."""
 
 MOST: Final = 1_000
 """How many causes are returned unless another number, or None for all, is asked for."""
@@ -33,59 +36,54 @@ MOST: Final = 1_000
 _WORST_FIRST: Final = {severity: -rank for rank, severity in enumerate(Severity)}
 
 
-def causes_of_zip(
-    tracker: Connection, qc: Connection | None, key: ZipKey, settings: Settings, *, most: int | None = MOST
-) -> list[Cause]:
-    """The causes of all faults of a submission and its documents, the worst and largest first.
-
-    Without the QC database (None), as it is before the first upload, those that the tracker knows. The settings tell
-    where documents are that failed, which are read for animals that experiments wait for.
-    """
-    return _causes(tracker, qc, Scope(zips=[key]), crawl_facts_of_zip(tracker, key), settings, most)
-
-
-def causes_of_centre(
-    tracker: Connection, qc: Connection | None, centre: str, settings: Settings, *, most: int | None = MOST
-) -> list[Cause]:
-    """The causes of all faults of a centre's submissions and sources at present, worst and largest first."""
-    scope = Scope(centre=centre, acknowledged=acknowledged_keys(tracker))
-    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, centre), settings, most)
-
-
-def causes_of_all(
-    tracker: Connection, qc: Connection | None, settings: Settings, *, most: int | None = MOST
-) -> list[Cause]:
-    """The causes of all faults at present, of each centre by itself, the worst and largest first."""
-    scope = Scope(acknowledged=acknowledged_keys(tracker))
-    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, None), settings, most)
-
-
-def causes_of_session(
+def causes_of(
     tracker: Connection,
     qc: Connection | None,
-    session_id: int,
+    subject: Subject | None,
     settings: Settings,
     *,
     most: int | None = MOST,
     only: Collection[ZipKey] | None = None,
 ) -> list[Cause]:
-    """The causes of what is wrong at present with a session's submissions, and of what its crawls met with.
+    """The causes of all faults of a subject, or of all, at present, by centres, the worst and largest first.
 
-    Of the submissions `only` those, if given. Those of each centre are by themselves, the worst and largest first.
-    Raises NotFoundError.
+    Of the submissions `only` those, if given. Without the QC database (None), as it is before the first upload, those
+    that the tracker knows. The settings tell where documents are that failed, which are read for animals that
+    experiments wait for. Raises NotFoundError for an unknown session.
     """
-    session = require_session(tracker, session_id)
-    scope = _scope(tracker, session) if only is None else Scope(zips=list(only))
-    return _causes(tracker, qc, scope, crawl_facts_of_session(tracker, session), settings, most)
+    scope = scope_of(tracker, subject) if only is None else Scope(zips=list(only))
+    of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
+    of_data = [] if qc is None else [DataFacts(qc, scope)]
+    origins: list[Facts] = [*of_logs, *of_data, _crawl_facts(tracker, subject)]
+    counted = count_causes(origins)
+    causes = worst_first(counted)[:most]
+    for origin in origins:
+        by_id = {number: cause for cause in causes for facts, number in [counted[cause]] if facts is origin}
+        for number, example in origin.examples(list(by_id)).items():
+            by_id[number].example = example
+    for findings in of_data:
+        findings.count_waiting(causes)
+    if qc is None or not any(cause.kind == RULE for cause in causes):
+        return causes
+    note_failed_documents(tracker, qc, scope, causes, settings)
+    return worst_first(causes)
 
 
-def scope_of_session(tracker: Connection, session_id: int) -> Scope:
-    """The submissions of a session. Raises NotFoundError."""
-    return _scope(tracker, require_session(tracker, session_id))
+def scope_of(tracker: Connection, subject: Subject | None) -> Scope:
+    """The submissions that causes of a subject, or of all, are about. Raises NotFoundError for an unknown session."""
+    if isinstance(subject, ZipKey):
+        return Scope(zips=[subject])
+    if isinstance(subject, int):
+        return Scope(zips=[each.key for each in session_zips(tracker, require_session(tracker, subject))])
+    return Scope(centre=subject, acknowledged=acknowledged_keys(tracker))
 
 
-def _scope(tracker: Connection, session: SessionEntry) -> Scope:
-    return Scope(zips=[each.key for each in session_zips(tracker, session)])
+def _crawl_facts(tracker: Connection, subject: Subject | None) -> CrawlFacts:
+    if isinstance(subject, ZipKey):
+        return crawl_facts_of_zip(tracker, subject)
+    if isinstance(subject, int):
+        return crawl_facts_of_session(tracker, require_session(tracker, subject))
+    return crawl_facts_of_centre(tracker, subject)
 
 
 def worst_first(causes: Iterable[Cause]) -> list[Cause]:
@@ -101,28 +99,3 @@ def worst_first(causes: Iterable[Cause]) -> list[Cause]:
             cause.key,
         ),
     )
-
-
-def _causes(
-    tracker: Connection,
-    qc: Connection | None,
-    scope: Scope,
-    of_crawls: CrawlFacts,
-    settings: Settings,
-    most: int | None,
-) -> list[Cause]:
-    of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
-    of_data = [] if qc is None else [DataFacts(qc, scope)]
-    origins: list[Facts] = [*of_logs, *of_data, of_crawls]
-    counted = count_causes(origins)
-    causes = worst_first(counted)[:most]
-    for origin in origins:
-        by_id = {number: cause for cause in causes for facts, number in [counted[cause]] if facts is origin}
-        for number, example in origin.examples(list(by_id)).items():
-            by_id[number].example = example
-    for findings in of_data:
-        findings.count_waiting(causes)
-    if qc is None or not any(cause.kind == RULE for cause in causes):
-        return causes
-    note_failed_documents(tracker, qc, scope, causes, settings)
-    return worst_first(causes)

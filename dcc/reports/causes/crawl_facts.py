@@ -21,6 +21,7 @@ from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFil
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.submission_rows import is_named
 from dcc.vocabulary import Severity
 
 _LONGEST_NAME: Final = 160
@@ -96,7 +97,7 @@ def crawl_facts_of_zip(connection: Connection, key: ZipKey) -> CrawlFacts:
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .join(CrawlFinding, CrawlFinding.za_id == ZipAction.id)
-        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        .where(is_named(key))
         .distinct()
     ).all()
     sources = {entry.id: entry for entry in list_sources(connection, hosts)} if hosts else {}

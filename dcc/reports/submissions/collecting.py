@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Connection, select
 
 from dcc.outcomes import DECLINED, HELD, LEFT_OUT, TROUBLES, WAITS, ZipKey
-from dcc.phases import ACTION_IDS
-from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
+from dcc.reports.causes.collecting import Subject, causes_of
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.documents import count_states, has_entries, list_documents
 from dcc.reports.submissions.model import (
     CentreReport,
     Outcome,
+    Report,
     SessionReport,
     SourceReport,
     SubmissionReport,
@@ -37,6 +37,7 @@ from dcc.tracker.queries.zip_stories import Reason, ZipStory, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.session_statistics import SourceStatistics, statistics_of
+from dcc.tracker.submission_rows import is_named
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -60,6 +61,28 @@ QC_NOT_ASKED: Final = "not asked"
 """Why there is nothing of the QC database in a report: the caller has no connection to it."""
 
 
+def collect_report(
+    tracker: Connection,
+    qc: Connection | None,
+    subject: Subject,
+    settings: Settings,
+    *,
+    catalogue: Catalogue,
+    most_pictures: int = MOST_PICTURES,
+    qc_missing: str | None = None,
+) -> Report:
+    """The facts of the report on a submission, a centre or a session; arguments as of `collect_submission`."""
+    if isinstance(subject, ZipKey):
+        return collect_submission(
+            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most_pictures, qc_missing=qc_missing
+        )
+    if isinstance(subject, str):
+        return collect_centre(
+            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most_pictures, qc_missing=qc_missing
+        )
+    return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
+
+
 def collect_submission(
     tracker: Connection,
     qc: Connection | None,
@@ -80,7 +103,7 @@ def collect_submission(
     states = () if latest is None else count_states(tracker, latest.id)
     held = latest is not None and has_entries(tracker, latest.id, HELD)
     accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)
-    causes = causes_of_zip(tracker, qc, key, settings)
+    causes = causes_of(tracker, qc, key, settings)
     changed = changed_of(tracker, key)
     foreign = next(iter(held_archives(tracker, key=key)), None)
     outcome = outcome_of(
@@ -149,7 +172,7 @@ def collect_centre(
         accepted=None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
         qc_missing=_missing(qc, qc_missing),
-        **_summary(zips_of_centre(tracker, centre, qc), causes_of_centre(tracker, qc, centre, settings)),
+        **_summary(zips_of_centre(tracker, centre, qc), causes_of(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
     )
 
@@ -162,7 +185,7 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
-    zips, causes = zips_of_session(tracker, session, qc), causes_of_session(tracker, qc, session_id, settings)
+    zips, causes = zips_of_session(tracker, session, qc), causes_of(tracker, qc, session_id, settings)
     return SessionReport(
         session=session.id,
         started=session.started,
@@ -285,9 +308,11 @@ def draw_pictures(
     return tuple(pictures_of_centre(qc, subject, texts, most=most, with_others=with_others))
 
 
-def language_of_centre(tracker: Connection, centre: str) -> str | None:
-    """The language of a centre; None where it has none of its own, or is not registered."""
-    return tracker.scalar(select(Centre.language).where(Centre.short_name == centre))
+def language_of(tracker: Connection, subject: Subject) -> str | None:
+    """The language of a subject's centre; None where it has none of its own, or is not registered."""
+    if isinstance(subject, str):
+        return tracker.scalar(select(Centre.language).where(Centre.short_name == subject))
+    return language_of_zip(tracker, subject) if isinstance(subject, ZipKey) else None
 
 
 def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
@@ -296,7 +321,7 @@ def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
         select(ZipAction.id, Centre.id.label("centre_id"), Centre.language)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        .where(is_named(key))
     )
     row = tracker.execute(named).first()
     if row is None:

@@ -17,7 +17,7 @@ from dcc.reports.submissions.outcomes import steps_of
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
 from dcc.tracker.models import AnException, DocumentPlace, XmlFile, XmlLog
-from dcc.tracker.problems import NOT_FAILING
+from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.vocabulary import DocumentAction
 
@@ -55,10 +55,9 @@ def has_entries(connection: Connection, download_id: int, *kinds: str) -> bool:
 def _with_entries(download_id: int, *kinds: str) -> Select[int]:
     """The documents of a download with log entries of these kinds that still hold."""
     return (
-        select(XmlLog.xml_id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
+        entries_that_hold()
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .where(XmlFile.zip_id == download_id, AnException.short_name.in_(kinds), XmlLog.cleared.is_(None))
+        .where(XmlFile.zip_id == download_id, AnException.short_name.in_(kinds))
     )
 
 
@@ -112,9 +111,8 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
     """What the logs of documents have that holds: `errors`, `warnings`, whether held, late or a duplicate."""
     marked = case((XmlLog.severity.in_(NOT_FAILING), 1), else_=0).label("marked")
     query = (
-        select(XmlLog.xml_id, AnException.short_name, marked, func.count())
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlLog.xml_id.in_(xml_ids), XmlLog.cleared.is_(None))
+        entries_that_hold(KIND, marked, func.count())
+        .where(XmlLog.xml_id.in_(xml_ids))
         .group_by(XmlLog.xml_id, AnException.short_name, marked)
     )
     entries: dict[int, Counter[str]] = defaultdict(Counter)

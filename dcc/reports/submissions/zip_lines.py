@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, Subquery, func, or_, select
 
 from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.reports.causes.errors import declared_code
 from dcc.reports.submissions.accepted import taken_zips
 from dcc.reports.submissions.model import Tone, ZipLine
@@ -36,7 +36,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.submission_rows import LATEST, key_of
+from dcc.tracker.submission_rows import LATEST, is_named, key_of
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
@@ -68,11 +68,7 @@ def zips_of_session(connection: Connection, session: SessionEntry, qc: Connectio
 
 def changed_of(connection: Connection, key: ZipKey) -> datetime | None:
     """When it was noticed that an archive has changed since its data were taken over; None if it has not."""
-    named = (
-        select(ZipAction.id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
-    )
+    named = select(ZipAction.id).join(ZipFile).where(is_named(key))
     return next(iter(changed_since_loaded(connection, named).values()), None)
 
 

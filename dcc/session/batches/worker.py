@@ -51,10 +51,8 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
         given = WorkerBatch(ObjectStore(settings), session, name, folder / "batch.json")
         batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
-        address, centres = run_reading(
-            tracker, lambda connection: _surroundings(connection, batch), patience_seconds=settings.database_retry
-        )
-        basis = run_reading(qc, _basis, patience_seconds=settings.database_retry)
+        address, centres = run_reading(tracker, lambda connection: _surroundings(connection, batch))
+        basis = run_reading(qc, _basis)
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         places = ConnectionPlaces(tracker, settings)
         worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, places)

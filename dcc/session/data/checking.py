@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from dcc.data_outcomes import DocumentData, ZipData
+from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
 from dcc.errors import (
     DocumentError,
@@ -84,7 +85,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     """
     due = work.due(Phase.DATA)
     basis = current_basis(work)
-    applied = work.read_qc(lambda connection: documents_of(connection, due))
+    applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     again = _set_back(work, [applied[document.xml_id].id for document in due if document.xml_id in applied], basis)
     due = _uploaded(work, merged(due, again), applied)
     if not due:
@@ -119,7 +120,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     next one to them again.
     """
     found = _documents_of_session(
-        work, work.read_qc(lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own))
+        work, run_reading(work.qc, lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own))
     )
     counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
     _judge_uncounted(work, [one for one in found if one.id not in {stored.id for _, stored in counted}], basis)
@@ -139,11 +140,11 @@ def _documents_of_session(work: DataSession, again: _Again) -> list[QcDocument]:
 
     Documents of other centres that this session's documents affect are left to their own sessions.
     """
-    found = work.read_qc(lambda connection: documents_by_id(connection, again.touched | again.named))
+    found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [document for document in found if work.covers(document.key)]
     others = {document.id for document in found} - {document.id for document in own}
     if left := others & again.touched:
-        work.write_qc(lambda connection: healing.judge_anew(connection, left))
+        run_writing(work.qc, lambda connection: healing.judge_anew(connection, left))
     return own
 
 
@@ -215,7 +216,7 @@ def documents_to_judge_now(connection: Connection) -> set[int]:
 def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDocument]) -> list[DueDocument]:
     """The `due` documents that the QC database has, which `applied` gets too. Others are set to be uploaded again."""
     unknown = [document for document in due if document.xml_id not in applied]
-    applied.update(work.read_qc(lambda connection: documents_of(connection, unknown)))
+    applied.update(run_reading(work.qc, lambda connection: documents_of(connection, unknown)))
     stands = {xml_id for xml_id, found in applied.items() if found.state is DocumentState.APPLIED}
     work.reopen({document.xml_id: NOT_UPLOADED for document in due if document.xml_id not in stands}, GONE)
     return [document for document in due if document.xml_id in stands]
@@ -282,7 +283,7 @@ def _judge_together(
         return dict(zip((one.document_id for one in found), judge_together(connection, found, basis), strict=True))
 
     try:
-        return work.write_qc(judge)
+        return run_writing(work.qc, judge)
     except STOPPING:
         raise
     except Exception as error:
@@ -333,7 +334,9 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
         return _judge_rows(work, stored, basis)
     kind = document.name.kind
     try:
-        return work.write_qc(lambda connection: judge_document(connection, stored.id, read_document(path, kind), basis))
+        return run_writing(
+            work.qc, lambda connection: judge_document(connection, stored.id, read_document(path, kind), basis)
+        )
     except (OSError, DocumentError):
         # It was removed from staging meanwhile.
         return _judge_rows(work, stored, basis)
@@ -341,8 +344,8 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
 
 def _judge_rows(work: DataSession, stored: QcDocument, basis: Basis) -> Judgement:
     """Judge a document from the QC database."""
-    return work.write_qc(
-        lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
+    return run_writing(
+        work.qc, lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
     )
 
 

@@ -5,7 +5,7 @@ Each is recorded with its author and reason. The next session does the phases th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -73,21 +73,21 @@ def withdraw_submission(
     of either database. If the tracker misses a withdrawal, the next session records it.
     """
     both = _Databases(tracker, qc, settings)
-    delegations, archive = both.read_tracker(
-        lambda connection: (load_delegations(connection), find_archive(connection, key))
+    delegations, archive = run_reading(
+        both.tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
     )
     rights = delegations.rights_of(archive.centre or settings.naming.centre_of_zip(key.file_name))
     try:
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
     except NotFoundError:
-        behind = both.read_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+        behind = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
         if not _tell_of_withdrawn(both, behind, author, reason):
             both.refuse_unfetched(key)
             raise
         undone = Undone(tuple(found.id for found in behind), (), ())
     if undone.builders:
         return undone
-    withdrawn = both.read_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+    withdrawn = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
     _tell_of_withdrawn(both, withdrawn, author, reason)
 
     def conclude(connection: Connection) -> None:
@@ -103,14 +103,14 @@ def withdraw_submission(
             )
             decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
-    both.write_tracker(conclude)
+    run_writing(both.tracker, conclude)
     return undone
 
 
 def catch_up_with_withdrawals(work: DataSession) -> None:
     """Record withdrawals that the tracker missed because the process was killed."""
     both = _Databases(work.session.tracker, work.qc, work.settings)
-    undone = both.read_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
+    undone = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE))
     withdrawn = [document for document in undone if work.covers(document.key)]
     _tell_of_withdrawn(both, withdrawn, work.author, "The documents were withdrawn before.")
 
@@ -127,15 +127,13 @@ def confirm_submission(
     """
     both = _Databases(tracker, qc, settings)
     try:
-        ids = confirm_held(
-            qc, key.action, key.file_name, author=author, reason=reason, patience_seconds=settings.database_retry
-        )
+        ids = confirm_held(qc, key.action, key.file_name, author=author, reason=reason)
     except NotFoundError:
         both.refuse_unfetched(key)
         raise
-    held = both.read_qc(lambda connection: documents_by_id(connection, ids))
-    counted = both.read_tracker(lambda connection: counted_by_tracker(connection, held, settings.naming))
-    uploader = Uploader(qc, settings, both.read_tracker(load_delegations))
+    held = run_reading(both.qc, lambda connection: documents_by_id(connection, ids))
+    counted = run_reading(both.tracker, lambda connection: counted_by_tracker(connection, held, settings.naming))
+    uploader = Uploader(qc, settings, run_reading(both.tracker, load_delegations))
     return [_confirm(both, uploader, document) for document, _ in counted]
 
 
@@ -161,7 +159,7 @@ def recheck(
         return standing_documents(connection, centre)
 
     both = _Databases(tracker, qc, settings)
-    return _judge_again(both, both.read_qc(find), None if keys is None else set(keys), author, reason)
+    return _judge_again(both, run_reading(both.qc, find), None if keys is None else set(keys), author, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,23 +168,11 @@ class _Databases:
     qc: Engine
     settings: Settings
 
-    def read_tracker(self, work: Callable[[Connection], T]) -> T:
-        return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
-
-    def read_qc(self, work: Callable[[Connection], T]) -> T:
-        return run_reading(self.qc, work, patience_seconds=self.settings.database_retry)
-
-    def write_tracker(self, work: Callable[[Connection], T]) -> T:
-        return run_writing(self.tracker, work, patience_seconds=self.settings.database_retry)
-
     def refuse_unfetched(self, key: ZipKey) -> None:
         """Raise NotFoundError with what to do, for an archive that is held as a whole."""
-        error = self.read_tracker(lambda connection: not_fetched(connection, key))
+        error = run_reading(self.tracker, lambda connection: not_fetched(connection, key))
         if error is not None:
             raise error from None
-
-    def write_qc(self, work: Callable[[Connection], T]) -> T:
-        return run_writing(self.qc, work, patience_seconds=self.settings.database_retry)
 
 
 def _judge_again(
@@ -196,9 +182,9 @@ def _judge_again(
 
     The QC database decides even if a running session advances a document in the tracker meanwhile.
     """
-    found = both.read_qc(lambda connection: documents_by_id(connection, document_ids))
+    found = run_reading(both.qc, lambda connection: documents_by_id(connection, document_ids))
     wanted = [document for document in found if keys is None or document.key in keys]
-    both.write_qc(lambda connection: healing.judge_anew(connection, [document.id for document in wanted]))
+    run_writing(both.qc, lambda connection: healing.judge_anew(connection, [document.id for document in wanted]))
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, both.settings.naming)
@@ -206,7 +192,7 @@ def _judge_again(
         progress.reopen_documents(connection, {document.xml_id: UPLOADED for document in judged}, author, reason)
         return judged, {stored.id for _, stored in counted}
 
-    judged, counted = both.write_tracker(set_back)
+    judged, counted = run_writing(both.tracker, set_back)
     others = [document for document in wanted if document.id not in counted]
     concerned = {document.key for document in judged} | {document.key for document in others}
     return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
@@ -217,12 +203,12 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
     if not withdrawn:
         return 0
     naming = both.settings.naming
-    counted = both.read_tracker(lambda connection: counted_by_tracker(connection, withdrawn, naming))
+    counted = run_reading(both.tracker, lambda connection: counted_by_tracker(connection, withdrawn, naming))
     news = [document for document, _ in counted if document.state != WITHDRAWN]
     if not news:
         return 0
     ids = [stored.id for document, stored in counted if document.state != WITHDRAWN]
-    touched = both.write_qc(lambda connection: _set_back_by_withdrawal_of(connection, ids))
+    touched = run_writing(both.qc, lambda connection: _set_back_by_withdrawal_of(connection, ids))
 
     def cancel(connection: Connection) -> None:
         # Affected documents are set back in the same transaction, so that none is forgotten.
@@ -232,7 +218,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
         progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in news}, author, reason)
         rewrite_log(connection, {document.xml_id: () for document in news})
 
-    both.write_tracker(cancel)
+    run_writing(both.tracker, cancel)
     return len(news)
 
 
@@ -255,7 +241,7 @@ def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> Doc
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
-    states = both.write_tracker(lambda connection: _tell_of_confirmed(connection, fact))
+    states = run_writing(both.tracker, lambda connection: _tell_of_confirmed(connection, fact))
     state = states.get(document.xml_id, document.state)
     return replace(fact.data, phase=state.phase, status=state.status)
 

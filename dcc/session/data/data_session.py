@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData, ZipData
-from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import InternalFaultError
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
@@ -122,14 +121,6 @@ class DataSession:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read from the tracker."""
         return self.session.read(work)
-
-    def read_qc(self, work: Callable[[Connection], T]) -> T:
-        """Read from the QC database."""
-        return run_reading(self.qc, work, patience_seconds=self.settings.database_retry)
-
-    def write_qc(self, work: Callable[[Connection], T]) -> T:
-        """Work in a write transaction of the QC database."""
-        return run_writing(self.qc, work, patience_seconds=self.settings.database_retry)
 
     def reopen(self, states: dict[int, State], reason: str) -> None:
         """Set documents back in the session's name."""

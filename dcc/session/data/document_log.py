@@ -10,23 +10,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, update
 
 from dcc import errors
 from dcc.databases.columns import Message as MessageColumn
 from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import AnException, XmlLog, utc_now
-from dcc.tracker.problems import problem_columns
+from dcc.tracker.models import XmlLog, utc_now
+from dcc.tracker.problems import KIND, entries_that_hold, problem_columns
 from dcc.tracker.submission_rows import IDS, chunks
 
 _FITTED: Final = MessageColumn()
 _INSERT: Final = insert(XmlLog)
 _ACTIVE: Final = (
-    select(XmlLog.xml_id, XmlLog.id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
-    .join(AnException, AnException.id == XmlLog.exception_id)
-    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+    entries_that_hold(XmlLog.id, KIND, XmlLog.message, XmlLog.line, XmlLog.col)
+    .where(XmlLog.xml_id.in_(IDS))
     .order_by(XmlLog.id)
 )
 _CLEAR: Final = update(XmlLog).where(XmlLog.id.in_(IDS)).values(cleared=bindparam("now"))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
+from dcc.databases.transactions import run_reading
 from dcc.errors import ReferenceDataError, ReferenceUnreachableError
 from dcc.phases import Phase
 from dcc.qc.judging.documents import Basis
@@ -44,6 +45,6 @@ def current_basis(work: DataSession) -> Basis:
         waivers = waivers_in_force(connection, today)
         return reference, Basis(reference, waivers, today, work.settings.max_document_errors)
 
-    reference, basis = work.read_qc(load)
+    reference, basis = run_reading(work.qc, load)
     # One query is enough if nothing has to be read.
-    return work.read_qc(load)[1] if refresh_reference_data(work, reference) else basis
+    return run_reading(work.qc, load)[1] if refresh_reference_data(work, reference) else basis

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from dcc.data_outcomes import ZipData, left_out_message
+from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
@@ -23,6 +24,7 @@ from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.qc_documents import documents_of
 from dcc.tracker.models import AnException, XmlLog
+from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import State
 from dcc.vocabulary import Severity
 
@@ -59,10 +61,10 @@ def _left_out_fact(document: DueDocument, phase: Phase) -> Fact:
 
 def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:
     """Have what the documents brought count as valid, since no rule is asked."""
-    stored = work.read_qc(lambda connection: documents_of(connection, documents))
+    stored = run_reading(work.qc, lambda connection: documents_of(connection, documents))
     basis = current_basis(work)
     found = [ContentFindings(document.id, ()) for document in stored.values()]
-    work.write_qc(lambda connection: judge_together(connection, found, basis))
+    run_writing(work.qc, lambda connection: judge_together(connection, found, basis))
 
 
 def resume_left_out_steps(work: DataSession) -> None:
@@ -90,11 +92,7 @@ def resume_left_out_steps(work: DataSession) -> None:
 
 def _recorded_steps(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
     """The steps that are noted as left out, by the ids of documents; with the ids of the entries in their logs."""
-    query = (
-        select(XmlLog.xml_id, XmlLog.id, AnException.short_name)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(AnException.short_name.in_(_KINDS), XmlLog.cleared.is_(None))
-    )
+    query = entries_that_hold(XmlLog.id, KIND).where(AnException.short_name.in_(_KINDS))
     found: dict[int, dict[Phase, list[int]]] = {}
     for xml_id, entry, kind in connection.execute(query):
         found.setdefault(xml_id, {}).setdefault(_KINDS[kind], []).append(entry)

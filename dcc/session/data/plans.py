@@ -57,12 +57,12 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey
             )
         return due, load_delegations(connection)
 
-    due, delegations = run_reading(tracker, find, patience_seconds=settings.database_retry)
+    due, delegations = run_reading(tracker, find)
     staging = Staging(settings.staging_directory)
     plans = []
     with prepared_once(staging, due, qc) as prepared:
         for document in due:
             to_apply = ToApply(document_to_apply(document, delegations), prepared(document))
-            plan = plan_document(qc, to_apply, patience_seconds=settings.database_retry)
+            plan = plan_document(qc, to_apply)
             plans.append(DocumentPlan(document.name.file_name, plan))
     return plans

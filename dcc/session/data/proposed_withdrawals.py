@@ -60,7 +60,7 @@ def _accept(
         return DecidedProposal(proposal, problem=str(error))
     except NotFoundError:
         # Somebody else withdrew it already, as proposed.
-        settle_proposals(tracker, settings, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
+        settle_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
         return DecidedProposal(proposal)
     if undone.builders:
         first = undone.builders[0]
@@ -71,7 +71,6 @@ def _accept(
 
 def settle_proposals(
     tracker: Engine,
-    settings: Settings,
     proposals: Sequence[WithdrawalProposal],
     state: ProposalState,
     *,
@@ -81,8 +80,4 @@ def settle_proposals(
     """Record a decision on open proposals. Raises as `accept_proposals`."""
     check_signature(author, reason)
     ids = [proposal.za_id for proposal in proposals]
-    run_writing(
-        tracker,
-        lambda connection: decide(connection, ids, state, author=author, reason=reason),
-        patience_seconds=settings.database_retry,
-    )
+    run_writing(tracker, lambda connection: decide(connection, ids, state, author=author, reason=reason))

@@ -64,10 +64,10 @@ def _build(
     if built.centres:
         yield built
     done = State(phase, Status.DONE)
-    stored = work.read_qc(lambda connection: documents_of(connection, due))
+    stored = run_reading(work.qc, lambda connection: documents_of(connection, due))
     # A document that was withdrawn, or set to be judged again, since it was listed has not passed.
-    behind = work.read_qc(
-        lambda connection: documents_left_out(connection, [document.id for document in stored.values()])
+    behind = run_reading(
+        work.qc, lambda connection: documents_left_out(connection, [document.id for document in stored.values()])
     )
     through = [
         document for document in due if document.xml_id not in stored or stored[document.xml_id].id not in behind
@@ -82,17 +82,17 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
 
     Documents that are missing in the QC database are set to be uploaded again.
     """
-    open_ids = work.read_qc(open_documents)
+    open_ids = run_reading(work.qc, open_documents)
     settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
     wanted = [one for one in settling if (work.keys is None or one[0].key in work.keys) and work.covers(one[0].key)]
-    gone = work.read_qc(lambda connection: _gone(connection, wanted))
+    gone = run_reading(work.qc, lambda connection: _gone(connection, wanted))
     work.reopen(dict.fromkeys(gone, NOT_UPLOADED), GONE)
     changed = [one for one in wanted if one[0].xml_id not in gone]
     if not changed:
         return
     task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
     work.reopen({document.xml_id: WAITS for document, _ in changed if document.state == SETTLED}, _REOPENED)
-    stored = work.read_qc(lambda connection: documents_of(connection, [one for one, _ in changed]))
+    stored = run_reading(work.qc, lambda connection: documents_of(connection, [one for one, _ in changed]))
     yield from _record(work, Phase.QC, changed, stored)
     work.session.finish_task(task, failed=False)
 
@@ -103,10 +103,9 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
     Documents that are missing in the QC database are left to the next session. `author` and `reason` are recorded with
     the documents that go back. Raises the `unreachable` error of either database.
     """
-    patience = settings.database_retry
-    open_ids = run_reading(qc, open_documents, patience_seconds=patience)
-    settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings), patience_seconds=patience)
-    gone = run_reading(qc, lambda connection: _gone(connection, settling), patience_seconds=patience)
+    open_ids = run_reading(qc, open_documents)
+    settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings))
+    gone = run_reading(qc, lambda connection: _gone(connection, settling))
 
     def settle(connection: Connection) -> QcSettled:
         states = load_qc_states(connection, [one.xml_id for one, _ in settling])
@@ -121,7 +120,7 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
         done = sum(state == SETTLED for _, state in changed)
         return QcSettled(done, len(changed) - done, len(back))
 
-    return run_writing(tracker, settle, patience_seconds=patience)
+    return run_writing(tracker, settle)
 
 
 def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[tuple[DueDocument, State]]:

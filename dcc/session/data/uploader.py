@@ -67,11 +67,7 @@ class Uploader:
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """The result of a document that was refused before the tracker recorded it."""
-        findings = run_reading(
-            self.qc,
-            lambda connection: findings_of(connection, document_id),
-            patience_seconds=self.settings.database_retry,
-        )
+        findings = run_reading(self.qc, lambda connection: findings_of(connection, document_id))
         refused = Applied(
             document_id,
             DocumentState.REFUSED,

@@ -15,6 +15,7 @@ from typing import Final
 
 from dcc.data_outcomes import ZipData
 from dcc.databases.engines import MOST_ATTACHED
+from dcc.databases.transactions import run_reading
 from dcc.errors import (
     DccError,
     QcDatabaseUnreachableError,
@@ -56,7 +57,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
-    applied = work.read_qc(lambda connection: documents_of(connection, due))
+    applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     if not due:
         return
     work.delegations = work.read(load_delegations)
@@ -86,7 +87,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     finally:
         upload.close()
     if sum(document.size_bytes for document in due) >= LARGE:
-        update_statistics(work.qc, patience_seconds=work.settings.database_retry)
+        update_statistics(work.qc)
     yield from upload.recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(upload.lost))
 
@@ -95,8 +96,9 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
     """The `xml_file` ids of held documents whose other centres have delegated to the archive's since."""
     if not held:
         return set()
-    centres = work.read_qc(
-        lambda connection: owners_of_held_documents(connection, [applied[document.xml_id].id for document in held])
+    centres = run_reading(
+        work.qc,
+        lambda connection: owners_of_held_documents(connection, [applied[document.xml_id].id for document in held]),
     )
     return {
         document.xml_id
@@ -147,7 +149,7 @@ class _Upload:
         self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
         self._most_files = MOST_ATTACHED if work.qc.dialect.name == "sqlite" else MOST_DOCUMENTS
-        together_from = work.read_qc(newest_document) + 1
+        together_from = run_reading(work.qc, newest_document) + 1
         self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
 
     def close(self) -> None:

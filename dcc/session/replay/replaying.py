@@ -127,12 +127,11 @@ def _proposed(settings: Settings, proposal: Proposal) -> Settings:
 
 
 def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposal, root: Path) -> Replayer:
-    patience = settings.database_retry
-    known = run_reading(tracker, centres_known, patience_seconds=patience)
-    delegations = run_reading(tracker, load_delegations, patience_seconds=patience)
+    known = run_reading(tracker, centres_known)
+    delegations = run_reading(tracker, load_delegations)
     today = datetime.now(UTC).date()
-    active = run_reading(qc, load_active, patience_seconds=patience).data
-    waivers = run_reading(qc, lambda connection: waivers_in_force(connection, today), patience_seconds=patience)
+    active = run_reading(qc, load_active).data
+    waivers = run_reading(qc, lambda connection: waivers_in_force(connection, today))
     engine = open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)
     try:
         init_database(engine)

@@ -22,8 +22,8 @@ from dcc.session.replay.verdicts import NOT_OPENED, Fact, Verdict, outcome_of
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
-from dcc.tracker.models import AnException, Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.problems import OF_DOCUMENT, problem_of
+from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import IDS, chunks, has_archive_bytes, rows_by_id
 
@@ -57,12 +57,7 @@ _DOWNLOADS: Final = (
 _DOCUMENTS: Final = select(XmlFile.zip_id, XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).where(
     XmlFile.zip_id.in_(IDS)
 )
-_LOG: Final = (
-    select(XmlLog.xml_id, *OF_DOCUMENT)
-    .join(AnException, AnException.id == XmlLog.exception_id)
-    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
-    .order_by(XmlLog.id)
-)
+_LOG: Final = entries_that_hold(*OF_DOCUMENT).where(XmlLog.xml_id.in_(IDS)).order_by(XmlLog.id)
 _NAMED_CENTRES: Final = (
     select(Centre.short_name, _OwnCentre.short_name)
     .distinct()

@@ -31,6 +31,7 @@ from dcc_assets.pages import server
 from dcc_assets.pages.reports import Answer
 from dcc_assets.pages.server import HEADERS, report_routes
 from dcc_assets.sessions import run_session
+from tests.reports.test_causes_collecting import sheets
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 HOSTILE = "add/<img src=x onerror=alert(1)>.zip"
@@ -119,7 +120,9 @@ def test_what_a_centre_named_is_text_on_its_report(shown: Shown) -> None:
     assert b"<img src=x" not in ask("/dcc/reports/add/%3Cimg src=x onerror=alert(2)%3E")[2]
 
 
-def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(shown: Shown) -> None:
+def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = json.loads(ask(f"/dcc/reports/{ORPHANS}", "form=json")[2])
     assert ORPHANS in json.dumps(told)
     assert b'lang="de"' in ask(f"/dcc/reports/{ORPHANS}", "language=de")[2]
@@ -128,6 +131,8 @@ def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(shown: S
         assert (status, headers["content-disposition"]) == (200, 'attachment; filename="findings.xlsx"')
         with ZipFile(BytesIO(body)) as workbook:
             assert b"H.2013-10-31.2.experiment.impc.xml" in b"".join(map(workbook.read, workbook.namelist()))
+    monkeypatch.setattr("dcc.reports.submissions.collecting.MOST_CAUSES", 0)
+    assert len(sheets(BytesIO(ask(f"/dcc/reports/{ORPHANS}", "form=spreadsheet")[2]))[0]) > 1
     for query in ("language=..%2Fx", "language=xx", "form=exe"):
         assert ask(f"/dcc/reports/{ORPHANS}", query)[0] == 400
 
