@@ -61,7 +61,7 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
 
 
 @only_sqlite
-def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
+def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = dcc.root / "sets"
     made = dcc("backup", sets)
     assert made.stdout.startswith(f"Backed up to {sets}/dcc-")
@@ -72,6 +72,10 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
     assert "access keys" not in kept.stderr
     assert "holds data" in dcc.error("restore", sets, exit_code=2)
     dcc.environment["DCC_ENVIRONMENT"] = "production"
+    unasked = dcc.error("restore", sets, "--replace", exit_code=2)
+    assert unasked.startswith("[production] All that the databases of this installation hold will be lost. Replace it?")
+    assert unasked.endswith("Nobody is at a terminal to answer. If yes, run the command again with --yes.")
+    monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
     asked = dcc("restore", sets, "--replace", exit_code=130, input="n\n")
     assert (asked.stdout, asked.stderr.startswith("[production] All that")) == ("", True)
     assert dcc("status").stdout.startswith("Environment: production\n")

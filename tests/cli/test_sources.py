@@ -56,7 +56,9 @@ def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sf
 
 @pytest.mark.servers
 def test_without_a_terminal_a_host_key_is_accepted_by_the_option_alone(dcc: Dcc, sftp_server: Share) -> None:
-    assert "--accept-host-key" in dcc.error("source", "add", *place(sftp_server), exit_code=2)
+    unasked = dcc.error("source", "add", *place(sftp_server), exit_code=2, input="y\n")
+    assert unasked.startswith("Is it the fingerprint that the centre's administrator gives? Nobody is at a terminal")
+    assert unasked.endswith("run the command again with --accept-host-key.")
     assert dcc.json("source", "list") == []
     added = dcc.json("source", "add", *place(sftp_server), "--accept-host-key")
     assert added == {"id": 1, "fingerprints": [fingerprint(sftp_server)], "warnings": []}
@@ -169,6 +171,8 @@ def test_a_password_is_never_shown_and_may_come_from_standard_input(
 ) -> None:
     share = faulty_ftp_server()
     dcc.secrets.append(share.accesskey)
+    nothing = ("source", "add", *place(share, accesskey="-"), "--plain")
+    assert "No access key came on standard input" in dcc.error(*nothing, exit_code=2, input="")
     read = dcc("source", "add", *place(share, accesskey="-"), "--plain", "--json", input=f"{share.accesskey}\n")
     assert "Hint" not in read.stderr
     assert dcc.json("source", "test", 1)["ok"] is True

@@ -187,7 +187,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     settings = settings_from_environment()
     if replace and not yes:
         question = "All that the databases of this installation hold will be lost. Replace it?"
-        if not confirmed(question):
+        if not confirmed(question, option="--yes"):
             raise click.Abort
     with without_daemon(settings), any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = restore_backup(

@@ -176,7 +176,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
     )
     if similar is not None:
         click.echo(f"  Codes are told apart by capitals: {similar} is another centre than {printable(code)}.", err=True)
-    if not confirmed(f"Centre {shown} is not registered. Register it too?", default=similar is None):
+    if not confirmed(f"Centre {shown} is not registered. Register it too?", option=None, default=similar is None):
         return None
     while True:
         called = name or ask("Its full name", str)
@@ -337,7 +337,7 @@ def register_by_asking(
             chosen = "save"
         if chosen == "change":
             continue
-        if chosen == "stop" or not confirmed("Register it?", default=True):
+        if chosen == "stop" or not confirmed("Register it?", option=None, default=True):
             raise ConfigurationError(_NOTHING)
         return _register(tracker, place, trial, tls)
 
