@@ -137,7 +137,7 @@ def check_store(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
-    """Each replica of the archive store answers, and no archive lacks a good copy."""
+    """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
     store = ArchiveStore(surroundings.hurried_settings)
     for replica in store.replicas:
         subject = f"archive store {replica.url}"
@@ -146,6 +146,8 @@ def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
             continue
         try:
             replica.answer()
+            replica.require_writable()
+            replica.require_room(0)
         except DccError as error:
             yield (failed if replica.required else warning)(subject, *explained(error))
         else:
