@@ -136,7 +136,8 @@ def test_a_source_that_refuses_the_password_is_added_with_a_warning_and_fails_it
     dcc.environment["PASSWORD"] = SECRET
     result = dcc("source", "add", *place(share, accesskey="env:PASSWORD"))
     assert result.stdout == "1\n"
-    assert "Warning: file source 1" in result.stderr
+    assert "Warning: The source is registered, but does not work yet: file source 1" in result.stderr
+    assert "Then try it again: dcc source test 1\n" in result.stderr
     message = dcc.error("source", "test", 1, exit_code=4)
     assert "file source 1" in message
     tested = dcc.json("source", "test", 1, exit_code=4)
@@ -288,7 +289,7 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
     assert added.stdout == "1\n"
     assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
     assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
-    assert "when it can be used" not in added.stderr
+    assert "does not work yet" not in added.stderr
 
 
 def test_a_person_reads_that_a_source_is_registered_and_which_folders_do_not_exist_yet(dcc: Dcc) -> None:

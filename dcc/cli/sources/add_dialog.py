@@ -389,4 +389,4 @@ def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tup
         source_id = file_sources.add_source(connection, trial.address, keys, trusted)
     if place.new_centre is not None:
         click.echo(f"Registered centre {place.centre}, {printable(place.new_centre.full_name)}.", err=True)
-    return source_id, keys, [] if trial.usable else ["It could not be used when it was tried."]
+    return source_id, keys, [] if trial.usable else ["the trial failed, as said above."]

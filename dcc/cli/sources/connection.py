@@ -210,7 +210,9 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
 def _report_addition(source_id: int, keys: list[HostKey], warnings: list[str], as_json: bool) -> None:
     note_facts(added=source_id, unusable=source_id if warnings else None)
     for warning in warnings:
-        warn(f"{warning} The source is registered; when it can be used: dcc source test {source_id}")
+        warn(
+            f"The source is registered, but does not work yet: {warning} Then try it again: dcc source test {source_id}"
+        )
     if as_json:
         echo_json({"id": source_id, "fingerprints": [key.fingerprint for key in keys], "warnings": warnings})
     else:
