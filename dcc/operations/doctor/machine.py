@@ -62,9 +62,15 @@ def _temporary() -> Path:
 
 
 def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool) -> Iterator[Finding]:
-    existing = next(path for path in (place, *place.parents) if path.is_dir())
-    if place.exists() and not place.is_dir():
-        yield failed(subject, f"{place} is no directory.", "Correct the setting, or make the directory.")
+    existing = next(path for path in (place, *place.parents) if os.path.lexists(path))
+    if not existing.exists():
+        target = existing.readlink()
+        yield failed(
+            subject, f"{existing} is a link to {target}, which is missing.", "Mount its disk, or correct the link."
+        )
+        return
+    if not existing.is_dir():
+        yield failed(subject, f"{existing} is no directory.", "Correct the setting, or make the directory.")
         return
     try:
         # A file without a name disappears with its descriptor, whatever happens.
