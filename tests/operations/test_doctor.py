@@ -268,6 +268,15 @@ class TestMachine:
             assert (verdict, message) == ("failed", f"{link} is a link to {missing}, which is missing.")
 
     @only_sqlite
+    def test_a_folder_of_metrics_that_is_missing_is_found(self, tracker: Engine, settings: Settings) -> None:
+        folder = settings.home / "collector"
+        measured = settings.model_copy(update={"metrics_file": folder / "dcc.prom", "min_free_bytes": 0})
+        verdict, message, advice = _found(machine.check_disks, measured)["disk of metrics"]
+        assert (verdict, message, "DCC_METRICS_FILE" in advice) == ("failed", f"{folder} is missing.", True)
+        folder.mkdir()
+        assert "failed" not in _verdicts(machine.check_disks, measured).values()
+
+    @only_sqlite
     def test_staging_that_others_may_look_into_is_found(self, tracker: Engine, settings: Settings) -> None:
         settings.staging_directory.mkdir(mode=0o755)
         settings.staging_directory.chmod(0o755)

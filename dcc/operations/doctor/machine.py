@@ -48,6 +48,13 @@ def check_disks(surroundings: Environment) -> Iterator[Finding]:
             places[database.name] = Path(str(url.database)).parent
     if settings.report_directory is not None:
         places["reports"] = settings.report_directory
+    if (metrics := settings.metrics_file) is not None:
+        # Alone of these folders, the platform does not make it: another program reads it.
+        if metrics.parent.exists():
+            places["metrics"] = metrics.parent
+        else:
+            advice = "Make it for the user that runs dcc, or name another file in DCC_METRICS_FILE."
+            yield failed("disk of metrics", f"{metrics.parent} is missing.", advice)
     for place in dict.fromkeys(places.values()):
         subject = f"disk of {', '.join(name for name, other in places.items() if other == place)}"
         staged = place == settings.staging_directory
