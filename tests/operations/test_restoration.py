@@ -166,6 +166,21 @@ def test_a_file_that_others_have_open_is_not_replaced(
     assert restored(store, healthy_copy)
 
 
+def test_a_file_is_replaced_where_a_link_leads(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
+) -> None:
+    store = new_store("sqlite").init()
+    link, other_disk = store.settings.home / "qc.db", tmp_path / "other disk"
+    other_disk.mkdir()
+    link.rename(other_disk / "qc.db")
+    link.symlink_to(other_disk / "qc.db")
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert link.is_symlink()
+    assert restored(store, healthy_copy)
+    store.close()
+    assert [path.name for path in other_disk.iterdir()] == ["qc.db"]
+
+
 def _damage_byte(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

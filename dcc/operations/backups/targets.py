@@ -92,7 +92,8 @@ class Target:
 
     @property
     def _path(self) -> Path:
-        return Path(str(self.engine.url.database))
+        # Where a link leads, perhaps on another disk: there the file is replaced, with the log that SQLite keeps there.
+        return Path(str(self.engine.url.database)).resolve()
 
     @property
     def _copy_path(self) -> Path:
