@@ -73,10 +73,8 @@ def read_configuration_file(environment: Mapping[str, str]) -> ConfigurationFile
     is_named = VARIABLE in _variables(environment)
     try:
         with path.open("rb") as file:
-            import tomllib
-
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            tables = tomllib.load(file)
+            content = file.read()
     except (FileNotFoundError, NotADirectoryError):
         if not is_named:
             return None
@@ -91,10 +89,31 @@ def read_configuration_file(environment: Mapping[str, str]) -> ConfigurationFile
         raise ConfigurationError(
             f"The configuration file {path} cannot be read ({error.strerror}). Correct its permissions."
         ) from error
-    except ValueError as error:
-        raise ConfigurationError(f"The configuration file {path} is not TOML in UTF-8: {error}. Correct it.") from None
+    tables = _tables(content, path)
     sections = frozenset(name for name, value in tables.items() if isinstance(value, dict))
     return ConfigurationFile(path, is_named, _values(tables, path), sections, mode)
+
+
+def _tables(content: bytes, path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        # Editors of Windows begin a file with a byte-order mark.
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise _not_utf_8(content, error.start, path) from None
+    except tomllib.TOMLDecodeError as error:
+        if b"\0" in content:
+            raise _not_utf_8(content, content.index(b"\0"), path) from None
+        raise ConfigurationError(f"The configuration file {path} is not TOML: {error}. Correct it.") from None
+
+
+def _not_utf_8(content: bytes, place: int, path: Path) -> ConfigurationError:
+    line = content.count(b"\n", 0, place) + 1
+    return ConfigurationError(
+        f"The configuration file {path} is not text in UTF-8 (line {line}). Save it as UTF-8, and not as UTF-16 or in "
+        "an encoding of one country."
+    )
 
 
 def given_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -177,6 +177,12 @@ class DaemonActiveError(DccError):
     exit_code = 3
 
 
+class StorageInUseError(DccError):
+    """Another process has the database open."""
+
+    exit_code = 3
+
+
 class BackupActiveError(DccError):
     """Another backup writes to the same directory."""
 

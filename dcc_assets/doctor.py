@@ -25,6 +25,7 @@ from dcc.tracker.models import CrawlingSession
 from dcc_assets.runs import UNFINISHED
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.crawl_intervals import require_crawl_intervals
+from dcc_dagster.earlier_configuration import moved_names
 from dcc_dagster.executors import reach_workers, require_executor
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import CONFIGURATION_FILE
@@ -41,10 +42,16 @@ def check_dagster(surroundings: Environment) -> Iterator[Finding]:
     if not settings.dagster_events:
         yield not_checked("Dagster instance", "Sessions do without Dagster (DCC_DAGSTER_EVENTS).")
         return
-    if not (settings.dagster_home / CONFIGURATION_FILE).exists():
+    configuration = settings.dagster_home / CONFIGURATION_FILE
+    if not configuration.exists():
         yield not_checked(
             "Dagster instance", f"There is none in {settings.dagster_home} yet.", "The first session makes it."
         )
+        return
+    if moved := moved_names(configuration):
+        # Opening the instance would change the file, and this only looks.
+        message = f"{configuration} names what this version has moved ({', '.join(moved)})."
+        yield failed("Dagster instance", message, "Bring it up to date with the databases: dcc init")
         return
     try:
         instance = open_instance(settings)

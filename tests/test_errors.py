@@ -85,6 +85,7 @@ def test_the_command_ends_with_the_code_of_each_kind() -> None:
         errors.ExportActiveError: 3,
         errors.BackupActiveError: 3,
         errors.DaemonActiveError: 3,
+        errors.StorageInUseError: 3,
         errors.UnreachableError: 4,
         errors.SourceMisconfiguredError: 2,
     }

@@ -27,8 +27,25 @@ def is_host_name(host: str) -> bool:
         return False
 
 
+def refuse_cut_password(url: str) -> None:
+    """Raise ValueError, which repeats nothing of it, for a URL whose password an @ may cut.
+
+    What is before a slash, or between two @, would count as host and port, and be shown.
+    """
+    found = _OF_SERVER.fullmatch(url)
+    if found is None:
+        return
+    authority = re.sub(r"\[[^\]]*\]", "", found[1])
+    if authority.count("@") > 1 or (":" in authority and "@" in found[2]):
+        raise ValueError("an @ that does not end the login may cut its password: write %40 for it")
+
+
 def server_of(url: str) -> SplitResult | None:
-    """The parts of a URL of a server; None if it is no URL, or names no host or an impossible port."""
+    """The parts of a URL of a server; None if it is no URL, or names no host or an impossible port.
+
+    Raises ValueError as `refuse_cut_password` does.
+    """
+    refuse_cut_password(url)
     try:
         parts = urlsplit(url)
         named = is_host_name(parts.hostname or "") and parts.port != 0
@@ -37,6 +54,7 @@ def server_of(url: str) -> SplitResult | None:
     return parts if named else None
 
 
+_OF_SERVER: Final = re.compile(r"[^:/]*://([^/?#]*)(.*)", re.DOTALL)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::([0-9]{1,5}))?", re.ASCII)
 _PORTS: Final = {"http": 80, "https": 443}
 _ANY_ADDRESS: Final = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound

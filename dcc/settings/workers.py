@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from dcc.redaction import keep_secrets_of_url
 from dcc.settings.group import SettingsGroup
+from dcc.settings.hosts import refuse_cut_password
 
 _KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 
@@ -58,7 +59,6 @@ class WorkerSettings(SettingsGroup):
         if url is None:
             return None
         keep_secrets_of_url(url.get_secret_value())
-        # A password with an @ and a slash would be cut there, and its end shown as the number of a database.
-        if any("@" in one.partition("://")[2].partition("/")[2] for one in url.get_secret_value().split(";")):
-            raise ValueError("it has an @ in its path: percent-encode special characters of the password")
+        for one in url.get_secret_value().split(";"):
+            refuse_cut_password(one)
         return url

@@ -6,9 +6,11 @@ A replica (DCC_ARCHIVE_REPLICAS) is a directory, a bucket or a directory on an S
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -168,6 +170,11 @@ class Replica:
         self._away = (0.0, "")
         self._do("look into it", partial(self._is_there, sha256="0" * 64))
 
+    def require_writable(self) -> None:
+        """Write into a directory, and leave nothing there; other kinds say it when they are to store something."""
+        if self._scheme == "file":
+            self._do("write into it", lambda _: _write_nothing(Path(self._root)))
+
     def require_room(self, size_bytes: int) -> None:
         """Raise DiskFullError if a directory's disk has no room; other kinds say so when they are full."""
         if self._scheme == "file" and free_bytes(Path(self._root)) - size_bytes < self.settings.min_free_bytes:
@@ -277,6 +284,15 @@ class Replica:
         if root != default_replica(self.settings):
             raise ConnectionError("the directory does not exist; mount its disk, or make it")
         make_directory(root)
+
+
+def _write_nothing(root: Path) -> None:
+    # A file without a name disappears with its descriptor, whatever happens.
+    with tempfile.TemporaryFile(dir=root):
+        pass
+    for folder in root.iterdir():
+        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"{folder}: {os.strerror(errno.EACCES)}")
 
 
 class ArchiveStore:

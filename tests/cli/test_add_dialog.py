@@ -141,7 +141,10 @@ def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Callab
     result = answer("H", "ftp", "127.0.0.1:1", "dcc", "env", "NO_SUCH", "env", "FTP_PASSWORD", "", "save", "y")
     assert "The environment variable NO_SUCH" in result.stderr
     assert "Connection refused" in result.stderr
-    assert "Warning: It could not be used when it was tried. The source is registered" in result.stderr
+    assert (
+        "Warning: The source is registered, but does not work yet: the trial failed, as said above. Then try"
+        in result.stderr
+    )
     assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
 
 

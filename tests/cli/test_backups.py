@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from dcc.cli.installation.dagster_processes import only_daemon
+from dcc.runtime.private_files import make_directory
+from dcc.settings import Settings
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 
@@ -58,7 +61,7 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
 
 
 @only_sqlite
-def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
+def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = dcc.root / "sets"
     made = dcc("backup", sets)
     assert made.stdout.startswith(f"Backed up to {sets}/dcc-")
@@ -69,6 +72,10 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
     assert "access keys" not in kept.stderr
     assert "holds data" in dcc.error("restore", sets, exit_code=2)
     dcc.environment["DCC_ENVIRONMENT"] = "production"
+    unasked = dcc.error("restore", sets, "--replace", exit_code=2)
+    assert unasked.startswith("[production] All that the databases of this installation hold will be lost. Replace it?")
+    assert unasked.endswith("Nobody is at a terminal to answer. If yes, run the command again with --yes.")
+    monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
     asked = dcc("restore", sets, "--replace", exit_code=130, input="n\n")
     assert (asked.stdout, asked.stderr.startswith("[production] All that")) == ("", True)
     assert dcc("status").stdout.startswith("Environment: production\n")
@@ -114,3 +121,23 @@ def test_wrong_use_is_said(dcc: Dcc) -> None:
         ("migrate-storage", "Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL"),
     ):
         assert message in dcc(*command.split(), exit_code=2).stderr
+
+
+@only_sqlite
+def test_databases_are_neither_replaced_nor_moved_under_a_daemon(dcc: Dcc) -> None:
+    sets, settings = dcc.root / "sets", Settings(home=Path(dcc.environment["DCC_HOME"]))
+    dcc("backup", sets)
+    other = {f"DCC_TARGET_{name}_URL": f"sqlite:///{dcc.root}/{name}.db" for name in ("TRACKER", "QC")}
+    moving = Dcc(dcc.environment | other, dcc.root)
+    make_directory(settings.dagster_home)
+    with only_daemon(settings):
+        for error in (
+            dcc.error("restore", sets, "--replace", "--yes", exit_code=3),
+            moving.error("migrate-storage", exit_code=3),
+        ):
+            assert error.startswith("A daemon of this installation runs already: something holds ")
+            assert error.endswith(", then give the command again.")
+    # The lock of a daemon that has ended, however it ended, is a file that nothing holds.
+    assert (settings.dagster_home / "daemon.lock").exists()
+    dcc("restore", sets, "--replace", "--yes")
+    moving("migrate-storage")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -77,16 +78,19 @@ def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, un
 
 
 _CLOSED_FIRST = 'cd "$1" && chmod 0 . && shift && exec "$@"'
-_WITHOUT_POWER = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+
+
+def _without_power() -> tuple[str, ...]:
+    """What makes even root obey permissions."""
+    return ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 
 
 def run_in_closed_directory(directory: Path, *command: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command in a new directory that it may neither list nor enter, even as root."""
     directory.mkdir()
-    without_power = _WITHOUT_POWER if os.geteuid() == 0 else ()
     try:
         return subprocess.run(
-            [*without_power, "sh", "-c", _CLOSED_FIRST, "sh", directory, *map(str, command)],
+            [*_without_power(), "sh", "-c", _CLOSED_FIRST, "sh", directory, *map(str, command)],
             capture_output=True,
             text=True,
             timeout=120,
@@ -120,6 +124,24 @@ def test_a_current_directory_that_one_may_not_use_is_no_fault_of_the_platform(
     assert f"{named.format(closed=closed)} cannot be " in ended.stderr
     assert "Permission denied" in ended.stderr
     assert "Errno" not in ended.stderr
+
+
+@only_sqlite
+@pytest.mark.parametrize("closed", [".", "ab"])
+def test_the_doctor_finds_an_archive_store_that_may_only_be_read(dcc: Dcc, closed: str) -> None:
+    replica = dcc.root / "replica"
+    (replica / "ab").mkdir(parents=True)
+    environment = {**dcc.process_environment(), "DCC_ARCHIVE_REPLICAS": f"{dcc.root / 'home' / 'archive'}, {replica}"}
+    examine = [*_without_power(), str(PROGRAM), "doctor", "--no-sources", "--json"]
+    told = []
+    for mode in (0o700, 0o500):
+        (replica / closed).chmod(mode)
+        ended = subprocess.run(examine, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        findings = json.loads(ended.stdout)["findings"]
+        told.append(next(one for one in findings if one["subject"] == f"archive store {replica}"))
+    assert [one["verdict"] for one in told] == ["ok", "failed"]
+    assert f"The store {replica} refused to write into it: " in told[1]["message"]
+    assert "Permission denied" in told[1]["message"]
 
 
 def test_processes_work_in_a_current_directory_that_one_may_not_use(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sf
 
 @pytest.mark.servers
 def test_without_a_terminal_a_host_key_is_accepted_by_the_option_alone(dcc: Dcc, sftp_server: Share) -> None:
-    assert "--accept-host-key" in dcc.error("source", "add", *place(sftp_server), exit_code=2)
+    unasked = dcc.error("source", "add", *place(sftp_server), exit_code=2, input="y\n")
+    assert unasked.startswith("Is it the fingerprint that the centre's administrator gives? Nobody is at a terminal")
+    assert unasked.endswith("run the command again with --accept-host-key.")
     assert dcc.json("source", "list") == []
     added = dcc.json("source", "add", *place(sftp_server), "--accept-host-key")
     assert added == {"id": 1, "fingerprints": [fingerprint(sftp_server)], "warnings": []}
@@ -134,7 +136,8 @@ def test_a_source_that_refuses_the_password_is_added_with_a_warning_and_fails_it
     dcc.environment["PASSWORD"] = SECRET
     result = dcc("source", "add", *place(share, accesskey="env:PASSWORD"))
     assert result.stdout == "1\n"
-    assert "Warning: file source 1" in result.stderr
+    assert "Warning: The source is registered, but does not work yet: file source 1" in result.stderr
+    assert "Then try it again: dcc source test 1\n" in result.stderr
     message = dcc.error("source", "test", 1, exit_code=4)
     assert "file source 1" in message
     tested = dcc.json("source", "test", 1, exit_code=4)
@@ -169,6 +172,8 @@ def test_a_password_is_never_shown_and_may_come_from_standard_input(
 ) -> None:
     share = faulty_ftp_server()
     dcc.secrets.append(share.accesskey)
+    nothing = ("source", "add", *place(share, accesskey="-"), "--plain")
+    assert "No access key came on standard input" in dcc.error(*nothing, exit_code=2, input="")
     read = dcc("source", "add", *place(share, accesskey="-"), "--plain", "--json", input=f"{share.accesskey}\n")
     assert "Hint" not in read.stderr
     assert dcc.json("source", "test", 1)["ok"] is True
@@ -284,7 +289,7 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
     assert added.stdout == "1\n"
     assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
     assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
-    assert "when it can be used" not in added.stderr
+    assert "does not work yet" not in added.stderr
 
 
 def test_a_person_reads_that_a_source_is_registered_and_which_folders_do_not_exist_yet(dcc: Dcc) -> None:

@@ -23,10 +23,20 @@ from sqlalchemy import Engine, text, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.errors import StoreRefusedError
+from dcc.errors import ConfigurationError, StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
 from dcc.operations.doctor import checks, databases, machine, sources, work
-from dcc.operations.doctor.checks import Check, Environment, Finding, NotReadyError, Verdict, explained, ok, worst
+from dcc.operations.doctor.checks import (
+    Check,
+    Environment,
+    Finding,
+    NotReadyError,
+    Verdict,
+    explained,
+    failed,
+    ok,
+    worst,
+)
 from dcc.operations.doctor.examination import examine
 from dcc.operations.sessions import open_session
 from dcc.qc.models import SNAPSHOT
@@ -99,7 +109,12 @@ class TestExamining:
         def well(_: Environment) -> Iterator[Finding]:
             yield ok("four", "It is well.")
 
-        checks = [Check("a", crash), Check("b", hang), Check("c", unready), Check("d", well)]
+        def misconfigured(_: Environment) -> Iterator[Finding]:
+            raise ConfigurationError("Correct DCC_STAGING.")
+            yield
+
+        runs = (crash, hang, unready, well, misconfigured)
+        checks = [Check(name, run) for name, run in zip("abcde", runs, strict=True)]
         began = time.monotonic()
         found = list(examine(Settings(), checks, seconds=1))
         never.set()
@@ -111,9 +126,11 @@ class TestExamining:
             ("b", "failed"),
             ("c", "not checked"),
             ("d", "ok"),
+            ("e", "failed"),
         ]
         assert found[1].finding.message == "The check failed: RuntimeError: with ***."
         assert found[3].finding.message == "It was not done within 1 seconds."
+        assert found[6].finding == failed("e", "Correct DCC_STAGING.", "dcc explain configuration")
 
     def test_the_worst_verdict_counts(self) -> None:
         assert worst([]) is Verdict.OK
@@ -239,6 +256,25 @@ class TestMachine:
             _verdicts(machine.check_disks, settings.model_copy(update={"staging": a_file}))["disk of staging"]
             == "failed"
         )
+
+    @only_sqlite
+    def test_a_place_whose_link_leads_nowhere_is_found(self, tracker: Engine, settings: Settings) -> None:
+        # Such as a disk that is not mounted.
+        link, missing = settings.home / "link", settings.home / "not mounted"
+        link.symlink_to(missing)
+        for place in (link, link / "below"):
+            moved = settings.model_copy(update={"staging": place, "min_free_bytes": 0})
+            verdict, message, _ = _found(machine.check_disks, moved)["disk of staging"]
+            assert (verdict, message) == ("failed", f"{link} is a link to {missing}, which is missing.")
+
+    @only_sqlite
+    def test_a_folder_of_metrics_that_is_missing_is_found(self, tracker: Engine, settings: Settings) -> None:
+        folder = settings.home / "collector"
+        measured = settings.model_copy(update={"metrics_file": folder / "dcc.prom", "min_free_bytes": 0})
+        verdict, message, advice = _found(machine.check_disks, measured)["disk of metrics"]
+        assert (verdict, message, "DCC_METRICS_FILE" in advice) == ("failed", f"{folder} is missing.", True)
+        folder.mkdir()
+        assert "failed" not in _verdicts(machine.check_disks, measured).values()
 
     @only_sqlite
     def test_staging_that_others_may_look_into_is_found(self, tracker: Engine, settings: Settings) -> None:
@@ -514,7 +550,15 @@ class TestWork:
         away = {"archive_replicas": f"{installation.settings.home}/archive, {tmp_path}/file optional"}
         settings = installation.settings.model_copy(update=away)
         assert sorted(_verdicts(work.check_archive_store, settings).values()) == ["ok", "ok", "warning"]
-        (copy,) = (settings.home / "archive").glob("??/*")
+        default = settings.home / "archive"
+        default.rename(settings.home / "elsewhere")
+        verdict, said, _ = _found(work.check_archive_store, installation.settings)[f"archive store {default}"]
+        assert (verdict, said) == ("failed", "The directory is missing, and 1 archive was in it.")
+        default.symlink_to(settings.home / "not mounted")
+        assert _verdicts(work.check_archive_store, installation.settings)[f"archive store {default}"] == "failed"
+        default.unlink()
+        (settings.home / "elsewhere").rename(default)
+        (copy,) = default.glob("??/*")
         for path in (copy, settings.staging_directory / ZIP, installation.root / "centre" / ZIP):
             path.unlink()
         audit_archives(installation.tracker, installation.settings, "tester", everything=True)

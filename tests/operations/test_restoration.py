@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
+from dcc.databases.engines import disposed
 from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, init_database, require_current
 from dcc.databases.transactions import writing
 from dcc.errors import (
@@ -21,6 +22,7 @@ from dcc.errors import (
     CopyFailedError,
     DccError,
     SessionActiveError,
+    StorageInUseError,
     StorageNotEmptyError,
     StorageUnfinishedError,
 )
@@ -32,6 +34,7 @@ from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
+from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import Centre
@@ -130,6 +133,52 @@ def test_what_holds_data_is_replaced_only_on_request_and_beside_no_session(
     assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
     restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert restored(store, healthy_copy)
+
+
+def test_a_file_that_others_have_open_is_not_replaced(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store("sqlite").init()
+    seed_centre(store.tracker, "Old")
+    reader = open_qc_database(store.settings)
+    monkeypatch.setattr(targets, "_USED_SECONDS", 0.2)
+
+    def restore() -> None:
+        restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+
+    with disposed(reader):
+        require_current(reader)
+        with pytest.raises(StorageInUseError, match=r"QC database .*qc\.db is open in another process"):
+            restore()
+    assert usable(store)
+    fill = Target.fill
+
+    def opening_meanwhile(*arguments: Any) -> Any:
+        require_current(reader)
+        return fill(*arguments)
+
+    monkeypatch.setattr(targets.Target, "fill", opening_meanwhile)
+    with disposed(reader), pytest.raises(StorageInUseError):
+        restore()
+    monkeypatch.undo()
+    assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+    restore()
+    assert restored(store, healthy_copy)
+
+
+def test_a_file_is_replaced_where_a_link_leads(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
+) -> None:
+    store = new_store("sqlite").init()
+    link, other_disk = store.settings.home / "qc.db", tmp_path / "other disk"
+    other_disk.mkdir()
+    link.rename(other_disk / "qc.db")
+    link.symlink_to(other_disk / "qc.db")
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert link.is_symlink()
+    assert restored(store, healthy_copy)
+    store.close()
+    assert [path.name for path in other_disk.iterdir()] == ["qc.db"]
 
 
 def _damage_byte(path: Path) -> None:

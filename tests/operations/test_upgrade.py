@@ -139,10 +139,14 @@ def test_init_loses_no_row(tmp_path: Path) -> None:
 
 def test_the_first_command_after_the_upgrade_may_be_another_than_init(tmp_path: Path) -> None:
     dcc = unpacked(tmp_path)
+    configuration = tmp_path / "home" / "dagster" / "dagster.yaml"
+    before = configuration.read_text()
     examined = dcc.forked("doctor", "--json")
     assert "with: dcc init" in examined.stdout, "its databases are brought up to date by dcc init alone"
-    assert "was brought up to date" in examined.stderr
-    assert "dcc_dagster.event_storage" in (tmp_path / "home" / "dagster" / "dagster.yaml").read_text()
+    assert "names what this version has moved (dcc_assets.event_storage, dcc_resources)" in examined.stdout
+    assert configuration.read_text() == before, "doctor only looks"
+    assert "was brought up to date" in dcc.forked("init").stderr
+    assert "dcc_dagster.event_storage" in configuration.read_text()
 
 
 def test_doctor_finds_all_well_and_every_archive_is_as_it_was(upgraded: Upgraded) -> None:

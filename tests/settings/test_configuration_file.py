@@ -83,6 +83,28 @@ def test_what_is_wrong_with_the_file_is_said_with_its_path(file: Path, text: str
     assert str(file) in str(caught.value)
 
 
+def test_a_byte_order_mark_of_an_editor_is_no_part_of_the_file(file: Path) -> None:
+    file.write_bytes("# für Windows\r\nworkers = 3\r\n".encode("utf-8-sig"))
+    assert load_settings().workers == 3
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "line"),
+    [
+        ("utf-16", "workers = 3", 1),
+        ("utf-16-le", "workers = 3", 1),
+        ("utf-16-be", "environment = 'prödüction'", 1),
+        ("latin-1", "workers = 3\nenvironment = 'prödüction'", 2),
+    ],
+)
+def test_a_file_in_another_encoding_is_refused_and_says_in_which_it_belongs(
+    file: Path, encoding: str, text: str, line: int
+) -> None:
+    file.write_bytes(text.encode(encoding))
+    with pytest.raises(ConfigurationError, match=rf"dcc\.toml is not text in UTF-8 \(line {line}\)\. Save it as UTF-8"):
+        load_settings()
+
+
 def test_dcc_config_names_a_file_elsewhere_which_may_say_where_home_is(
     file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

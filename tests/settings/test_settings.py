@@ -243,10 +243,20 @@ MALFORMED_SERVERS = [
     "{scheme}://root:{secret}@host:99999/",
     "{scheme}://root:{secret}@[::1/",
     "{scheme}://root:{secret}@a..b/",
+    "{scheme}://root:12/{secret}@host/",
+    "{scheme}://root:12?{secret}@host/",
+    "{scheme}://root:{secret}@at@host/",
     "gopher://root:{secret}@host/",
     "{scheme}:{secret}",
 ]
-SERVERS = {"smtp_url": "smtp", "notify_webhook": "https", "reference_impress": "https", "reference_colonies": "http"}
+SERVERS = {
+    "smtp_url": "smtp",
+    "notify_webhook": "https",
+    "openlineage_url": "https",
+    "reference_impress": "https",
+    "reference_colonies": "http",
+    "store_endpoint": "https",
+}
 
 
 def refused_without_its_secret(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,6 +309,29 @@ def test_an_address_of_a_server_that_cannot_be_one_is_refused_without_its_secret
         # Anything else that is no URL is the path of a file.
         if "://" in url or not name.startswith("reference"):
             refused_without_its_secret(name, url.format(scheme=SERVERS[name], secret=SECRET), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("openlineage_url", "https://user:p%40ss@h.example:8443/api"),
+        ("openlineage_url", "https://h.example/a@b"),
+        ("notify_webhook", "https://h.example/webhook/a@b/IncomingWebhook/c"),
+        ("notify_webhook", "https://h.example:8443/webhook/a%40b"),
+        ("smtp_url", "smtp://me%40h.example:p%40ss@h.example"),
+        ("archive_replicas", "sftp://me@h.example:2222/archive"),
+    ],
+)
+def test_an_at_sign_that_cuts_no_password_is_taken(name: str, url: str) -> None:
+    load_settings(**{name: url})
+
+
+def test_an_at_sign_that_cuts_a_password_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("broker", *SERVERS):
+        monkeypatch.setenv(f"DCC_{name.upper()}", f"{SERVERS.get(name, 'redis')}://u:12/p@h.example/x")
+        with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: .*write %40 for it"):
+            load_settings()
+        monkeypatch.delenv(f"DCC_{name.upper()}")
 
 
 def test_an_address_that_stands_where_it_does_not_belong_is_refused_without_its_secret(

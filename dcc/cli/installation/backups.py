@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dcc.cli.installation.dagster_processes import without_daemon
 from dcc.cli.shell.context import (
     any_databases,
     confirmed,
@@ -155,7 +156,10 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
 
 @command(
     examples=["dcc restore /var/backups/dcc", "dcc restore /var/backups/dcc/dcc-20261121T143000Z --replace --yes"],
-    exits={2: "the backup is damaged or of a later version, or the databases have data", 3: ""},
+    exits={
+        2: "the backup is damaged or of a later version, or the databases have data",
+        3: "a session, a daemon or another process uses the databases",
+    },
 )
 @click.argument("directory", type=_DIRECTORY)
 @click.option("--replace", is_flag=True, help="Replace what the databases hold.")
@@ -166,10 +170,10 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
 
     DIRECTORY is a backup, or contains backups: then the newest is used. The databases of the settings, of either
     kind, must be empty unless --replace. The backup is verified first; one of an older schema is upgraded. Stop `dcc
-    ui` before. If the restoration is interrupted, give the same command again: until it is done, no other command works
-    with the databases. A session that was active during the backup counts as killed; the next one continues its work.
-    Copies of staged files in the backup are put back; the next two sessions download missing ones again if they need
-    them.
+    ui`, `dcc daemon` and cron before: beside a daemon of this machine, it refuses. If the restoration is interrupted,
+    give the same command again: until it is done, no other command works with the databases. A session that was active
+    during the backup counts as killed; the next one continues its work. Copies of staged files in the backup are put
+    back; the next two sessions download missing ones again if they need them.
 
     \b
     JSON: {"directory", "created", "rows", "ended_sessions", "sources_without_key",
@@ -183,9 +187,9 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     settings = settings_from_environment()
     if replace and not yes:
         question = "All that the databases of this installation hold will be lost. Replace it?"
-        if not confirmed(question):
+        if not confirmed(question, option="--yes"):
             raise click.Abort
-    with any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
+    with without_daemon(settings), any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = restore_backup(
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress
         )
@@ -221,7 +225,11 @@ def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
         "export DCC_TARGET_QC_URL=mysql://dcc:secret@db.example.org/phenodcc_raw",
         "dcc migrate-storage",
     ],
-    exits={1: "the copy differs from its source", 2: "a target has data or is not named", 3: ""},
+    exits={
+        1: "the copy differs from its source",
+        2: "a target has data or is not named",
+        3: "a session, a daemon or another process uses the databases",
+    },
 )
 @json_option
 def migrate_storage(as_json: bool) -> None:
@@ -229,8 +237,8 @@ def migrate_storage(as_json: bool) -> None:
 
     From SQLite to MariaDB or MySQL, or back. DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL name the targets, so that no
     password is in the list of processes. They must have no rows; missing ones are made. The databases in use are only
-    read, and compared table by table with the copies. Stop `dcc ui` before. If the copy is interrupted, give the
-    command again: it starts from the beginning.
+    read, and compared table by table with the copies. Stop `dcc ui`, `dcc daemon` and cron before: beside a daemon of
+    this machine, it refuses. If the copy is interrupted, give the command again: it starts from the beginning.
 
     \b
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
@@ -244,6 +252,7 @@ def migrate_storage(as_json: bool) -> None:
     settings = settings_from_environment()
     to_tracker_url, to_qc_url = _target_urls(settings)
     with (
+        without_daemon(settings),
         open_tracker(settings) as tracker,
         open_qc(settings) as qc,
         disposed(open_database(to_tracker_url, TRACKER)) as to_tracker,

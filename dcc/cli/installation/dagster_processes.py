@@ -83,9 +83,30 @@ def only_daemon(settings: Settings) -> Iterator[int]:
     They hold the lock as long as one of them lives, even if the command that started them was killed. Raises
     DaemonActiveError, DagsterStorageError.
     """
-    path = settings.dagster_home / _LOCK_FILE
+    with _daemon_lock(settings, os.O_CREAT, "or use `dcc ui --without-daemon` beside it") as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def without_daemon(settings: Settings) -> Iterator[None]:
+    """Let no daemon run on this machine meanwhile. Raises DaemonActiveError if one runs, DagsterStorageError."""
+    if not _lock_path(settings).exists():
+        # None has ever run here; a lock that root makes now could not be used by another user's daemon.
+        yield
+        return
+    with _daemon_lock(settings, 0, "then give the command again"):
+        yield
+
+
+def _lock_path(settings: Settings) -> Path:
+    return settings.dagster_home / _LOCK_FILE
+
+
+@contextmanager
+def _daemon_lock(settings: Settings, flags: int, what_to_do: str) -> Iterator[int]:
+    path = _lock_path(settings)
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(path, os.O_RDWR | flags, 0o600)
     except OSError as error:
         raise DagsterStorageError(f"{path} could not be written ({error}). See to its permissions.") from error
     try:
@@ -94,8 +115,7 @@ def only_daemon(settings: Settings) -> Iterator[int]:
         except BlockingIOError:
             raise DaemonActiveError(
                 f"A daemon of this installation runs already: something holds {path}. Stop that `dcc daemon` or "
-                f"`dcc ui`, or what one that was killed has left (python -m {DAEMON}), or use "
-                "`dcc ui --without-daemon` beside it."
+                f"`dcc ui`, or what one that was killed has left (python -m {DAEMON}), {what_to_do}."
             ) from None
         yield descriptor
     finally:

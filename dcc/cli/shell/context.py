@@ -209,9 +209,18 @@ def at_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def confirmed(question: str, *, default: bool = False) -> bool:
-    """Ask the person at the terminal, and name the environment. Raises click.Abort at the end of input."""
-    return click.confirm(settings_from_environment().labelled(question), default=default, err=True)
+def confirmed(question: str, *, option: str | None, default: bool = False) -> bool:
+    """Ask the person at the terminal, and name the environment. Raises click.Abort at the end of input.
+
+    `option` is what says yes where there is no terminal: there it raises ConfigurationError with the question. None is
+    for a dialogue, which begins at a terminal only.
+    """
+    labelled = settings_from_environment().labelled(question)
+    if option is not None and not at_terminal():
+        raise ConfigurationError(
+            f"{labelled} Nobody is at a terminal to answer. If yes, run the command again with {option}."
+        )
+    return click.confirm(labelled, default=default, err=True)
 
 
 yes_option = click.option("--yes", is_flag=True, help="Under DCC_ENVIRONMENT=production, do not ask at a terminal.")
@@ -225,7 +234,7 @@ def asks_in_production(*, yes: bool) -> bool:
 
 def ask_in_production(question: str, *, yes: bool) -> None:
     """Ask before a command changes much in production. Raises ConfigurationError if the person says no."""
-    if asks_in_production(yes=yes) and not confirmed(question):
+    if asks_in_production(yes=yes) and not confirmed(question, option="--yes"):
         raise ConfigurationError("Nothing was changed.")
 
 
@@ -259,6 +268,11 @@ def read_accesskey(given: str, *, plain: bool) -> str:
         accesskey = click.prompt("Access key", hide_input=True, err=True)
     else:
         accesskey = sys.stdin.readline().rstrip("\r\n")
+        if not accesskey:
+            raise ConfigurationError(
+                "No access key came on standard input, and nobody is at a terminal to type it. Give it there, or name "
+                "what holds it: --accesskey env:NAME or --accesskey file:PATH. For none: --accesskey ''."
+            )
     if is_plain_password(SecretStr(accesskey)):
         keep_secret(accesskey)
         if not plain:

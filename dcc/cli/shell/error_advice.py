@@ -81,6 +81,7 @@ SECTIONS: Final = (
             "session-lost": "If it repeats, the machine stalls for longer than `DCC_LEASE_TIMEOUT`.",
             "export-active": "Wait, or use another directory.",
             "daemon-active": "Stop it, or use `dcc ui --without-daemon`.",
+            "storage-in-use": "Stop it, then repeat.",
             "backup-active": "Wait, or use another directory.",
         },
     ),

@@ -176,7 +176,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
     )
     if similar is not None:
         click.echo(f"  Codes are told apart by capitals: {similar} is another centre than {printable(code)}.", err=True)
-    if not confirmed(f"Centre {shown} is not registered. Register it too?", default=similar is None):
+    if not confirmed(f"Centre {shown} is not registered. Register it too?", option=None, default=similar is None):
         return None
     while True:
         called = name or ask("Its full name", str)
@@ -337,7 +337,7 @@ def register_by_asking(
             chosen = "save"
         if chosen == "change":
             continue
-        if chosen == "stop" or not confirmed("Register it?", default=True):
+        if chosen == "stop" or not confirmed("Register it?", option=None, default=True):
             raise ConfigurationError(_NOTHING)
         return _register(tracker, place, trial, tls)
 
@@ -389,4 +389,4 @@ def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tup
         source_id = file_sources.add_source(connection, trial.address, keys, trusted)
     if place.new_centre is not None:
         click.echo(f"Registered centre {place.centre}, {printable(place.new_centre.full_name)}.", err=True)
-    return source_id, keys, [] if trial.usable else ["It could not be used when it was tried."]
+    return source_id, keys, [] if trial.usable else ["the trial failed, as said above."]

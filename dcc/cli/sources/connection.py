@@ -184,14 +184,9 @@ def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) 
 
 def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
     click.echo(f"The server {printable(hostname)} shows the host key {printable(shown)}.", err=True)
-    if accept:
-        return
-    if not at_terminal():
-        raise ConfigurationError(
-            "Nobody is at a terminal to accept the host key. Compare its fingerprint with the one that the centre's "
-            "administrator gives, then run the command again with --accept-host-key. Nothing was registered."
-        )
-    if not confirmed("Is it the fingerprint that the centre's administrator gives?"):
+    if not accept and not confirmed(
+        "Is it the fingerprint that the centre's administrator gives?", option="--accept-host-key"
+    ):
         raise ConfigurationError("The host key was not accepted, so nothing was registered.")
 
 
@@ -215,7 +210,9 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
 def _report_addition(source_id: int, keys: list[HostKey], warnings: list[str], as_json: bool) -> None:
     note_facts(added=source_id, unusable=source_id if warnings else None)
     for warning in warnings:
-        warn(f"{warning} The source is registered; when it can be used: dcc source test {source_id}")
+        warn(
+            f"The source is registered, but does not work yet: {warning} Then try it again: dcc source test {source_id}"
+        )
     if as_json:
         echo_json({"id": source_id, "fingerprints": [key.fingerprint for key in keys], "warnings": warnings})
     else:

@@ -10,7 +10,6 @@ import click
 from dcc.cli.shell.context import (
     PLAIN_HELP,
     absolute_folder,
-    at_terminal,
     confirmed,
     json_option,
     open_tracker,
@@ -29,7 +28,6 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.settings import Settings
     from dcc.sources.base import Extent
     from dcc.sources.due import Due
 
@@ -228,20 +226,18 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
             return
         with tracker.connect() as connection:
             file_sources.list_sources(connection, [source_id])
-        _confirm_purge(settings, source_id, yes=yes)
+        _confirm_purge(source_id, yes=yes)
         with writing(tracker) as connection:
             deleted = file_sources.purge_source(connection, source_id)
         text = f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}."
         click.echo(settings.labelled(text))
 
 
-def _confirm_purge(settings: Settings, source_id: int, *, yes: bool) -> None:
+def _confirm_purge(source_id: int, *, yes: bool) -> None:
     if yes:
         return
     question = f"Delete file source {source_id} with every download attempt and document that came from it?"
-    if not at_terminal():
-        raise ConfigurationError(f"{settings.labelled(question)} Run the command again with --yes to confirm.")
-    if not confirmed(question):
+    if not confirmed(question, option="--yes"):
         raise ConfigurationError("Nothing was deleted.")
 
 

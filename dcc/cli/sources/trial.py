@@ -59,7 +59,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
         tell(f"That failed: {error}")
         if error.fingerprint is None or address.tls_fingerprints:
             return trial
-        if not confirmed("Is it the fingerprint that the centre's administrator gives? Trust it?"):
+        if not confirmed("Is it the fingerprint that the centre's administrator gives? Trust it?", option=None):
             return trial
         pinned = replace(address, tls_fingerprints=(error.fingerprint,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
@@ -84,7 +84,7 @@ def _host_key(
         host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
     except HostKeyUnknownError:
         question = "Is it the fingerprint that the centre's administrator gives?"
-        if not accept and not confirmed(question):
+        if not accept and not confirmed(question, option=None):
             return None
         return replace(address, host_keys=(shown.line,)), shown
     except ConfigurationError as error:

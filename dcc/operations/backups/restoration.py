@@ -117,8 +117,8 @@ def restore_backup(
     The databases must have no rows, or rows of a restoration that broke off, unless `replace`. A set of an older schema
     is upgraded. Sessions that were active end as if they had been killed. Staged files of the set are put back if
     staging has no such file. Raises BackupError for a set that is damaged or of a later version and for a full disk.
-    Raises StorageNotEmptyError, SessionActiveError, the `unreachable` error of a database, CopyFailedError, and
-    ConfigurationError for a database with other tables, even with `replace`.
+    Raises StorageNotEmptyError, SessionActiveError, StorageInUseError, the `unreachable` error of a database,
+    CopyFailedError, and ConfigurationError for a database with other tables, even with `replace`.
     """
     found = find_set(directory)
     manifest = read_manifest(found)
@@ -131,6 +131,8 @@ def restore_backup(
         advice = "Restore into empty databases, or have it replaced: dcc restore --replace. Back it up first."
         refuse_filled(of_tracker, of_qc, advice)
     of_tracker.refuse_session()
+    for target in targets:
+        target.refuse_users()
     check_files(found, manifest, on_progress)
     index, staging = found / manifest.staging.index.name, settings.staging_directory
     copies = found / STAGING_FILES if manifest.staging.copied else None

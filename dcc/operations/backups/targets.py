@@ -8,6 +8,8 @@ stays as it is until the new one is complete.
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ from dcc.errors import (
     CopyFailedError,
     DatabaseUnreachableError,
     SessionActiveError,
+    StorageInUseError,
     StorageNotEmptyError,
 )
 from dcc.operations.backups.database_files import (
@@ -58,6 +61,8 @@ from dcc.tracker.database import TRACKER
 _MADE_WITH_ROWS: Final = frozenset({*REFERENCE_ROWS, "session_lock", "upload_lock"})
 _MARK: Final = f"CREATE TABLE IF NOT EXISTS {UNFINISHED_COPY} (note VARCHAR(64))"
 _SHOWN: Final = 5
+_USED_SECONDS: Final = 5.0
+"""For how long others may have a file open: a command that is about to end, or figures for metrics."""
 _UNMARK: Final = f"DROP TABLE IF EXISTS {UNFINISHED_COPY}"
 
 
@@ -87,7 +92,8 @@ class Target:
 
     @property
     def _path(self) -> Path:
-        return Path(str(self.engine.url.database))
+        # Where a link leads, perhaps on another disk: there the file is replaced, with the log that SQLite keeps there.
+        return Path(str(self.engine.url.database)).resolve()
 
     @property
     def _copy_path(self) -> Path:
@@ -136,6 +142,30 @@ class Target:
             with self._if_readable(), writing(self.engine) as connection:
                 self._refuse_session(connection)
 
+    def refuse_users(self) -> None:
+        """Raise StorageInUseError while another process has a SQLite file open: it would go on with the old file, and
+        what it writes would be lost.
+        """
+        if self._on_server or not self._path.exists():
+            return
+        self.engine.dispose()
+        deadline = time.monotonic() + _USED_SECONDS
+        while self._is_in_use():
+            if time.monotonic() > deadline:
+                raise StorageInUseError(
+                    f"The {self.label} is open in another process, which would lose what it writes. Stop what uses it "
+                    "(dcc daemon, dcc ui, dcc metrics --serve, cron, other commands), then give the command again."
+                )
+            time.sleep(0.1)
+
+    def _is_in_use(self) -> bool:
+        try:
+            finish_file(self._path)
+        except sqlite3.Error as error:
+            # A damaged file may be replaced.
+            return error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        return False
+
     def begin(self) -> None:
         """Mark a database of a server, which is made if it is missing; the file of an earlier copy is removed.
 
@@ -179,13 +209,14 @@ class Target:
         return disposed(open_url(URL.create("sqlite", database=str(self._copy_path)), self.database))
 
     def mark(self) -> None:
-        """Mark a SQLite database that is about to be replaced, unless it cannot be read."""
+        """Mark a SQLite database that is about to be replaced, unless it cannot be read.
+
+        Raises StorageInUseError as `refuse_users` does.
+        """
         if not self._on_server and self._path.exists():
             with self._if_readable():
                 self._mark()
-                with self.engine.connect() as connection:
-                    connection.commit()
-                    connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.refuse_users()
 
     def put_in_place(self) -> None:
         """Replace the old SQLite file by the new one, which is marked as well."""

@@ -157,6 +157,8 @@ def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
             found.put(finding)
     except NotReadyError as error:
         found.put(not_checked(check.name, str(error)))
+    except DccError as error:
+        found.put(failed(check.name, *explained(error)))
     except Exception as error:
         log.info("The check %s met a fault", check.name, exc_info=error)
         message = f"The check failed: {type(error).__name__}: {error}."

@@ -48,6 +48,13 @@ def check_disks(surroundings: Environment) -> Iterator[Finding]:
             places[database.name] = Path(str(url.database)).parent
     if settings.report_directory is not None:
         places["reports"] = settings.report_directory
+    if (metrics := settings.metrics_file) is not None:
+        # Alone of these folders, the platform does not make it: another program reads it.
+        if metrics.parent.exists():
+            places["metrics"] = metrics.parent
+        else:
+            advice = "Make it for the user that runs dcc, or name another file in DCC_METRICS_FILE."
+            yield failed("disk of metrics", f"{metrics.parent} is missing.", advice)
     for place in dict.fromkeys(places.values()):
         subject = f"disk of {', '.join(name for name, other in places.items() if other == place)}"
         staged = place == settings.staging_directory
@@ -62,9 +69,15 @@ def _temporary() -> Path:
 
 
 def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool) -> Iterator[Finding]:
-    existing = next(path for path in (place, *place.parents) if path.is_dir())
-    if place.exists() and not place.is_dir():
-        yield failed(subject, f"{place} is no directory.", "Correct the setting, or make the directory.")
+    existing = next(path for path in (place, *place.parents) if os.path.lexists(path))
+    if not existing.exists():
+        target = existing.readlink()
+        yield failed(
+            subject, f"{existing} is a link to {target}, which is missing.", "Mount its disk, or correct the link."
+        )
+        return
+    if not existing.is_dir():
+        yield failed(subject, f"{existing} is no directory.", "Correct the setting, or make the directory.")
         return
     try:
         # A file without a name disappears with its descriptor, whatever happens.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,7 +22,7 @@ from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
 from dcc.notify.messages import Kind as MessageKind
-from dcc.operations.archive_overview import store_overview
+from dcc.operations.archive_overview import ReplicaOverview, store_overview
 from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
@@ -32,8 +33,8 @@ from dcc.qc.reference.freshness import freshness
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
-from dcc.store.archive_store import ArchiveStore
-from dcc.store.copies import default_replica
+from dcc.store.archive_store import ArchiveStore, Replica
+from dcc.store.copies import CopyState, default_replica
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession, NotificationRow
@@ -137,22 +138,19 @@ def check_store(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
-    """Each replica of the archive store answers, and no archive lacks a good copy."""
+    """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
     store = ArchiveStore(surroundings.hurried_settings)
+    default = str(default_replica(surroundings.settings))
+    unmade = None if os.path.lexists(default) else default
     for replica in store.replicas:
-        subject = f"archive store {replica.url}"
-        if replica.url == str(default_replica(surroundings.settings)) and not Path(replica.url).exists():
-            yield ok(subject, "It is made when it is needed.")
-            continue
-        try:
-            replica.answer()
-        except DccError as error:
-            yield (failed if replica.required else warning)(subject, *explained(error))
-        else:
-            yield ok(subject, "It answers.")
+        if replica.url != unmade:
+            yield _check_replica(replica)
     store.close()
     with surroundings.reading(TRACKER) as connection:
         found = store_overview(connection, surroundings.settings)
+    for of_replica in found.replicas:
+        if of_replica.replica == unmade:
+            yield _unmade(of_replica)
     faulty = found.bad + found.missing
     if found.lost:
         named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
@@ -161,6 +159,26 @@ def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
         yield warning("archive store", f"{faulty:,} copies are bad or missing.", "dcc archive repair")
     else:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
+
+
+def _check_replica(replica: Replica) -> Finding:
+    subject = f"archive store {replica.url}"
+    try:
+        replica.answer()
+        replica.require_writable()
+        replica.require_room(0)
+    except DccError as error:
+        return (failed if replica.required else warning)(subject, *explained(error))
+    return ok(subject, "It answers.")
+
+
+def _unmade(replica: ReplicaOverview) -> Finding:
+    """The finding on the default directory while there is none."""
+    subject, copies = f"archive store {replica.replica}", replica.copies[CopyState.GOOD].archives
+    if not copies:
+        return ok(subject, "It is made when it is needed.")
+    message = f"The directory is missing, and {count_of(copies, 'archive')} {'was' if copies == 1 else 'were'} in it."
+    return failed(subject, message, "Mount its disk, or put it back; then: dcc archive audit --all")
 
 
 def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
