@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from dcc.errors import DocumentError
 from dcc.messages import mark, message
-from dcc.naming import Action, DocumentKind
+from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem
 
 
@@ -62,14 +62,12 @@ class Later(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A document to check: its file, the parts of its name, its action, its turn, and whether it is in no archive."""
+    """A document to check: its file, its action, its name if that conforms, and the archive that it is in, if any."""
 
     path: Path
-    kind: DocumentKind | None
-    centre: str | None
     action: Action
-    order: tuple[object, ...]
-    loose: bool = False
+    name: DocumentName | None = None
+    archive: Path | None = None
 
 
 class DraftFile:
