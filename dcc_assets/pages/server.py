@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 from dagster import DagsterInstance
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -47,7 +48,6 @@ log = logging.getLogger(__name__)
 
 _WATCH_SECONDS: Final = 600.0
 _MADE_AT_ONCE: Final = 2
-_LARGEST_ID: Final = 2**63 - 1
 _limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("reports made at once")
 
 HEADERS: Final = {
@@ -68,20 +68,29 @@ SUBMITTED: Final = {"Content-Security-Policy": "default-src 'none'; sandbox; fra
 _PIECE: Final = 256 * 1024
 
 
+class _IdConvertor(IntegerConvertor):
+    """The numbers of an address that the databases can compare with, which have no more than 18 digits."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("id", _IdConvertor())
+
+
 def report_routes() -> list[BaseRoute]:
     """The additional pages: reports of submissions, centres and sessions, plots, and submitted XML. They only read."""
     return [
         *(Route(path, _served(lambda asked: index_page(_language(asked)))) for path in (HOME, "/dcc", REPORTS)),
         Route(BOARD, _served(_board)),
         Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
-        Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
+        Route(f"{REPORTS}/session/{{session:id}}", _served(_session)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
         *(Route(path, _served(_causes)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
         *(Route(path, _served(_kept_list)) for path in (KEPT, f"{KEPT}/{{centre}}")),
         Route(f"{KEPT}/{{action}}/{{name}}", _served(_kept_report)),
         Route(f"{EXPECTED}/{{centre}}", _served(_expected)),
         Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name:path}}", _served(_document)),
-        Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
+        Route(f"{PICTURES}/centre/{{centre}}/{{number:id}}.png", _served(_picture)),
         Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),
     ]
 
@@ -121,10 +130,7 @@ def _centre(request: Request) -> Answer:
 
 
 def _session(request: Request) -> Answer:
-    session = request.path_params["session"]
-    if session > _LARGEST_ID:
-        return not_there(request.url.path)
-    return session_page(_language(request), session, _form(request))
+    return session_page(_language(request), request.path_params["session"], _form(request))
 
 
 def _picture(request: Request) -> Answer:
