@@ -23,9 +23,7 @@ from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import (
     AnException,
-    Centre,
     CrawlFinding,
-    FileSource,
     FileSourceHasZip,
     XmlFile,
     XmlLog,
@@ -36,7 +34,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.submission_rows import LATEST, key_of
+from dcc.tracker.submission_rows import LATEST, is_of_centre, key_of
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
@@ -44,19 +42,8 @@ _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 def zips_of_centre(connection: Connection, centre: str, qc: Connection | None = None) -> list[ZipLine]:
     """All submissions of a centre: by their names or, where these tell no centre, by where they are at present."""
-    hosted = (
-        select(FileSourceHasZip.za_id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .where(Centre.short_name == centre, FileSourceHasZip.gone_since.is_(None))
-    )
-    named = (
-        select(ZipAction.id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where((Centre.short_name == centre) | (ZipFile.centre_id.is_(None) & ZipAction.id.in_(hosted)))
-    )
-    return list_zips(connection, named, qc=qc)
+    own = select_zip_actions().with_only_columns(ZipAction.id).where(is_of_centre(centre))
+    return list_zips(connection, own, qc=qc)
 
 
 def zips_of_session(connection: Connection, session: SessionEntry, qc: Connection | None = None) -> list[ZipLine]:

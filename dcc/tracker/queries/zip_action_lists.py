@@ -45,6 +45,7 @@ from dcc.tracker.submission_rows import (
     IDS,
     KEY,
     is_at,
+    is_of_centre,
     key_of,
     named_after,
     newest_downloads,
@@ -87,7 +88,9 @@ class StateCount:
 
 @dataclass(frozen=True, slots=True)
 class ZipFilter:
-    """Selects submissions; None does not restrict. `centre` is the producing centre's code, or empty for none known.
+    """Selects submissions; None does not restrict. `centre` is a centre's code, or empty for none known.
+
+    The centre is that of the archive's name or, where this names none, that on whose source it is at present.
 
     `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present. `since` is
     the time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`. `first_day` and
@@ -285,7 +288,7 @@ def conditions_of(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     """The conditions of a filter on the rows of `select_zip_actions`."""
     conditions = []
     if wanted.centre is not None:
-        conditions.append(Centre.short_name == wanted.centre if wanted.centre else Centre.id.is_(None))
+        conditions.append(is_of_centre(wanted.centre))
     if wanted.first_day is not None:
         conditions.append(ZipFile.created >= wanted.first_day)
     if wanted.last_day is not None:
