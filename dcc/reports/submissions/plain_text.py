@@ -129,10 +129,11 @@ def _listed_causes(causes: Iterable[Cause], catalogue: Catalogue, *, tell_zip: b
     for number, cause in enumerate(causes, 1):
         yield from _texts(f"{number}. {cause.title(catalogue)}", 2)
         yield from _texts(f"{cause.who_acts(catalogue)} {cause.remedy_for_centre(catalogue)}", 5)
-        yield from _texts(_example(cause, catalogue, tell_zip=tell_zip), 5)
+        yield from _texts(example_line(cause, catalogue, tell_zip=tell_zip), 5)
 
 
-def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
+def example_line(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
+    """Where a cause was found, and what; with the value that was perhaps meant, or those that are permitted."""
     example = cause.example
     parts = [example.zip if tell_zip or not example.document else None, example.document]
     if example.line is not None and example.column is not None:
