@@ -157,6 +157,23 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
 
 
 @only_sqlite
+def test_what_was_there_already_is_told_to_stay_until_it_is_acknowledged(dcc: Dcc, folder: Folder) -> None:
+    twice = "add/H.2013-10-31.2.impc.zip"
+    (animals,) = specimens().values()
+    other = animals.replace(b'litterId="', b'litterId="other ')
+    for number, (action, document) in enumerate(((Action.ADD, animals), (Action.ADD, other), (Action.EDIT, other)), 1):
+        name = f"H.2013-10-31.{number}"
+        folder.put(f"{action}/{name}.impc.zip", {f"{name}.specimen.impc.xml": document})
+    dcc("crawl", "--until", "qc", exit_code=1)
+    told = " ".join(dcc("report", twice).stdout.split())
+    assert "No later archive clears this: it stays listed until the Data Coordination Centre acknowledges it." in told
+    (cause,) = dcc.json("data", "causes", "--centre", "H")
+    assert "it stays listed until you acknowledge it: `dcc acknowledge`." in cause["remedy"]
+    dcc("acknowledge", twice, "--reason", "corrected by an edit")
+    assert dcc.json("data", "causes", "--centre", "H") == []
+
+
+@only_sqlite
 def test_what_the_schema_expected_is_told_once_of_a_cause(dcc: Dcc, folder: Folder) -> None:
     documents = experiments("H", "2013-10-31.1")
     misspelt = {name: text.replace(b"simpleParameter", b"simpleParamter") for name, text in documents.items()}

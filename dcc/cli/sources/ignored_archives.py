@@ -80,7 +80,7 @@ def why(
         ],
         as_json=as_json,
         flexible=[why_not, who_acts],
-        none=catalogue.say("Nothing was kept from being taken: there is nothing there that is not new."),
+        none=catalogue.say("Nothing was kept from being taken: every entry is new."),
     )
     ctx.exit(exit_code)
 
