@@ -145,9 +145,13 @@ def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
     failed, sound = (put_zip(tracker, source, centre, "2026-01-01", inc) for inc in (1, 2))
-    one, other = seed_documents(tracker, seed_download(tracker, failed.hosting_id), 2, INVALID)
+    download = seed_download(tracker, failed.hosting_id)
+    (later,) = seed_documents(tracker, download, 1, State(Phase.DATA, Status.FAILED))
+    one, other = seed_documents(tracker, download, 2, INVALID)
     (valid,) = seed_documents(tracker, seed_download(tracker, sound.hosting_id), 1, VALID)
     entries = [
+        # Its archive failed in the earlier phase, of which the reason is.
+        (later, "X0", "error", None),
         (one, "X1", "warning", None),
         (one, HELD, None, None),
         (one, "X2", "error", NOW),

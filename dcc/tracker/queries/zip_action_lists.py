@@ -242,7 +242,8 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
 def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, Problem]:
     """Why submissions failed: the first active error of a document, else the last entry on its archive or itself.
 
-    Of the latest download, by the ids of submissions; three statements for every 500 of them.
+    The documents are those that failed in the earliest phase, as the submission did. Of the latest download, by the ids
+    of submissions; three statements for every 500 of them.
     """
     latest = newest_downloads()
     about_itself = (
@@ -260,17 +261,21 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
     )
     # Of a document there may be thousands.
     first_errors = (
-        select(latest.c.za_id, func.min(XmlLog.id).label("log_id"))
+        select(latest.c.za_id, XmlFile.phase_id, func.min(XmlLog.id).label("log_id"))
         .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
         .join(XmlLog)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
         .where(AnException.short_name != HELD, FAILING)
-        .group_by(latest.c.za_id)
+        .group_by(latest.c.za_id, XmlFile.phase_id)
         .subquery()
     )
+    # The last of a submission is kept.
     about_documents = (
-        select(first_errors.c.za_id, *OF_DOCUMENT).join(XmlLog, XmlLog.id == first_errors.c.log_id).join(AnException)
+        select(first_errors.c.za_id, *OF_DOCUMENT)
+        .join(XmlLog, XmlLog.id == first_errors.c.log_id)
+        .join(AnException)
+        .order_by(first_errors.c.phase_id.desc())
     )
     reasons: dict[int, Problem] = {}
     for query in (about_itself, about_archive, about_documents):
