@@ -246,6 +246,11 @@ class ZipLine:
     changed: datetime | None = None
     acts: tuple[Actor, ...] = ()
 
+    @property
+    def to_be_corrected(self) -> int:
+        """How many of its documents somebody has to correct: none if they only wait for other data."""
+        return 0 if self.outcome is Outcome.WAITS_FOR_DATA else self.failed
+
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dcc.reports.causes.cause import Cause
-from dcc.reports.languages import Catalogue, mark
+from dcc.reports.languages import Catalogue, mark, mark_plural
 from dcc.reports.submissions import sentences
 from dcc.reports.submissions.labels import (
     KIND_LABELS,
@@ -188,12 +188,11 @@ def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> I
     yield from _title(catalogue.say("The archives"))
     for line in zips[:_MOST_ZIPS]:
         failed = ""
-        if line.failed:
-            failed = catalogue.say(
-                ", {failed} of {documents} documents to be corrected",
-                failed=catalogue.number(line.failed),
-                documents=catalogue.number(line.documents),
+        if line.to_be_corrected:
+            texts = mark_plural(
+                ", {failed} of {number} document to be corrected", ", {failed} of {number} documents to be corrected"
             )
+            failed = catalogue.say_plural(*texts, line.documents, failed=catalogue.number(line.to_be_corrected))
         yield from _texts(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}", 2)
     yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
 
