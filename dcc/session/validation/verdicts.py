@@ -46,7 +46,7 @@ class Draft:
         below = [verdict for document in self.documents for verdict in document.verdicts()]
         wrong = sum(not verdict.valid for verdict in below)
         if wrong:
-            refused = mark("{number} of its {documents} documents would fail.")
+            refused = mark("Documents in it that would fail: {number} of {documents}.")
             text = message(refused, number=wrong, documents=len(below))
             self.errors.append(Problem(DocumentError.short_name(), text))
         parts = (self.errors, self.warnings, self.missing)
