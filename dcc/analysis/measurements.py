@@ -124,12 +124,14 @@ def resolve_past(connection: Connection, wanted: MeasurementFilter) -> Measureme
         return replace(wanted, as_of_date=None, as_of_document=known)
     if document is not None:
         await_uploads(connection.engine)
-    if document is not None and connection.scalar(select(DOCUMENT.c.id).where(DOCUMENT.c.id == document)) is None:
-        last = connection.scalar(select(func.max(DOCUMENT.c.id)))
-        raise NotFoundError(
-            f"The QC database knows no document {document}. "
-            + ("No document has been applied to it yet." if last is None else f"Name one from 1 to {last}, or a date.")
-        )
+        last = connection.scalar(select(func.max(DOCUMENT.c.id))) or 0
+        # A larger number may be one that the database cannot compare with.
+        is_known = 0 < document <= last and connection.scalar(select(DOCUMENT.c.id).where(DOCUMENT.c.id == document))
+        if not is_known:
+            raise NotFoundError(
+                f"The QC database knows no document {document}. "
+                + (f"Name one from 1 to {last}, or a date." if last else "No document has been applied to it yet.")
+            )
     return wanted
 
 

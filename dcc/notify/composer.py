@@ -25,6 +25,7 @@ from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.overdue import LateCentre
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import ZipLine
+from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import next_of_line, who_acts
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
@@ -348,6 +349,7 @@ class Composer:
             "outcome_words": OUTCOME_TEXTS,
             "next_of_line": next_of_line,
             "who_acts": who_acts,
+            "example_line": example_line,
             **values,
         }
         subject, _, text = self._render(f"{template}.txt", filled).partition("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
@@ -15,7 +16,7 @@ from dcc.qc.models import DOCUMENT, EXPERIMENT, SPECIMEN
 from dcc.qc.rows.loading import load_experiments, load_specimens
 from dcc.vocabulary import DocumentAction, DocumentState
 
-_LARGEST_ID: Final = 2**63 - 1
+_ID: Final = re.compile("[0-9]{1,18}")
 
 
 class QcDocument(NamedTuple):
@@ -52,7 +53,7 @@ class StoredRecord(NamedTuple):
 def find_document(connection: Connection, wanted: str) -> QcDocument:
     """A document by its id, or the last one of a name. Raises NotFoundError; also for an undo, which has no XML."""
     own, undo = DOCUMENT.c, DocumentAction.UNDO.value
-    is_id = wanted.isascii() and wanted.isdigit() and int(wanted) <= _LARGEST_ID
+    is_id = _ID.fullmatch(wanted) is not None
     condition = own.id == int(wanted) if is_id else (own.file_name == wanted) & (own.action != undo)
     row = connection.execute(select(DOCUMENT).where(condition).order_by(own.id.desc()).limit(1)).first()
     if row is None:

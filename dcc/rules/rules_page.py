@@ -33,7 +33,7 @@ A broken rule is an error that the centre corrects, unless brackets say otherwis
   `reference`.
 
 An experiment on an animal with an error does not count, and has no finding of its own. It counts as soon as its
-animals are valid. Nobody submits it again.
+animals are valid.
 
 **Before an upload**, `dcc validate` judges by the same rules. Some rules need other documents: {others}.
 `dcc validate` looks for these among the files you name, a session also in earlier submissions. Only a session judges
@@ -70,7 +70,8 @@ _SECTIONS: Final = (
 )
 _NOTES: Final = {
     "Q": "The upload judges these rules, and S13 and E9. What breaks one takes no effect, the rest does. A "
-    "document that breaks Q6 takes no effect at all: it is refused in `edit` and `delete`, and held in `add`.",
+    "document that breaks Q6 takes no effect at all: it is refused in `edit` and `delete`, and held in `add`. "
+    "`dcc acknowledge` ends these findings, no later archive.",
     "": "These findings say what could not be checked or recorded. You cannot waive them.",
 }
 

@@ -63,9 +63,15 @@ THERE: Final = Declaration(
     cause=mark("The data to add are there already, from document {document}"),
     remedy=mark(
         "Submit new data in an archive of the add folder, and changes to earlier data in one of the edit "
-        "folder. If the same data were sent twice, you need not do anything: the first submission counts."
+        "folder. If the same data were sent twice, the first submission counts. No later archive clears this: it stays "
+        "listed until you acknowledge it: `dcc acknowledge`."
     ),
     cause_by=("document",),
+    for_centre=mark(
+        "Submit new data in an archive of the add folder, and changes to earlier data in one of the edit "
+        "folder. If the same data were sent twice, you need not do anything: the first submission counts. No later "
+        "archive clears this: it stays listed until the Data Coordination Centre acknowledges it."
+    ),
 )
 _NOT_THERE: Final = Declaration(
     message=mark(

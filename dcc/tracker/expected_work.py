@@ -10,7 +10,9 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use
+from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import is_at
@@ -84,9 +86,9 @@ def _median(values: Iterable[float]) -> float:
 
 
 def expected_work(connection: Connection) -> dict[int, ExpectedWork]:
-    """Archives that wait for their download now, by source; an archive of several sources counts for the first one."""
+    """Archives that sessions would fetch now, by source; an archive of several sources counts for the first one."""
     first = at_sources_in_use(select(func.min(FileSourceHasZip.id)))
-    waiting = first.where(is_at(ZipAction, WAITING))
+    waiting = first.where(is_at(ZipAction, WAITING), may_be_taken(), ~is_on_hold())
     size = FileSourceHasZip.size_bytes
     by_source = (
         select(FileSource.id, func.count(), func.coalesce(func.sum(size), 0), func.count(size))

@@ -59,16 +59,38 @@ KEY: Final = (ZipAction.todo_id, ZipFile.file_name)
 """The columns of a submission's key."""
 
 
-def of_host(column: Any) -> ScalarSelect[Any]:
+def of_host(column: Any, *conditions: ColumnElement[bool]) -> ScalarSelect[Any]:
     """A column of the centre on whose source a submission lies; of several, of the first by their codes."""
-    hosts = (
+    hosts = _hosted(column).where(FileSourceHasZip.za_id == ZipAction.id, *conditions)
+    return hosts.order_by(Centre.short_name).limit(1).correlate(ZipAction).scalar_subquery()
+
+
+def _hosted(column: Any) -> Select[Any]:
+    return (
         select(column)
         .select_from(Centre)
         .join(FileSource, FileSource.centre_id == Centre.id)
         .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
-        .where(FileSourceHasZip.za_id == ZipAction.id)
     )
-    return hosts.order_by(Centre.short_name).limit(1).correlate(ZipAction).scalar_subquery()
+
+
+_IS_THERE: Final = FileSourceHasZip.gone_since.is_(None)
+CENTRE: Final = func.coalesce(Centre.short_name, of_host(Centre.short_name, _IS_THERE))
+"""The code of a submission's centre; without one in the archive's name, of that on whose source it is at present.
+
+For queries of submissions and their archives with the centres of these, if any.
+"""
+
+
+def is_of_centre(centre: str) -> ColumnElement[bool]:
+    """Whether a submission is of a centre as of `CENTRE`; what is on sources of several is of each of these.
+
+    An empty code asks for what is of none.
+    """
+    if not centre:
+        return CENTRE.is_(None)
+    hosted = _hosted(FileSourceHasZip.za_id).where(_IS_THERE, Centre.short_name == centre)
+    return or_(Centre.short_name == centre, and_(ZipFile.centre_id.is_(None), ZipAction.id.in_(hosted)))
 
 
 CONTACT: Final = case((ZipFile.centre_id.is_(None), of_host(Centre.email)), else_=Centre.email).label("contact")

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 from dagster import DagsterInstance
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -66,20 +67,29 @@ SUBMITTED: Final = {"Content-Security-Policy": "default-src 'none'; sandbox; fra
 _PIECE: Final = 256 * 1024
 
 
+class _IdConvertor(IntegerConvertor):
+    """The numbers of an address that the databases can compare with, which have no more than 18 digits."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("id", _IdConvertor())
+
+
 def report_routes() -> list[BaseRoute]:
     """The additional pages: reports of submissions, centres and sessions, plots, and submitted XML. They only read."""
     return [
         *(Route(path, _served(index_page)) for path in (HOME, "/dcc", REPORTS)),
         Route(BOARD, _served(board_page)),
         Route(f"{REPORTS}/centre/{{centre}}", _served(centre_page)),
-        Route(f"{REPORTS}/session/{{session:int}}", _served(session_page)),
+        Route(f"{REPORTS}/session/{{session:id}}", _served(session_page)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(zip_page)),
         *(Route(path, _served(causes_page)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
         *(Route(path, _served(kept_list_page)) for path in (KEPT, f"{KEPT}/{{centre}}")),
         Route(f"{KEPT}/{{action}}/{{name}}", _served(kept_report_page)),
         Route(f"{EXPECTED}/{{centre}}", _served(expected_page)),
         Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name:path}}", _served(document_xml)),
-        Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(centre_picture)),
+        Route(f"{PICTURES}/centre/{{centre}}/{{number:id}}.png", _served(centre_picture)),
         Route("/dcc/{path:path}", _served(not_there)),
     ]
 

@@ -150,8 +150,9 @@ def test_a_document_that_there_is_none_of_is_refused(qc_database: Engine) -> Non
     with pytest.raises(NotFoundError, match="No document has been applied"):
         load_measurements(qc_database, MeasurementFilter(as_of_document=1))
     apply(qc_database, Action.ADD, line("C1"))
-    with pytest.raises(NotFoundError, match="from 1 to 1"):
-        load_measurements(qc_database, MeasurementFilter(as_of_document=2))
+    for number in (2, 0, -1, 2**63, 10**30, -(10**30)):
+        with pytest.raises(NotFoundError, match=rf"no document {number}\. Name one from 1 to 1"):
+            load_measurements(qc_database, MeasurementFilter(as_of_document=number))
 
 
 def test_a_filter_that_contradicts_itself_is_refused() -> None:

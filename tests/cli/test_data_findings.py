@@ -139,12 +139,38 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert "H (data@h.example): The centre acts." in dcc("data", "causes", "--centre", "H").stdout
     assert dcc.json("data", "causes", "--centre", "H")[0]["contact"] == "data@h.example"
     assert "\u202e" not in said
-    assert "and 2 more causes of 2 findings" in dcc("data", "causes", "--limit", "1").stdout
+    assert (
+        "... and 2 more causes of 2 findings. `--limit` says how many are shown."
+        in dcc("data", "causes", "--limit", "1").stdout
+    )
     assert len(dcc.json("data", "causes", "--limit", "1")) == 1
     assert "Nothing is wrong." in dcc("data", "causes", "--centre", "J").stdout
     assert dcc.json("data", "causes", "--session", "1")[0]["kind"] == "bad-file-name"
     german = {each["kind"]: each["title"] for each in dcc.json("data", "causes", "--language", "de")}
     assert german.keys() == causes.keys()
+    told = dcc("data", "causes", "--language", "de", "--limit", "2").stdout
+    assert "2 Befunde. Das allein zu beheben erledigt 1 von 1 Dokument" in told
+    assert f"Zum Beispiel in add/{refused}, " in told
+    assert "... und 1 weitere Ursache mit 1 Befund. `--limit` sagt, wie viele gezeigt werden." in told
+    assert not re.search(r"finding|Such as|Fixing|For example|more|nearest", told)
+    assert dcc("data", "causes", "--centre", "J", "--language", "de").stdout == "Nichts ist falsch.\n"
+
+
+@only_sqlite
+def test_what_was_there_already_is_told_to_stay_until_it_is_acknowledged(dcc: Dcc, folder: Folder) -> None:
+    twice = "add/H.2013-10-31.2.impc.zip"
+    (animals,) = specimens().values()
+    other = animals.replace(b'litterId="', b'litterId="other ')
+    for number, (action, document) in enumerate(((Action.ADD, animals), (Action.ADD, other), (Action.EDIT, other)), 1):
+        name = f"H.2013-10-31.{number}"
+        folder.put(f"{action}/{name}.impc.zip", {f"{name}.specimen.impc.xml": document})
+    dcc("crawl", "--until", "qc", exit_code=1)
+    told = " ".join(dcc("report", twice).stdout.split())
+    assert "No later archive clears this: it stays listed until the Data Coordination Centre acknowledges it." in told
+    (cause,) = dcc.json("data", "causes", "--centre", "H")
+    assert "it stays listed until you acknowledge it: `dcc acknowledge`." in cause["remedy"]
+    dcc("acknowledge", twice, "--reason", "corrected by an edit")
+    assert dcc.json("data", "causes", "--centre", "H") == []
 
 
 @only_sqlite
@@ -192,6 +218,10 @@ def test_a_source_says_why_archives_were_not_taken(dcc: Dcc, refused: str, folde
     assert "\u202e" not in said
     assert "who acts" in said
     assert "Nothing was kept" in dcc("source", "why", "--centre", "J").stdout
+    in_german = dcc("source", "why", "--centre", "H", "--language", "de").stdout
+    head = " ".join(in_german.split("\n")[0].split())
+    assert head == "Quelle Eintrag warum es nicht übernommen wurde wer handelt"
+    assert "Nichts wurde ausgelassen" in dcc("source", "why", "--centre", "J", "--language", "de").stdout
     assert dcc("source", "why").stdout == said
     assert "not both" in dcc.error("source", "why", "1", "--centre", "H", exit_code=2)
     assert "no file source" in dcc.error("source", "why", "99", exit_code=2).lower()

@@ -128,6 +128,18 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
     assert summary["References"] != letter["References"]
 
 
+def test_an_example_is_told_with_its_archive_and_with_a_line_only_where_it_has_one(
+    mailing: Installation, folder: Folder, server: MailServerForTests
+) -> None:
+    ((_, document),) = specimens().items()
+    folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
+    mailing.run_session()
+    (letter,) = letters(server, CENTRE)
+    for told in (text_of(letter), " ".join(html_of(letter).split())):
+        assert f"For example in {BAD}, H.2013-10-31.x.specimen.impc.xml: " in told
+        assert "line ?" not in told
+
+
 def test_open_proposals_of_withdrawals_are_mentioned(
     installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:

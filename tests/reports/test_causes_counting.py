@@ -91,6 +91,15 @@ def test_what_could_not_be_checked_is_for_the_coordination_centre() -> None:
     assert (cause.kind, cause.acts) == ("S6", Actor.DCC)
 
 
+@pytest.mark.parametrize(("code", "clears"), [("member-ignored", False), ("Q7", False), ("S14", True), ("E4", True)])
+def test_what_needs_nobody_is_said_to_clear_only_where_it_does(code: str, clears: bool, tmp_path: Path) -> None:
+    (cause,) = counted(found(code, None, severity="warning")).values()
+    catalogue = load_catalogue("en", Settings(home=tmp_path))
+    told = f"{cause.who_acts(catalogue)} {cause.remedy(catalogue)}"
+    assert told.startswith("Nobody needs to act")
+    assert ("clears" in told) is clears
+
+
 def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ def taken_of(
     new += [Value(110, 900, unit, "female", "wild type", specimen, 100, "30", 3)] if key else []
     parameter = Parameter("IMPC_BWT_001_001", name, "simpleParameter")
     return ParameterValues(
-        parameter, "H", key, unit, Values(earlier, new), {name: Values(earlier, [])}, {unit + "x": 3}, 10_000
+        parameter, "H", key, unit, Values(earlier, new), {name: Values(earlier, [])}, {unit + "x": 3}, 9_912
     )
 
 
@@ -97,7 +97,7 @@ def test_a_picture_names_its_outliers_and_tells_its_rule(catalogue: Catalogue) -
     picture = made("distribution", catalogue)
     assert picture.outliers == 1
     assert "3 interquartile ranges" in picture.rule
-    assert "A sample of 123, of 10,000 measurements." in picture.caption
+    assert "A sample of 123, of about 10,000 measurements." in picture.caption
     assert "gx: 3" in picture.caption
     assert "A1 900" in picture.alt
     texts = [element.text for element in ET.fromstring(picture.svg).iter("{http://www.w3.org/2000/svg}text")]

@@ -89,6 +89,25 @@ def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -
     assert taken.other_units == {"kg": 1}
 
 
+def test_a_sample_is_told_to_be_of_what_may_be_drawn(qc_database: Engine) -> None:
+    """Not of what was edited, came later than the submission, or has no number."""
+    submit_history(qc_database)
+    weeks = [FIRST_DAY + timedelta(weeks=i % 4) for i in range(ANIMALS)]
+    for value in ("24", "25", "26"):
+        submit(qc_database, Action.EDIT, *(weighed(name(i), value, day=day) for i, day in enumerate(weeks)))
+    late = FIRST_DAY.replace(day=10)
+    submit_new(qc_database, *(weighed(name(i), "27", day=late) for i in range(ANIMALS)))
+    for day in (20, 21, 22):
+        later = FIRST_DAY.replace(day=day)
+        submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
+    submit(qc_database, Action.ADD, *(weighed(name(i), "much", day=FIRST_DAY.replace(day=25)) for i in range(ANIMALS)))
+    with qc_database.connect() as connection:
+        of_centre = taken_of(connection, key=None, most=200).of
+        of_submission = taken_of(connection, most=200).of
+    assert of_centre == pytest.approx(5 * ANIMALS, rel=0.2)
+    assert of_submission == pytest.approx(2 * ANIMALS, rel=0.2)
+
+
 def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -> None:
     submit_history(qc_database)
     submit_history(qc_database, "J")

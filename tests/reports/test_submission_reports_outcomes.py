@@ -97,6 +97,9 @@ def test_the_outcome_of_a_state_names_who_acts_in_it() -> None:
         (Outcome.WAITS_FOR_DATA, (Actor.CENTRE,), "You, at the centre"),
         (Outcome.NOT_ARRIVED, (Actor.CENTRE,), "Nobody, unless you moved the file: every session tries again"),
         (Outcome.TO_BE_LOOKED_AT, (Actor.CENTRE,), "The Data Coordination Centre"),
+        (Outcome.WAITING, (), "Nobody: it goes on by itself"),
+        (Outcome.WITHDRAWN, (), "Nobody: it is decided"),
+        (Outcome.DONE, (), "Nobody: it is done"),
     ],
 )
 def test_who_acts_on_a_submission_is_who_its_causes_name(

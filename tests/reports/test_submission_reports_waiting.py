@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,17 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     data.run()
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
     assert Outcome.WAITS_FOR_DATA not in outcomes(data, MIXED)
+    catalogue = load_catalogue("en", data.settings)
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        summary = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+    (listed,) = [line for line in summary.zips if line.key == key_of(EARLY)]
+    assert (listed.failed, listed.to_be_corrected) == (1, 0)
+    text = render_text(summary, catalogue)
+    assert f"{EARLY}: Waits for other data\n" in text
+    assert f"{MIXED}: Accepted in part, 2 of 2 documents to be corrected\n" in text
+    row = re.search(rf"<code>{EARLY}</code>.*?To be corrected\">(\d+)", render_html(summary, catalogue, data.settings))
+    assert row is not None
+    assert row[1] == "0"
     data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
     data.run()
     assert outcomes(data, EARLY) == {Outcome.TO_BE_LOOKED_AT}

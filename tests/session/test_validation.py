@@ -64,6 +64,7 @@ def test_every_document_of_an_archive_gets_its_verdict(tmp_path: Path) -> None:
 def test_a_wrong_archive_name_does_not_hide_what_is_in_it(tmp_path: Path) -> None:
     whole, document = check(make_zip(tmp_path / "upload.zip", {EXPERIMENT: INVALID}))
     assert kinds(whole)[0] == ["BadFileNameError", "DocumentError"]
+    assert whole.errors[1].text == "Documents in it that would fail: 1 of 1."
     assert not document.valid
 
 

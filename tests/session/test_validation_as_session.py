@@ -198,6 +198,32 @@ def test_a_copy_of_what_stands_is_refused_by_neither(data: DataInstallation) -> 
     assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 
+@only_sqlite
+def test_documents_are_judged_in_the_order_of_their_names_whatever_their_archives(data: DataInstallation) -> None:
+    (animals,) = data_installations.specimens(mice=2).values()
+    (runs,) = data_installations.experiments(animals=2).values()
+    submitted = [
+        (Action.ADD, "specimen", animals),
+        (Action.ADD, "experiment", runs),
+        (Action.DELETE, "experiment", runs),
+        (Action.DELETE, "specimen", animals),
+        (Action.ADD, "experiment", re.sub(rb"<value>\d", rb"<value>1", runs)),
+        (Action.ADD, "experiment", re.sub(rb"<value>\d", rb"<value>2", runs)),
+        (Action.ADD, "specimen", animals.replace(b'litterId="', b'litterId="second ')),
+        (Action.ADD, "specimen", animals.replace(b'litterId="', b'litterId="third ')),
+    ]
+    for number, (action, kind, document) in enumerate(submitted, 1):
+        documents = {f"H.2013-10-31.{number}.{kind}.impc.xml": document}
+        data.folder.put(f"{action}/H.2013-11-01.{len(submitted) - number}.impc.zip", documents)
+    data.run()
+    found = found_by_session(data)
+    assert {name: {code for code, *_ in counts} for name, counts in found.items()} == {
+        "H.2013-10-31.6.experiment.impc.xml": {"E9.there"},
+        "H.2013-10-31.8.specimen.impc.xml": {"S13.there"},
+    }
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+
+
 JUDGED_OTHERWISE = {"S13", "E9", "X5"}
 """The rules whose examples a session judges as it uploads them."""
 

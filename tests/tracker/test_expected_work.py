@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Engine, update
 
 from dcc.cli.shell.output import expected_text
 from dcc.databases.transactions import writing
 from dcc.operations.sessions import open_session
 from dcc.session.crawling import crawl_file_sources
+from dcc.tracker.decisions import DecisionKind, decide
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
 from dcc.tracker.models import SessionStatistics
+from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+from tests.support.databases import seed_centre, seed_source, seed_zip
 from tests.support.installations import Installation
 
 RUNS = [PastRun(10, 1_000, 20), PastRun(1, 900, 9), PastRun(100, 20_000, 300)]
@@ -67,3 +70,19 @@ def test_a_session_leaves_what_the_next_is_expected_by(installation: Installatio
         found = expected_work(connection)[folder.source_id]
     assert (found.archives, found.seconds) == (2, 14)
     assert found.bytes == 2 * len((folder.path / "add" / "H.2013-10-31.1.impc.zip").read_bytes())
+
+
+@pytest.mark.both_databases
+def test_what_no_session_fetches_is_not_expected(tracker: Engine) -> None:
+    """Neither what is on hold nor what another centre hosts."""
+    centre, other = seed_centre(tracker), seed_centre(tracker, "J")
+    source = seed_source(tracker, centre)
+    _, held = (
+        seed_zip(tracker, source, f"H.2013-10-31.{inc}.impc.zip", centre_id=centre, size_bytes=5) for inc in (1, 2)
+    )
+    seed_zip(tracker, source, "J.2013-10-31.1.impc.zip", centre_id=other, size_bytes=5)
+    with writing(tracker) as connection:
+        decide(connection, DecisionKind.HOLD, [held.za_id], by="me", reason="asked for")
+    with tracker.connect() as connection:
+        assert [str(key) for key in waiting_zip_actions(connection)] == ["add/H.2013-10-31.1.impc.zip"]
+        assert expected_work(connection) == {source: ExpectedWork(1, 5, None)}

@@ -13,9 +13,11 @@ from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
 from dcc.tracker.database import exception_id
+from dcc.tracker.hostings.listing_changes import REFUSED
 from dcc.tracker.models import (
     CrawlFinding,
     CrawlingSession,
@@ -68,6 +70,11 @@ def propose(tracker: Engine, za_id: int, *states: State) -> None:
             progress.report(connection, [Proposal(Subject.ZIP_ACTION, za_id, state)])
 
 
+def note_gone(tracker: Engine, za_id: int) -> None:
+    with writing(tracker) as connection:
+        connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.za_id == za_id).values(gone_since=NOW))
+
+
 def waiting(tracker: Engine) -> list[str]:
     with tracker.connect() as connection:
         return [str(key) for key in zip_action_lists.waiting_zip_actions(connection)]
@@ -83,7 +90,7 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
     source = seed_source(tracker, centre)
     for day, states in {"2026-01-01": [INVALID], "2026-01-02": [VALID], "2026-02-01": [VALID]}.items():
         propose(tracker, put_zip(tracker, source, centre, day).za_id, *states)
-    put_zip(tracker, source, None, "2026-01-02", 7)
+    note_gone(tracker, put_zip(tracker, source, None, "2026-01-02", 7).za_id)
     valid = Cell("H", Phase.XSD, Status.DONE, 2)
     january = ZipFilter(first_day=date(2026, 1, 2), last_day=date(2026, 1, 31))
     with tracker.connect() as connection:
@@ -102,14 +109,49 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
 
 
 @pytest.mark.both_databases
+def test_what_names_no_centre_is_of_that_on_whose_source_it_is_at_present(tracker: Engine) -> None:
+    """Where lists, the board and reports on centres look for it."""
+    h, j = seed_centre(tracker), seed_centre(tracker, "J")
+    source = seed_source(tracker, h)
+    _, gone, twice = (seed_zip(tracker, source, f"{name}.zip", state=REFUSED) for name in ("december", "gone", "twice"))
+    seed_hosting(tracker, twice.za_id, seed_source(tracker, j))
+    seed_zip(tracker, source, "J.2026-01-01.1.impc.zip", centre_id=j)
+    note_gone(tracker, gone.za_id)
+    expected = {
+        "H": ["add/december.zip", "add/twice.zip"],
+        "J": ["add/J.2026-01-01.1.impc.zip", "add/twice.zip"],
+        "": ["add/gone.zip"],
+    }
+    with tracker.connect() as connection:
+        for centre, keys in expected.items():
+            wanted = ZipFilter(centre=centre)
+            listed = zip_action_lists.find_zips(connection, wanted)
+            shown = board.archives_on_page(connection, wanted, 1)
+            assert sorted(f"{one.action}/{one.file_name}" for one in listed) == keys
+            assert sorted((one.centre, str(one.key)) for one in shown) == [(centre, key) for key in keys]
+            assert sum(cell.count for cell in board.count_cells(connection, wanted)) == len(keys)
+            assert {cell.centre for cell in board.count_cells(connection, wanted)} == {centre}
+            if centre:
+                assert sorted(str(line.key) for line in zips_of_centre(connection, centre)) == keys
+        cells = [(cell.centre, cell.count) for cell in board.count_cells(connection, ZipFilter())]
+        everything = board.archives_on_page(connection, ZipFilter(), 1)
+    assert cells == [("H", 2), ("J", 1), ("", 1)]
+    assert sorted(one.centre for one in everything) == ["", "H", "H", "J"]
+
+
+@pytest.mark.both_databases
 def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(tracker: Engine) -> None:
     """Warnings, what could not be checked, what waits for confirmation and what was cleared come before it."""
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
     failed, sound = (put_zip(tracker, source, centre, "2026-01-01", inc) for inc in (1, 2))
-    one, other = seed_documents(tracker, seed_download(tracker, failed.hosting_id), 2, INVALID)
+    download = seed_download(tracker, failed.hosting_id)
+    (later,) = seed_documents(tracker, download, 1, State(Phase.DATA, Status.FAILED))
+    one, other = seed_documents(tracker, download, 2, INVALID)
     (valid,) = seed_documents(tracker, seed_download(tracker, sound.hosting_id), 1, VALID)
     entries = [
+        # Its archive failed in the earlier phase, of which the reason is.
+        (later, "X0", "error", None),
         (one, "X1", "warning", None),
         (one, HELD, None, None),
         (one, "X2", "error", NOW),

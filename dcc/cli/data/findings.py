@@ -20,7 +20,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped, printable
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.messages import count_of
+from dcc.messages import count_of, mark_plural
 from dcc.nearest_names import nearest_sentence
 from dcc.vocabulary import Severity
 
@@ -157,8 +157,10 @@ def _write_spreadsheet(
 
 
 def _print_causes(found: Sequence[Cause], most: int, catalogue: Catalogue, contacts: Mapping[str, str]) -> None:
+    from dcc.reports.submissions.plain_text import example_line
+
     if not found:
-        click.echo("Nothing is wrong.")
+        click.echo(catalogue.say("Nothing is wrong."))
     for place, cause in enumerate(found[:most]):
         if place:
             click.echo()
@@ -167,32 +169,32 @@ def _print_causes(found: Sequence[Cause], most: int, catalogue: Catalogue, conta
         contact = contacts.get(cause.centre or "")
         centre = "" if cause.centre is None else f"{cause.centre}{f' ({contact})' if contact else ''}: "
         echo_wrapped(f"  {printable(centre + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
-        echo_wrapped(f"  {_clears(cause)}")
-        example = _example(cause)
+        echo_wrapped(f"  {_clears(cause, catalogue)}")
+        example = printable(example_line(cause, catalogue, tell_zip=True))
+        if cause.example.zip or cause.example.document:
+            example = f"{catalogue.say('For example in')} {example}"
         if example:
             echo_wrapped(f"  {example}")
     left = found[most:]
     if left:
-        number = sum(cause.findings for cause in left)
-        echo_wrapped(
-            f"... and {count_of(len(left), 'more cause')} of {count_of(number, 'finding')}. --limit says how many."
+        texts = mark_plural(
+            "... and {number} more cause of {findings}. `--limit` says how many are shown.",
+            "... and {number} more causes of {findings}. `--limit` says how many are shown.",
         )
+        findings = _findings(sum(cause.findings for cause in left), catalogue)
+        echo_wrapped(catalogue.say_plural(*texts, len(left), findings=findings))
 
 
-def _clears(cause: Cause) -> str:
-    counted = [(cause.clears_documents, cause.documents, "document"), (cause.clears_zips, cause.zips, "archive")]
-    cleared = " and ".join(f"{clears:,} of {count_of(of, noun)}" for clears, of, noun in counted if of)
-    return f"{count_of(cause.findings, 'finding')}." + (f" Fixing this alone clears {cleared}." if cleared else "")
+def _findings(number: int, catalogue: Catalogue) -> str:
+    return catalogue.say_plural("{number} finding", "{number} findings", number)
 
 
-def _example(cause: Cause) -> str:
-    example = cause.example
-    place = ": ".join(part for part in (example.zip, example.document) if part)
-    if example.line is not None:
-        place += f", line {example.line}"
-    nearest = f" (nearest: {example.nearest})" if example.nearest else ""
-    text = " ".join(part for part in (f"Such as {place}:" if place else "", str(example.message)) if part)
-    return printable(text + nearest)
+def _clears(cause: Cause, catalogue: Catalogue) -> str:
+    from dcc.reports.submissions.sentences import cleared
+
+    found = f"{_findings(cause.findings, catalogue)}."
+    told = cleared(catalogue, cause)
+    return f"{found} {catalogue.say('Fixing this alone clears')} {told}." if told else found
 
 
 @command(

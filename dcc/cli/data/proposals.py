@@ -56,9 +56,13 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     if ctx.invoked_subcommand is not None:
         return
     from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
+    from dcc.tracker.queries.zip_action_lists import require_centre
 
     states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
     with reading_tracker() as connection:
+        _require_source(connection, source_id)
+        if centre is not None:
+            require_centre(connection, centre)
         found = list_proposals(connection, states=states, source=source_id, centre=centre)
     echo_list(
         [_as_json(proposal) for proposal in found],
@@ -68,6 +72,13 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
         flexible=["reason", "by", "documents", "missing since"],
         none="No withdrawal is proposed. What sources list no more: dcc source missing",
     )
+
+
+def _require_source(connection: Connection, source_id: int | None) -> None:
+    from dcc.tracker.register.file_sources import list_sources
+
+    if source_id is not None:
+        list_sources(connection, [source_id])
 
 
 def _as_json(proposal: WithdrawalProposal) -> dict[str, object]:
@@ -152,11 +163,15 @@ def turn_down(
 def _chosen(
     connection: Connection, zip_actions: tuple[str, ...], source_id: int | None, *, everything: bool
 ) -> list[WithdrawalProposal]:
-    """The selected open proposals, oldest archive first. Raises NotFoundError for one that is not open."""
+    """The selected open proposals, oldest archive first.
+
+    Raises NotFoundError for one that is not open, and for an unknown file source.
+    """
     from dcc.tracker.hostings.missing_archives import list_proposals
 
     if [bool(zip_actions), source_id is not None, everything].count(True) != 1:
         raise click.UsageError("Say which proposals: name archives, or give --source or --all.")
+    _require_source(connection, source_id)
     found = list_proposals(connection, source=source_id)
     if not zip_actions:
         return found

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dcc.session.source_listings import SourceListing
     from dcc.settings import Settings
 
-_WHY = "why it was not taken"
-
 
 @command(
     examples=["dcc source why", "dcc source why 3", "dcc source why 3 --look", "dcc source why --centre H"],
@@ -67,9 +65,10 @@ def why(
                 if listing.error is not None:
                     warn(str(listing.error))
                     exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
+    why_not, who_acts = catalogue.say("why it was not taken"), catalogue.say("who acts")
     echo_list(
         [_as_json(number, row, catalogue) for number, row in skipped],
-        ("source", "entry", _WHY, "who acts"),
+        (catalogue.say("source"), catalogue.say("entry"), why_not, who_acts),
         [
             (
                 source,
@@ -80,8 +79,8 @@ def why(
             for source, row in skipped
         ],
         as_json=as_json,
-        flexible=[_WHY, "who acts"],
-        none="Nothing was kept from being taken: there is nothing there that is not new.",
+        flexible=[why_not, who_acts],
+        none=catalogue.say("Nothing was kept from being taken: every entry is new."),
     )
     ctx.exit(exit_code)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dcc.tracker.queries.zip_action_lists import SelectedZip, ZipFilter
 
 _FILTERS = (
-    click.option("--centre", help="Only of this producing centre (ILAR code)."),
+    click.option("--centre", help="Only of this centre (ILAR code), by name or else by source."),
     click.option("--action", type=click.Choice([action.value for action in Action]), help="Only of this action."),
     click.option("--phase", type=click.Choice([phase.short_name for phase in Phase]), help="Only in this phase."),
     click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status."),

@@ -133,6 +133,7 @@ def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[Decline
 
 def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> Undone:
     undone_by: list[int] = []
+    builders: dict[int, Builder] = {}
     withdrawn = sorted(set(ids), reverse=True)
     if not withdrawn:
         return Undone((), (), ())
@@ -151,10 +152,12 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
                 f"Document {document_id} is a withdrawal, of document {row.undoes}, and cannot be withdrawn itself. "
                 f"To bring the data back, retry {row.zip_action}/{row.zip_file}."
             )
-        builders = builders_on(connection, document_id)
-        if builders:
-            return Undone((), (), builders)
-        undone_by.append(_withdraw(connection, row, reserved, author, reason))
+        builders = {one.document_id: one for one in builders_on(connection, document_id)} | builders
+        if not builders:
+            undone_by.append(_withdraw(connection, row, reserved, author, reason))
+    if builders:
+        # Those of the documents themselves would go with them.
+        return Undone((), (), tuple(builders[number] for number in sorted(builders.keys() - set(withdrawn))))
     return Undone(tuple(withdrawn), tuple(undone_by), ())
 
 

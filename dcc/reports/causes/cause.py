@@ -18,7 +18,7 @@ ACTOR_SENTENCES: Final[Mapping[Actor, str]] = {
     Actor.CENTRE: mark("The centre acts."),
     Actor.DCC: mark("The Data Coordination Centre acts."),
     Actor.REGISTRY: mark("The centre or the registry acts."),
-    Actor.NOBODY: mark("Nobody needs to act: it clears by itself."),
+    Actor.NOBODY: mark("Nobody needs to act."),
 }
 """Who acts, as a sentence to be translated."""
 

@@ -52,7 +52,7 @@ def _source(cause: str, remedy: str, acts: Actor = Actor.DCC, for_centre: str = 
 
 
 def _nothing(cause: str, remedy: str, *by: str) -> Declaration:
-    """Of what clears by itself."""
+    """Of what nobody has to correct: each remedy says whether it clears by itself."""
     return Declaration(cause=cause, remedy=remedy, acts=Actor.NOBODY, cause_by=by)
 
 
@@ -149,7 +149,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     ),
     errors.MemberIgnoredError: _nothing(
         mark("Entries of archives were left aside: {reason}"),
-        mark("Nothing, unless they should have been taken: then name them as documents."),
+        mark("If they should have been taken, name them as documents, and submit them in a new archive."),
         "reason",
     ),
     errors.MemberNotOpenedError: _centre(

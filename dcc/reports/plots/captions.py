@@ -55,8 +55,8 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
     if taken.of is not None:
-        drawn, total = catalogue.number(taken.drawn), catalogue.number(taken.of)
-        parts.append(catalogue.say("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=total))
+        drawn, about = catalogue.number(taken.drawn), catalogue.number(_rounded_up(taken.of))
+        parts.append(catalogue.say("A sample of {drawn}, of about {all} measurements.", drawn=drawn, all=about))
     parts.append(drawn_how)
     if taken.other_units:
         units = [f"{shown_text(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
@@ -64,6 +64,12 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
             catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
         )
     return " ".join(parts)
+
+
+def _rounded_up(number: int) -> int:
+    """The number with two digits and zeros: an estimate is no more exact, and not below what is drawn."""
+    unit: int = 10 ** max(len(str(number)) - 2, 0)
+    return -(-number // unit) * unit
 
 
 def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> str:

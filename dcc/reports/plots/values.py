@@ -120,7 +120,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Measurements that were taken, in the order of their ids, and of how many that may be drawn or not."""
+    """Measurements that were taken, in the order of their ids, and of about how many that may be drawn."""
 
     values: tuple[Value, ...]
     of: int
@@ -216,7 +216,8 @@ def sample_of_documents(
 
 def _sampled(rows: Iterable[Value], total: int, most: int) -> Sample:
     values = sorted(islice(rows, 2 * most))
-    return Sample(tuple(values), total, total <= most)
+    # To count exactly what may be drawn, the database would have to read all other rows.
+    return Sample(tuple(values), round(len(values) * max(total / most, 1)), total <= most)
 
 
 def _share(total: int, most: int) -> ColumnElement[bool]:
@@ -284,8 +285,8 @@ class Values:
 class ParameterValues:
     """Values in one `unit`, of a centre and, by their names, of others.
 
-    `other_units` tells how many values are left out, by their unit. `of` is how many measurements there are where these
-    are a sample of them, else None. `key` is the submission that new values are of, if any.
+    `other_units` tells how many values are left out, by their unit. `of` is about how many may be drawn where these are
+    a sample of them, else None. `key` is the submission that new values are of, if any.
     """
 
     parameter: Parameter
@@ -339,7 +340,7 @@ def load_values(
         Values(_of_unit(own, unit), _of_unit(new, unit)),
         {name: Values(_of_unit(sample, unit), []) for name, sample in zip(names, others, strict=True)},
         _other_units(everything, unit),
-        None if all(each.is_whole for each in everything) else sum(each.of for each in (own, *others)),
+        None if all(each.is_whole for each in everything) else sum(each.of for each in everything),
     )
 
 

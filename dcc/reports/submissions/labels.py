@@ -195,6 +195,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("What it had changed was taken back: the data are as they were before it."),
         Actor.NOBODY,
         (mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name."),),
+        acts=mark("Nobody: it is decided"),
     ),
     Outcome.TO_BE_TAKEN: OutcomeText(
         mark("Waits to be taken over"),
@@ -240,6 +241,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("No errors are left, and quality control is done with it."),
         Actor.NOBODY,
         (mark("You need not do anything. To change something later, submit it in the directory “edit”."),),
+        acts=mark("Nobody: it is done"),
     ),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dcc.reports.causes.cause import Cause
-from dcc.reports.languages import Catalogue, mark
+from dcc.reports.languages import Catalogue, mark, mark_plural
 from dcc.reports.submissions import sentences
 from dcc.reports.submissions.labels import (
     KIND_LABELS,
@@ -129,10 +129,11 @@ def _listed_causes(causes: Iterable[Cause], catalogue: Catalogue, *, tell_zip: b
     for number, cause in enumerate(causes, 1):
         yield from _texts(f"{number}. {cause.title(catalogue)}", 2)
         yield from _texts(f"{cause.who_acts(catalogue)} {cause.remedy_for_centre(catalogue)}", 5)
-        yield from _texts(_example(cause, catalogue, tell_zip=tell_zip), 5)
+        yield from _texts(example_line(cause, catalogue, tell_zip=tell_zip), 5)
 
 
-def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
+def example_line(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
+    """Where a cause was found, and what; with the value that was perhaps meant, or those that are permitted."""
     example = cause.example
     parts = [example.zip if tell_zip or not example.document else None, example.document]
     if example.line is not None and example.column is not None:
@@ -187,13 +188,13 @@ def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> I
     yield from _title(catalogue.say("The archives"))
     for line in zips[:_MOST_ZIPS]:
         failed = ""
-        if line.failed:
-            failed = catalogue.say(
-                ", {failed} of {documents} documents to be corrected",
-                failed=catalogue.number(line.failed),
-                documents=catalogue.number(line.documents),
+        if line.to_be_corrected:
+            texts = mark_plural(
+                ", {failed} of {number} document to be corrected", ", {failed} of {number} documents to be corrected"
             )
-        yield from _texts(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}", 2)
+            failed = catalogue.say_plural(*texts, line.documents, failed=catalogue.number(line.to_be_corrected))
+        nobody = f". {catalogue.say('Nobody has to act.')}" if line.needs_nobody else ""
+        yield from _texts(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}{nobody}", 2)
     yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
 
 

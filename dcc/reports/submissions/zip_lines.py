@@ -18,14 +18,13 @@ from dcc.reports.submissions.model import Tone, ZipLine
 from dcc.reports.submissions.outcomes import outcome_of, tone_of
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.crawls import CHANGED, SessionEntry
+from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import (
     AnException,
-    Centre,
     CrawlFinding,
-    FileSource,
     FileSourceHasZip,
     XmlFile,
     XmlLog,
@@ -36,7 +35,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.submission_rows import LATEST, is_named, key_of
+from dcc.tracker.submission_rows import LATEST, is_named, is_of_centre, key_of
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
@@ -44,19 +43,8 @@ _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 def zips_of_centre(connection: Connection, centre: str, qc: Connection | None = None) -> list[ZipLine]:
     """All submissions of a centre: by their names or, where these tell no centre, by where they are at present."""
-    hosted = (
-        select(FileSourceHasZip.za_id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .where(Centre.short_name == centre, FileSourceHasZip.gone_since.is_(None))
-    )
-    named = (
-        select(ZipAction.id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where((Centre.short_name == centre) | (ZipFile.centre_id.is_(None) & ZipAction.id.in_(hosted)))
-    )
-    return list_zips(connection, named, qc=qc)
+    own = select_zip_actions().with_only_columns(ZipAction.id).where(is_of_centre(centre))
+    return list_zips(connection, own, qc=qc)
 
 
 def zips_of_session(connection: Connection, session: SessionEntry, qc: Connection | None = None) -> list[ZipLine]:
@@ -89,7 +77,8 @@ def list_zips(
     in_turn = zips_that_wait(connection, wanted)
     foreign = {archive.za_id: archive for archive in held_archives(connection, wanted)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
-    query = select_zip_actions().where(ZipAction.id.in_(wanted)).order_by(*newest_first)
+    listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"))
+    query = listed.where(ZipAction.id.in_(wanted)).order_by(*newest_first)
     rows = connection.execute(query).all()
     failed = {key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
     taken = None if qc is None else taken_zips(qc, failed)
@@ -121,6 +110,7 @@ def list_zips(
             failed=sum(state.count for state in counts if state.status is Status.FAILED),
             changed=changed.get(row.id),
             acts=actors.get(row.id, ()),
+            needs_nobody=bool(row.needs_nobody),
         )
         lines.append(line)
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))

@@ -11,7 +11,6 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import date
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -135,10 +134,8 @@ class _Check:
 
     def _archive(self, path: Path) -> Draft:
         draft = Draft(str(path))
-        order: tuple[object, ...] = (date.max, 0, path.name)
         try:
-            name = self.settings.naming.parse_zip_name(path.name, self.centres)
-            order = (name.created, name.inc, path.name)
+            self.settings.naming.parse_zip_name(path.name, self.centres)
         except BadFileNameError as error:
             draft.errors.append(Problem.of(error))
         with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
@@ -150,15 +147,14 @@ class _Check:
             if isinstance(found, NotOpened):
                 draft.errors.append(Problem.of(found.error))
             else:
-                self._opened(path, found, draft, order)
+                self._opened(path, found, draft)
         return draft
 
-    def _opened(self, path: Path, found: CheckedArchive, draft: Draft, order: tuple[object, ...]) -> None:
+    def _opened(self, path: Path, found: CheckedArchive, draft: Draft) -> None:
         archive = found.archive
-        for number, (document, problems) in enumerate(zip(archive.documents, found.problems, strict=True)):
+        for document, problems in zip(archive.documents, found.problems, strict=True):
             of_document = Draft(f"{path}/{document.place}", list(problems))
-            place = Place(document.path, document.name.kind, document.name.centre, _action_of(path), (*order, number))
-            self._judge(place, of_document)
+            self._judge(Place(document.path, _action_of(path), document.name, path), of_document)
             draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
             draft.documents.append(Draft(f"{path}/{file_name}", [problem]))
@@ -177,23 +173,20 @@ class _Check:
                 of_document.errors += convert_file(converter, file, kind, target, *most)[2]
                 if not of_document.errors:
                     of_document.errors += self.checker.validate(target, kind)
-                order = (date.max, 0, path.name, 0)
-                self._judge(Place(target, kind, None, _action_of(path), order, loose=True), of_document)
+                self._judge(Place(target, _action_of(path)), of_document)
                 if of_document is not draft:
                     draft.documents.append(of_document)
         return draft
 
     def _document(self, path: Path) -> Draft:
         draft = Draft(str(path))
-        place = Place(path, None, None, _action_of(path), (date.max, 0, path.name, 0), loose=True)
+        name = None
         try:
             name = self.settings.naming.parse_document_name(path.name, self.centres)
-            order = (name.created, name.inc, path.name, 0)
-            place = place._replace(kind=name.kind, centre=name.centre, order=order)
         except BadFileNameError as error:
             draft.warnings.append(Problem.of(error))
-        draft.errors += self.checker.validate(path, place.kind)
-        self._judge(place, draft)
+        draft.errors += self.checker.validate(path, None if name is None else name.kind)
+        self._judge(Place(path, _action_of(path), name), draft)
         return draft
 
     def _judge(self, place: Place, draft: Draft) -> None:

@@ -41,14 +41,13 @@ class Judge:
         if actual is None:
             return
         # Without a name that has the centre, none can be compared with it.
-        without = NEEDING_OTHERS if place.centre is not None else NEEDING_OTHERS | {"X5"}
+        without = NEEDING_OTHERS if place.name is not None else NEEDING_OTHERS | {"X5"}
+        centre = "" if place.name is None else place.name.centre
         origin = read_origin(place.path)
-        asking = Asking(draft.path, place.action, place.order, place.loose, origin)
+        asking = Asking(draft.path, place, origin)
         limits = TextLimits(origin)
         contents = asking.keeping(read_document(place.path, actual), limits)
-        document = DocumentContext(
-            0, place.action, place.centre or "", _today(), self._reference, NOTHING_STORED, origin=origin
-        )
+        document = DocumentContext(0, place.action, centre, _today(), self._reference, NOTHING_STORED, origin=origin)
         if place.action is Action.DELETE:
             # A session checks no rule on documents that delete.
             deque(contents, maxlen=0)

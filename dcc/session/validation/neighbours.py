@@ -7,17 +7,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from dcc.documents.content_digest import ContentDigest
 from dcc.documents.contents import Block, Content, Experiment, Procedure, Specimen
 from dcc.documents.origins import Origin
 from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
 from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding
+from dcc.session.data.due_documents import DueDocument, in_order_of_upload
+from dcc.session.validation.verdicts import Place
+from dcc.tracker.states import State
 from dcc.vocabulary import Severity
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
 MISSING: Final = frozenset({"E4", "S14"})
 """The rules about missing things, which may have been submitted before."""
 _NOTHING: Final = ReferenceData()
+_VALID: Final = State(Phase.XSD, Status.DONE)
 _Key = TypeVar("_Key")
 _Known = TypeVar("_Known")
 
@@ -35,15 +42,13 @@ _Known = TypeVar("_Known")
 class Asking:
     """What is kept of a document until all are read: the parts of its animals and experiments that matter to others.
 
-    `order` is the order of application in a session; the `refused` blocks are judged by the upload only. A document
-    that `takes_no_effect`, because the upload refuses all its entities, is judged by no other rule. Of `contents`, the
-    `stored` ones are those that the QC database can hold. A `loose` document is in no archive.
+    The `refused` blocks are judged by the upload only. A document that `takes_no_effect`, because the upload refuses
+    all its entities, is judged by no other rule. Of `contents`, the `stored` ones are those that the QC database can
+    hold.
     """
 
     name: str
-    action: Action
-    order: tuple[object, ...]
-    loose: bool = False
+    place: Place
     origin: Origin | None = None
     contents: list[Content] = field(default_factory=list)
     stored: list[Content] = field(default_factory=list)
@@ -52,6 +57,11 @@ class Asking:
     storable: int = 0
     takes_no_effect: bool = False
     digest: ContentDigest = field(default_factory=ContentDigest)
+
+    @property
+    def action(self) -> Action:
+        """What is done with the document's contents."""
+        return self.place.action
 
     def noting(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Pass on the findings of other rules, and record the blocks that they refuse."""
@@ -101,7 +111,7 @@ class Neighbours:
     """The applied animals and experiments while documents are applied in order; `Lookups` for the rules."""
 
     def __init__(self, documents: Collection[Asking]) -> None:
-        self._documents = sorted(documents, key=lambda document: (document.loose, document.order))
+        self._documents = [*_of_archives(documents), *_outside_of_archives(documents)]
         self._numbers = self._numbered()
         self._specimens: dict[tuple[str, str], KnownSpecimen] = {}
         self._experiments: dict[tuple[str, ExperimentKey], _Applied] = {}
@@ -185,6 +195,32 @@ class Neighbours:
         if number is None:
             return finding
         return replace(finding, details={**finding.details, "document": self._documents[int(number)].name})
+
+
+def _of_archives(documents: Iterable[Asking]) -> list[Asking]:
+    """The documents of archives, in the order in which a session applies them."""
+    found: list[Asking] = []
+    due: list[DueDocument] = []
+    archives: dict[Path, int] = {}
+    # Threads give them in any order, in which those of one name would stay.
+    for document in sorted(documents, key=lambda one: one.name):
+        _, action, name, archive = document.place
+        if archive is not None and name is not None:
+            za_id = archives.setdefault(archive, len(archives))
+            key = ZipKey(action, archive.name)
+            due.append(DueDocument(len(found), za_id, key, None, name, 0, None, _VALID))
+            found.append(document)
+    return [found[document.xml_id] for document in in_order_of_upload(due)]
+
+
+def _outside_of_archives(documents: Iterable[Asking]) -> list[Asking]:
+    """The other documents, by the date and increment of their names; those with none come last."""
+
+    def turn(document: Asking) -> tuple[date, int, str]:
+        name = document.place.name
+        return (date.max, 0, document.name) if name is None else (name.created, name.inc, name.file_name)
+
+    return sorted((document for document in documents if document.place.archive is None), key=turn)
 
 
 def _take(known: dict[_Key, _Known], key: _Key, one: _Known, action: Action) -> None:

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from dcc.errors import DocumentError
 from dcc.messages import mark, message
-from dcc.naming import Action, DocumentKind
+from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem
 
 
@@ -46,7 +46,7 @@ class Draft:
         below = [verdict for document in self.documents for verdict in document.verdicts()]
         wrong = sum(not verdict.valid for verdict in below)
         if wrong:
-            refused = mark("{number} of its {documents} documents would fail.")
+            refused = mark("Documents in it that would fail: {number} of {documents}.")
             text = message(refused, number=wrong, documents=len(below))
             self.errors.append(Problem(DocumentError.short_name(), text))
         parts = (self.errors, self.warnings, self.missing)
@@ -62,14 +62,12 @@ class Later(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A document to check: its file, the parts of its name, its action, its turn, and whether it is in no archive."""
+    """A document to check: its file, its action, its name if that conforms, and the archive that it is in, if any."""
 
     path: Path
-    kind: DocumentKind | None
-    centre: str | None
     action: Action
-    order: tuple[object, ...]
-    loose: bool = False
+    name: DocumentName | None = None
+    archive: Path | None = None
 
 
 class DraftFile:

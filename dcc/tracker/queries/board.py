@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, literal, select
 
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
@@ -22,7 +22,7 @@ from dcc.tracker.queries.zip_action_lists import (
     require_centre,
     select_zip_actions,
 )
-from dcc.tracker.submission_rows import object_of
+from dcc.tracker.submission_rows import CENTRE, object_of
 
 PAGE_SIZE: Final = 100
 """Archives on a page."""
@@ -64,12 +64,18 @@ def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
         require_centre(connection, wanted.centre)
     state = ZipAction.phase_id, ZipAction.status_id
     query = (
-        select(Centre.short_name, *state, func.count(), func.min(ZipAction.todo_id), func.min(ZipFile.file_name))
+        select(
+            _centre(wanted).label("centre"),
+            *state,
+            func.count(),
+            func.min(ZipAction.todo_id),
+            func.min(ZipFile.file_name),
+        )
         .select_from(ZipAction)
         .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(*conditions_of(wanted))
-        .group_by(Centre.short_name, *state)
+        .group_by("centre", *state)
     )
     cells = []
     for centre, phase, status, count, todo, name in connection.execute(query):
@@ -78,9 +84,15 @@ def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
     return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
 
 
+def _centre(wanted: ZipFilter) -> ColumnElement[str]:
+    """The centre of the selected archives: what is on sources of several counts for the one that is asked for."""
+    return literal(wanted.centre) if wanted.centre else CENTRE
+
+
 def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> list[BoardArchive]:
     """The archives that a filter selects, those that came last first: of page `page`, from 1."""
-    query = select_zip_actions().where(*conditions_of(wanted)).order_by(ZipAction.id.desc())
+    listed = select_zip_actions().add_columns(_centre(wanted).label("of_centre"))
+    query = listed.where(*conditions_of(wanted)).order_by(ZipAction.id.desc())
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
     decisions = decisions_in_force(connection, [row.id for row in rows])
     reasons = failure_reasons(connection, [row.id for row in rows if row.status_id == Status.FAILED])
@@ -88,7 +100,7 @@ def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> li
         object_of(
             BoardArchive,
             row,
-            centre=row.centre or "",
+            centre=row.of_centre or "",
             since=row.last_update,
             decisions=tuple(decisions.get(row.id, ())),
             reason=reasons.get(row.id),

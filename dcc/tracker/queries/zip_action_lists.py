@@ -44,6 +44,7 @@ from dcc.tracker.submission_rows import (
     IDS,
     KEY,
     is_at,
+    is_of_centre,
     key_of,
     named_after,
     newest_downloads,
@@ -86,7 +87,9 @@ class StateCount:
 
 @dataclass(frozen=True, slots=True)
 class ZipFilter:
-    """Selects submissions; None does not restrict. `centre` is the producing centre's code, or empty for none known.
+    """Selects submissions; None does not restrict. `centre` is a centre's code, or empty for none known.
+
+    The centre is that of the archive's name or, where this names none, that on whose source it is at present.
 
     `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present. `since` is
     the time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`. `first_day` and
@@ -238,7 +241,8 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
 def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, Problem]:
     """Why submissions failed: the first active error of a document, else the last entry on its archive or itself.
 
-    Of the latest download, by the ids of submissions; three statements for every 500 of them.
+    The documents are those that failed in the earliest phase, as the submission did. Of the latest download, by the ids
+    of submissions; three statements for every 500 of them.
     """
     latest = newest_downloads()
     about_itself = (
@@ -256,17 +260,21 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
     )
     # Of a document there may be thousands.
     first_errors = (
-        select(latest.c.za_id, func.min(XmlLog.id).label("log_id"))
+        select(latest.c.za_id, XmlFile.phase_id, func.min(XmlLog.id).label("log_id"))
         .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
         .join(XmlLog)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
         .where(AnException.short_name != HELD, FAILING)
-        .group_by(latest.c.za_id)
+        .group_by(latest.c.za_id, XmlFile.phase_id)
         .subquery()
     )
+    # The last of a submission is kept.
     about_documents = (
-        select(first_errors.c.za_id, *OF_DOCUMENT).join(XmlLog, XmlLog.id == first_errors.c.log_id).join(AnException)
+        select(first_errors.c.za_id, *OF_DOCUMENT)
+        .join(XmlLog, XmlLog.id == first_errors.c.log_id)
+        .join(AnException)
+        .order_by(first_errors.c.phase_id.desc())
     )
     reasons: dict[int, Problem] = {}
     for query in (about_itself, about_archive, about_documents):
@@ -284,7 +292,7 @@ def conditions_of(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     """The conditions of a filter on the rows of `select_zip_actions`."""
     conditions = []
     if wanted.centre is not None:
-        conditions.append(Centre.short_name == wanted.centre if wanted.centre else Centre.id.is_(None))
+        conditions.append(is_of_centre(wanted.centre))
     if wanted.first_day is not None:
         conditions.append(ZipFile.created >= wanted.first_day)
     if wanted.last_day is not None:
