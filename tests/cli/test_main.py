@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
@@ -24,6 +23,7 @@ from dcc.errors import InternalFaultError
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
+from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
@@ -267,9 +267,7 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
         dcc("source", "add", "--centre", "J", "--protocol", "http", "--hostname", web.hostname, "--base-path", "/")
         web.stall_after = 1
         process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while not dcc.json("zips", "--phase", "xsd") and time.monotonic() < deadline:
-            time.sleep(0.3)
+        wait_until(lambda: dcc.json("zips", "--phase", "xsd"))
         process.send_signal(number)
         # Whoever stops waits some seconds for what is silent.
         web.disconnect()
