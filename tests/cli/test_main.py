@@ -177,7 +177,7 @@ def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
 def test_every_other_end_has_its_code_and_one_line(
     bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, error: BaseException, exit_code: int, said: str
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(_: object, **_options: object) -> None:
         raise error
 
     bare_dcc("init")
@@ -201,7 +201,7 @@ def test_a_database_to_which_another_process_writes_is_told_as_that(dcc: Dcc, mo
 
 @only_sqlite
 def test_what_is_logged_as_an_error_is_a_warning_on_one_line(bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    def complain(_: object) -> None:
+    def complain(_: object, **_options: object) -> None:
         logging.getLogger("some.library").warning("a detail")
         logging.getLogger("some.library").error("two\nlines")
 
