@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,13 +17,12 @@ from dagster import DagsterInstance, JobDefinition, ResourceDefinition
 from sqlalchemy import Engine
 
 from dcc.cli.shell.dagster_side import LOCATION_NAME
-from dcc.data_outcomes import DataOutcome
 from dcc.errors import DagsterStorageError
 from dcc.operations.sessions import open_session
-from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
-from dcc.session.sessions import Session
+from dcc.session.listeners import NOBODY, Listeners
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, ready_made, run_here, session_tags
@@ -32,7 +31,7 @@ from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource, Work, ignore
+from dcc_resources.session import SessionResource, Work
 
 log = logging.getLogger(__name__)
 
@@ -59,18 +58,14 @@ def run_session(
     keys: Sequence[ZipKey] | None = None,
     requested_by: str = "dcc",
     until: Phase = Phase.QC,
-    on_crawl: Callable[[SourceCrawl], None] = ignore,
-    on_zip: Callable[[ZipOutcome], None] = ignore,
-    on_data: Callable[[DataOutcome], None] = ignore,
-    on_begin: Callable[[Session], None] = ignore,
+    listeners: Listeners = NOBODY,
 ) -> SessionReport:
     """Crawl all available sources, or those of `source_ids`, then process waiting submissions up to the phase `until`.
 
     With `group`, the session crawls the sources of these centres and processes their archives; with `urgent` ones, it
     processes only these submissions. With `keys`, it crawls nothing, and opens these submissions again in the name of
     `requested_by` and processes them. Before `xsd` there is only the crawl; up to `xsd` submissions are processed,
-    after it documents. `on_crawl`, `on_zip` and `on_data` are called with each recorded outcome, in the caller's
-    thread, `on_begin` with the session.
+    after it documents.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
     InternalFaultError, and, after all work, DagsterStorageError. Of `keys`, raises NotFoundError for one that is
@@ -78,7 +73,7 @@ def run_session(
     """
     with open_session(tracker, settings, group=group) as session:
         session.urgent = frozenset(urgent)
-        on_begin(session)
+        listeners.on_begin(session)
         work = Work(
             settings,
             tracker,
@@ -86,10 +81,8 @@ def run_session(
             source_ids,
             keys=keys,
             requested_by=requested_by,
-            on_crawl=on_crawl,
-            on_zip=on_zip,
             until=until,
-            on_data=on_data,
+            listeners=listeners,
         )
         runs = _Runs(instance, work, "dcc crawl" if keys is None else f"dcc retry, for {requested_by}")
         if keys is None:

@@ -1,6 +1,6 @@
 """The crawling session that a step belongs to: what it has to do, and the resource that opens it."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +13,7 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.redaction import clean
+from dcc.session.listeners import NOBODY, Listeners
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from dcc.session.batches.exchange import Workers
 
 
-def ignore(_outcome: object) -> None:
-    """Ignore outcomes."""
-
-
 @dataclass
 class Work:
     """A session and what it has to do.
@@ -36,8 +33,7 @@ class Work:
     `source_ids`: the sources to crawl, `keys`: the submissions to process; None for all that are due. `only_scheduled`:
     of the sources that are due, only those with an age of their own. `requested_by` is the person who asked.
     `hands_over`: work that a run brings about is left to a later run of the same session. `until` is the last phase for
-    documents. `on_crawl`, `on_zip` and `on_data` are called with each outcome, in the step's thread. `crawled`,
-    `processed` and `loaded`: that part was completed. `failure`: what the work itself raised.
+    documents. `crawled`, `processed` and `loaded`: that part was completed. `failure`: what the work itself raised.
     """
 
     settings: Settings
@@ -48,10 +44,8 @@ class Work:
     keys: Sequence[ZipKey] | None = None
     requested_by: str = "Dagster"
     hands_over: bool = False
-    on_crawl: Callable[[SourceCrawl], None] = ignore
-    on_zip: Callable[[ZipOutcome], None] = ignore
     until: Phase = Phase.QC
-    on_data: "Callable[[DataOutcome], None]" = ignore
+    listeners: Listeners = NOBODY
     crawled: bool = field(default=False, init=False)
     processed: bool = field(default=False, init=False)
     loaded: bool = field(default=False, init=False)
@@ -64,7 +58,7 @@ class Work:
         wanted = self.source_ids if source_ids is None else source_ids
         with self._noting_failure():
             for outcome in crawl_file_sources(self.session, wanted, only_scheduled=self.only_scheduled):
-                self.on_crawl(outcome)
+                self.listeners.on_crawl(outcome)
                 yield outcome
         self.crawled = True
 
@@ -83,7 +77,7 @@ class Work:
                 requested_by=self.requested_by,
                 workers=workers,
             ):
-                self.on_zip(outcome)
+                self.listeners.on_zip(outcome)
                 yield outcome
         self.processed = True
 
@@ -105,7 +99,7 @@ class Work:
                 recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
             until = max(self.until, Phase.DATA) if again else self.until
             for outcome in take_up_data(qc, self.session, until=until, keys=wanted):
-                self.on_data(outcome)
+                self.listeners.on_data(outcome)
                 yield outcome
         self.loaded = True
 

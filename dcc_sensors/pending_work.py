@@ -10,8 +10,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
 
 from dcc.databases.columns import utc_now
-from dcc.databases.engines import disposed
-from dcc.databases.schema import require_current
+from dcc.databases.schema import current
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import count_due
 from dcc.qc.contexts.reference_basis import Build
@@ -100,10 +99,8 @@ def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
 
 @contextmanager
 def _connected(opened: Engine) -> Iterator[Connection]:
-    with disposed(opened) as engine:
-        require_current(engine)
-        with engine.connect() as connection:
-            yield connection
+    with current(opened) as engine, engine.connect() as connection:
+        yield connection
 
 
 def _tracker(settings: Settings) -> AbstractContextManager[Connection]:

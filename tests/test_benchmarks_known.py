@@ -11,10 +11,11 @@ from sqlalchemy import Engine, func, select
 from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.quiet_session import QuietSession
 from benchmarks.servers import openssh_server
-from dcc.cli.sessions.work import Listeners, run_session
+from dcc.cli.sessions.work import run_session
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
+from dcc.session.listeners import Listeners
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions
 from tests.support.sent_statements import sent_statements
 

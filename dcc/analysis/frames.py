@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any
 
@@ -15,7 +15,7 @@ from dcc.analysis.known_values import require_known
 from dcc.analysis.measurements import MeasurementFilter, load_measurements
 from dcc.analysis.parameters import ParameterEntry, list_parameters, parameter_names
 from dcc.databases.engines import open_database
-from dcc.databases.schema import require_current
+from dcc.databases.schema import current
 from dcc.errors import ConfigurationError
 from dcc.nearest_names import nearest_sentence
 from dcc.qc.database import QC_DATABASE, open_qc_database
@@ -50,12 +50,8 @@ def parameters_frame(settings: Settings | None, url: str | None, text: str) -> p
     return pd.DataFrame(found, columns=list(ParameterEntry._fields)).astype(types)
 
 
-@contextmanager
-def _opened(settings: Settings | None, url: str | None) -> Iterator[Engine]:
+def _opened(settings: Settings | None, url: str | None) -> AbstractContextManager[Engine]:
     """The QC database of a URL, or else of the settings, which are those of the environment if not given."""
-    qc = open_database(url, QC_DATABASE) if url is not None else open_qc_database(settings or load_settings())
-    try:
-        require_current(qc)
-        yield qc
-    finally:
-        qc.dispose()
+    return current(
+        open_database(url, QC_DATABASE) if url is not None else open_qc_database(settings or load_settings())
+    )

@@ -106,6 +106,14 @@ def plan_upgrade(engine: Engine, database: Database) -> UpgradePlan:
     return UpgradePlan(present, pending, tuple(makes), converts=converts)
 
 
+@contextmanager
+def current(opened: Engine, *, patience_seconds: float | None = None) -> Iterator[Engine]:
+    """An engine whose database has the schema of this version (see `require_current`), disposed of at the end."""
+    with disposed(opened) as engine:
+        require_current(engine, patience_seconds=patience_seconds)
+        yield engine
+
+
 def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
     """Raise the database's `outdated` error unless it has the schema of this version; changes nothing.
 

@@ -21,8 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from dcc.databases.engines import disposed
-from dcc.databases.schema import require_current
+from dcc.databases.schema import current
 from dcc.errors import DccError
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
@@ -135,8 +134,7 @@ def _watch_overdue(instance: DagsterInstance) -> None:
 
 def _look_at_overdue(instance: DagsterInstance) -> None:
     settings = load_settings()
-    with disposed(open_tracker(settings)) as tracker:
-        require_current(tracker)
+    with current(open_tracker(settings)) as tracker:
         show_overdue(instance, tracker, settings)
 
 

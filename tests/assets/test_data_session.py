@@ -11,6 +11,7 @@ from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
+from dcc.session.listeners import Listeners
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
@@ -30,7 +31,7 @@ EXPERIMENT_CHECK = CHECK_OF_GROUP["experiments"]
 def run(data: DataInstallation, dagster: Dagster, **options: Any) -> list[DataOutcome]:
     """A whole session; what it told of data."""
     heard: list[DataOutcome] = []
-    run_session(data.settings, data.tracker, dagster.instance, on_data=heard.append, **options)
+    run_session(data.settings, data.tracker, dagster.instance, listeners=Listeners(on_data=heard.append), **options)
     return heard
 
 
@@ -115,7 +116,7 @@ def hold(environment: dict[str, str], holding: Event) -> None:
         time.sleep(600)
 
     with open_instance(settings) as instance:
-        run_session(settings, open_tracker(settings), instance, on_data=stay)
+        run_session(settings, open_tracker(settings), instance, listeners=Listeners(on_data=stay))
 
 
 def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what_it_left(

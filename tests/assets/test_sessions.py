@@ -12,6 +12,7 @@ from dcc.errors import (
     TrackerUnreachableError,
 )
 from dcc.phases import Phase
+from dcc.session.listeners import Listeners
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import sessions
 from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
@@ -55,8 +56,7 @@ def run(installation: Installation, dagster: Dagster, heard: Heard, **options: A
         installation.settings,
         installation.tracker,
         dagster.instance,
-        on_crawl=heard.crawls.append,
-        on_zip=heard.zips.append,
+        listeners=Listeners(heard.crawls.append, heard.zips.append),
         until=Phase.XSD,
         **options,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +19,7 @@ from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import specimens
 from tests.support.ports import free_port
 from tests.support.process_trees import descendants
+from tests.support.waiting import wait_until
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.3.impc.zip"
 DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
@@ -63,13 +63,12 @@ def reader(production: Dcc, mariadb: MariaDb, tmp_path: Path) -> Iterator[Dcc]:
 
 def wait_for_daemons(port: int) -> None:
     """Wait until all that runs beside the pages works: what is interrupted while it is imported says so."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+
+    def all_work() -> bool:
         daemons = ask(port, DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
-        if all(daemon["healthy"] for daemon in daemons if daemon["required"]):
-            return
-        time.sleep(0.2)
-    pytest.fail(f"Not all daemons work: {daemons}")
+        return all(daemon["healthy"] for daemon in daemons if daemon["required"])
+
+    wait_until(all_work, 120)
 
 
 @only_mariadb

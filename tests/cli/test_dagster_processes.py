@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +15,11 @@ from dcc.cli.installation import dagster_processes
 from dcc.cli.installation.dagster_processes import Program
 from dcc.cli.shell.context import settings_from_environment
 from dcc.errors import InternalFaultError
+from tests.support.waiting import wait_until
 
 ASKED_AND_ENDED = "asked = time.monotonic(); time.sleep(1); note(f'{asked} {time.monotonic()}'); child.kill()"
 STAYS = "time.sleep(600)"
 STAYING = Program("stays", [])
-_HEARD_SECONDS = 10
 MODULE = """
 import signal, subprocess, sys, time
 from pathlib import Path
@@ -60,10 +59,7 @@ def running(folder: Path, end: str, *names: str) -> Iterator[tuple[list[subproce
 
 def wait_for_the_end_of_groups(groups: Sequence[int]) -> None:
     """One that was killed is there until whoever inherited it has heard of its end."""
-    ends = time.monotonic() + _HEARD_SECONDS
-    while any(dagster_processes._signal_group(group, 0) for group in groups) and time.monotonic() < ends:
-        time.sleep(0.05)
-    assert not any(dagster_processes._signal_group(group, 0) for group in groups)
+    wait_until(lambda: not any(dagster_processes._signal_group(group, 0) for group in groups))
 
 
 def test_one_that_does_not_end_when_it_is_asked_is_ended_with_its_own_ones(

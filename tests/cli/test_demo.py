@@ -22,6 +22,7 @@ from dcc.cli.demo.centres import EXPECTED
 from dcc.cli.demo.servers import Account, ftp_server, sftp_server
 from dcc.cli.main import dcc
 from dcc.errors import ConfigurationError
+from tests.support.waiting import wait_until
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
@@ -46,23 +47,13 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
-def wait_until_alone(folder: Path) -> None:
-    end = time.monotonic() + END_SECONDS
-    while processes_in(folder) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert processes_in(folder) == []
-
-
 @contextmanager
 def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A demonstration whose servers are running: they are, when the tracker is made."""
     with subprocess.Popen([DCC, "demo"], cwd=folder, env=environment(), stdout=subprocess.DEVNULL) as demo:
         try:
-            end = time.monotonic() + END_SECONDS
-            while time.monotonic() < end and demo.poll() is None:
-                if (folder / ".demo" / "home" / "tracker.db").exists():
-                    break
-                time.sleep(0.1)
+            tracker = folder / ".demo" / "home" / "tracker.db"
+            wait_until(lambda: tracker.exists() or demo.poll() is not None)
             assert demo.poll() is None
             yield demo
         finally:
@@ -137,7 +128,7 @@ def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstrati
 
 def test_it_leaves_no_process_behind(demonstration: Demonstration) -> None:
     folder, _ = demonstration
-    wait_until_alone(folder)
+    wait_until(lambda: not processes_in(folder))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
@@ -147,7 +138,7 @@ def test_one_that_is_stopped_or_killed_leaves_no_process_behind(
     with demo_with_servers(tmp_path) as demo:
         demo.send_signal(number)
         assert demo.wait(END_SECONDS) == code
-        wait_until_alone(tmp_path)
+        wait_until(lambda: not processes_in(tmp_path))
 
 
 def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:

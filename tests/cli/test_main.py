@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
@@ -24,6 +23,7 @@ from dcc.errors import InternalFaultError
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
+from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
@@ -177,7 +177,7 @@ def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
 def test_every_other_end_has_its_code_and_one_line(
     bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, error: BaseException, exit_code: int, said: str
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(_: object, **_options: object) -> None:
         raise error
 
     bare_dcc("init")
@@ -201,7 +201,7 @@ def test_a_database_to_which_another_process_writes_is_told_as_that(dcc: Dcc, mo
 
 @only_sqlite
 def test_what_is_logged_as_an_error_is_a_warning_on_one_line(bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    def complain(_: object) -> None:
+    def complain(_: object, **_options: object) -> None:
         logging.getLogger("some.library").warning("a detail")
         logging.getLogger("some.library").error("two\nlines")
 
@@ -267,9 +267,7 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
         dcc("source", "add", "--centre", "J", "--protocol", "http", "--hostname", web.hostname, "--base-path", "/")
         web.stall_after = 1
         process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while not dcc.json("zips", "--phase", "xsd") and time.monotonic() < deadline:
-            time.sleep(0.3)
+        wait_until(lambda: dcc.json("zips", "--phase", "xsd"))
         process.send_signal(number)
         # Whoever stops waits some seconds for what is silent.
         web.disconnect()

@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from tests.support.databases import only_sqlite
 from tests.support.ports import free_port
 from tests.support.process_trees import descendants
 from tests.support.served_page import ServedPage
+from tests.support.waiting import wait_until
 
 CHANGE = 'mutation { deletePipelineRun(runId: "none") { __typename } }'
 NEVER = "0 0 29 2 *"
@@ -79,14 +79,7 @@ def stopped(process: subprocess.Popen[str], number: signal.Signals) -> str:
 
 def wait_for_the_end_of(pids: set[int]) -> None:
     """Wait until none of the processes is there."""
-
-    def alive() -> set[int]:
-        return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
-
-    deadline = time.monotonic() + 60
-    while alive() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert alive() == set()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 @only_sqlite

@@ -10,7 +10,6 @@ from dagster import AssetKey, AssetRecordsFilter
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from dcc.cli.sessions.work import Listeners
 from dcc.cli.sessions.work import run_session as cli_session
 from dcc.data_outcomes import DataOutcome
 from dcc.errors import DagsterStorageError
@@ -18,6 +17,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc.qc.models import SPECIMEN
+from dcc.session.listeners import Listeners
 from dcc_assets.keys import VALIDATED_DOCUMENTS
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
@@ -60,7 +60,9 @@ def test_a_server_that_restarts_while_data_are_taken_over_loses_nothing_and_doub
             mariadb.stop()
             mariadb.start()
 
-    report = run_session(data.settings, data.tracker, data_dagster.instance, until=Phase.QC, on_data=restart)
+    report = run_session(
+        data.settings, data.tracker, data_dagster.instance, until=Phase.QC, listeners=Listeners(on_data=restart)
+    )
     assert len(report.run_ids) == 3
     assert data.base.states() == dict.fromkeys(keys, "qc done")
     with data.qc.connect() as connection:
@@ -98,12 +100,12 @@ def test_a_session_goes_on_without_dagster_and_the_next_one_shows_what_it_missed
         open_instance(elsewhere.settings) as instance,
         pytest.raises(DagsterStorageError, match=r"is done and in the tracker.*the next session shows it"),
     ):
-        run_session(elsewhere.settings, elsewhere.tracker, instance, until=Phase.XSD, on_zip=stop)
+        run_session(elsewhere.settings, elsewhere.tracker, instance, until=Phase.XSD, listeners=Listeners(on_zip=stop))
     assert elsewhere.states() == dict.fromkeys(keys, "xsd done")
     assert len(heard.zips) == COUNT
 
     later = put_some(folder, first=COUNT + 1)
-    nothing_heard = Listeners(heard.crawls.append, heard.zips.append, lambda _: None)
+    nothing_heard = Listeners(heard.crawls.append, heard.zips.append)
     with pytest.raises(DagsterStorageError, match=r"was not shown it: The Dagster database mysql://.* could not be"):
         cli_session(elsewhere.tracker, elsewhere.settings, nothing_heard)
     assert elsewhere.states() == dict.fromkeys(keys | later, "xsd done")

@@ -17,13 +17,14 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
-from dcc.cli.sessions.work import Listeners, run_session
+from dcc.cli.sessions.work import run_session
 from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
+from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
@@ -33,7 +34,6 @@ from tests.histories.happenings import Copy, Form, Place, Version
 CENTRES: Final = {Place.OWN: "H", Place.MIRROR: "J"}
 QUIET_SECONDS: Final = 0.3
 BORN: Final = 1_400_000_000
-HEARD: Final = Listeners(lambda _: None, lambda _: None, lambda _: None)
 
 
 def name_of(archive: int) -> str:
@@ -144,13 +144,13 @@ class Life:
     def crawl(self) -> None:
         """Run a session."""
         with self._meanwhile():
-            run_session(self.tracker, self.settings, HEARD)
+            run_session(self.tracker, self.settings, NOBODY)
 
     def retry(self, archive: int) -> str | None:
         """Run a session for one archive; the name of the error that refused it."""
         with self._meanwhile():
             try:
-                run_session(self.tracker, self.settings, HEARD, keys=[ZipKey(Action.ADD, name_of(archive))])
+                run_session(self.tracker, self.settings, NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
             except DccError as error:
                 return type(error).__name__
         return None

@@ -30,6 +30,7 @@ from tests.support.served_from_memory import (
     transfer_of,
     transfers_of,
 )
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ class TestSourceThreads:
         source = sources.source()
         first, *others = transfers_of(5)
         source.put(first)
-        sources.wait_until(lambda: sources.under_way.get(1) == 1)
+        wait_until(lambda: sources.under_way.get(1) == 1)
         for transfer in others:
             source.put(transfer)
         assert refused.wait(PATIENCE)
@@ -106,7 +107,7 @@ class TestSourceThreads:
         """Threads multiplied without a bound."""
         sources.go.clear()
         sources.asked(6)
-        sources.wait_until(lambda: sources.under_way.get(1) == 2)
+        wait_until(lambda: sources.under_way.get(1) == 2)
         time.sleep(0.05)
         assert len(sources.connections) == 2
         sources.go.set()
@@ -118,7 +119,7 @@ class TestSourceThreads:
         sources.go.clear()
         for number in (1, 2, 3):
             sources.asked(2, number)
-        sources.wait_until(lambda: sum(sources.under_way.values()) == 3)
+        wait_until(lambda: sum(sources.under_way.values()) == 3)
         time.sleep(0.05)
         sources.go.set()
         assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
@@ -131,10 +132,10 @@ class TestSourceThreads:
         laden, other = sources.source(1), sources.source(2)
         for transfer in transfers_of(40, 1):
             laden.put(transfer)
-        sources.wait_until(lambda: sources.most_in_all == 1)
+        wait_until(lambda: sources.most_in_all == 1)
         for transfer in transfers_of(2, 2):
             other.put(transfer)
-        sources.wait_until(lambda: len(sources.allowance._line) == 3)
+        wait_until(lambda: len(sources.allowance._line) == 3)
         sources.go.set()
         order = [message.transfer.hosting.source_id for message in sources.ends(42)]
         assert [place for place, source_id in enumerate(order) if source_id == 2][-1] < 8
@@ -152,7 +153,7 @@ class TestSourceThreads:
     def test_a_source_that_hangs_holds_up_no_other(self, sources: Sources) -> None:
         sources.go.clear()
         sources.asked(4)
-        sources.wait_until(lambda: sources.under_way.get(1) == 2)
+        wait_until(lambda: sources.under_way.get(1) == 2)
         sources.make = lambda source_id: _unhindered(sources)
         sources.asked(3, 2)
         ended = sources.ends(3)
@@ -209,7 +210,7 @@ class TestSourceThreads:
         transfers = transfers_of(5)
         for transfer in transfers:
             source.put(transfer)
-        sources.wait_until(lambda: sources.under_way.get(1) == 2)
+        wait_until(lambda: sources.under_way.get(1) == 2)
         reason = SourceUnreachableError("down")
         source.give_up(reason)
         sources.go.set()
@@ -261,7 +262,7 @@ class TestStopping:
     def test_what_waits_is_not_begun(self, sources: Sources) -> None:
         sources.go.clear()
         source = sources.asked(6)
-        sources.wait_until(lambda: sources.under_way.get(1) == 2)
+        wait_until(lambda: sources.under_way.get(1) == 2)
         source.stop()
         sources.go.set()
         source.join(PATIENCE)

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
+from tests.support.waiting import wait_until
 
 PATIENCE = 20.0
 
@@ -69,13 +69,6 @@ def _lock(tracker: Engine) -> Row[Any]:
 def _change_lock(tracker: Engine, **values: object) -> None:
     with writing(tracker) as connection:
         connection.execute(update(SessionLock).values(**values))
-
-
-def _wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _leased(settings: Settings, seconds: float) -> Settings:
@@ -139,7 +132,7 @@ class TestOneAtATime:
         threads = [threading.Thread(target=contend) for _ in range(6)]
         for thread in threads:
             thread.start()
-        _wait_until(lambda: len(outcomes) == 6)
+        wait_until(lambda: len(outcomes) == 6)
         over.set()
         for thread in threads:
             thread.join(PATIENCE)
@@ -198,7 +191,7 @@ class TestDeadHolder:
         """What a crash left was never taken up."""
         with _other_process(settings, Phase.QC, phase) as (process, dead):
             process.send_signal(signal.SIGKILL)
-            _wait_until(lambda: "Z" in Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2])
+            wait_until(lambda: "Z" in Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2])
             with open_session(tracker, settings) as session:
                 (notice,) = session.notices
                 assert notice.startswith(f"Session {dead} died (process {process.pid} on {os.uname().nodename}")
@@ -303,7 +296,7 @@ class TestLease:
     def test_it_is_renewed_for_as_long_as_the_session_lasts(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, _leased(settings, 2.5)) as session:
             first = _lock(tracker).heartbeat
-            _wait_until(lambda: _lock(tracker).heartbeat > first + timedelta(seconds=1))
+            wait_until(lambda: _lock(tracker).heartbeat > first + timedelta(seconds=1))
             session.check()
 
     @pytest.mark.both_databases
@@ -355,7 +348,7 @@ class TestLease:
         ):
             session.check()
             _change_lock(tracker, holder="another")
-            _wait_until(session._lost.is_set)
+            wait_until(session._lost.is_set)
             assert _is_lost(session)
         assert _lock(tracker).holder == "another"
         assert _session_row(tracker, session.id).finish_time is None
@@ -365,8 +358,8 @@ class TestLease:
         with open_session(tracker, _leased(settings, 2.5)) as session:
             with _locked_file(tracker):
                 session.check()
-                _wait_until(lambda: _is_lost(session))
-            _wait_until(lambda: not _is_lost(session))
+                wait_until(lambda: _is_lost(session))
+            wait_until(lambda: not _is_lost(session))
 
     @only_mariadb
     def test_a_database_that_goes_away_and_comes_back_does_no_harm(
@@ -377,11 +370,11 @@ class TestLease:
             before = _lock(tracker).heartbeat
             mariadb.kill()
             try:
-                _wait_until(lambda: "could not renew its lock" in caplog.text)
+                wait_until(lambda: "could not renew its lock" in caplog.text)
                 session.check()
             finally:
                 mariadb.start()
-            _wait_until(lambda: _lock(tracker).heartbeat > before)
+            wait_until(lambda: _lock(tracker).heartbeat > before)
             session.check()
             session.finish_task(session.start_task(Phase.XSD, "goes on"), failed=False)
         assert _session_row(tracker, session.id).status == leases.SUCCESS

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tests.session.test_crash_recovery import fill
 from tests.support import ending_checks
 from tests.support.ending_checks import DEADLY, FAULTY
 from tests.support.installations import MODIFIED, Installation, specimens
+from tests.support.waiting import wait_until
 
 PATIENCE = 30.0
 
@@ -116,10 +116,7 @@ def test_a_process_that_checks_ends_with_the_one_that_started_it() -> None:
         assert Path(f"/proc/{number}").exists()
         started.send_signal(signal.SIGKILL)
         started.wait(PATIENCE)
-        deadline = time.monotonic() + PATIENCE
-        while _runs(number) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not _runs(number)
+        wait_until(lambda: not _runs(number))
 
 
 def _runs(number: int) -> bool:

@@ -23,6 +23,7 @@ from dcc.naming import Action
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
+from dcc.session.listeners import Listeners
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.database import open_tracker
@@ -166,7 +167,7 @@ class Installation:
                 with self.tracker() as tracker:
                     require_current(tracker)
                     with open_instance(self.settings) as instance:
-                        run_session(self.settings, tracker, instance, on_crawl=crawled.append)
+                        run_session(self.settings, tracker, instance, listeners=Listeners(crawled.append))
             except SessionActiveError:
                 # The daemon's turn.
                 time.sleep(_BUSY_SECONDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,11 +26,11 @@ from dcc.sources.connect import connect
 from dcc.sources.sftp.connection import fetch_host_key
 from tests.support.ports import free_port
 from tests.support.servers import ServerProcess, SftpServer, Share, server_program
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
 PASSPHRASE = "open sesame"
-PATIENCE = 30.0
 
 
 def listed(address: SourceAddress, settings: Settings) -> list[str]:
@@ -261,14 +260,6 @@ def test_a_server_without_sftp(openssh: SftpServer, sftp_server: Share, source_s
         connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), source_settings)
 
 
-def wait_for_line(log: Path, text: str) -> None:
-    """A server writes down why it ended a connection after it has ended it."""
-    end = time.monotonic() + PATIENCE
-    while text not in (said := log.read_text()):
-        assert time.monotonic() < end, said
-        time.sleep(0.02)
-
-
 class TestAlgorithms:
     """What OpenSSH itself does not offer any more is not agreed to."""
 
@@ -294,6 +285,7 @@ class TestAlgorithms:
         try:
             with pytest.raises(SourceUnreachableError, match="no SSH session could be begun"):
                 fetch_host_key(server.hostname, source_settings)
-            wait_for_line(tmp_path / "log", "no matching")
+            # A server writes down why it ended a connection after it has ended it.
+            wait_until(lambda: "no matching" in (tmp_path / "log").read_text())
         finally:
             server.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
 
 from pydantic import SecretStr
@@ -176,12 +175,6 @@ class Sources:
             if isinstance(message, TransferCompleted | TransferFailed):
                 found.append(message)
         return found
-
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
 
     def close(self) -> None:
         self.go.set()

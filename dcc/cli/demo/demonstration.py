@@ -136,15 +136,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         init_database(qc)
         _register(tracker, settings, addresses)
         with dagster_side().open_instance(settings) as instance:
-            dagster_side().run_session(
-                settings,
-                tracker,
-                instance,
-                on_crawl=display.on_crawl,
-                on_zip=display.on_zip,
-                on_data=display.on_data,
-                on_begin=display.on_begin,
-            )
+            dagster_side().run_session(settings, tracker, instance, listeners=display.listeners())
         if display.session is not None:
             click.echo(display.report.line(display.session.id, display.session.ended))
         with tracker.connect() as connection:

@@ -13,7 +13,6 @@ import click
 from dcc.cli.sessions.display import SessionDisplay, session_display
 from dcc.cli.sessions.session_report import order_lines, problem_lines, room_lines
 from dcc.cli.sessions.work import (
-    Listeners,
     Notices,
     request_urgent,
     run_session,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.outcomes import ZipKey
+    from dcc.session.listeners import Listeners
 
 _session_options = options(
     click.option(
@@ -267,9 +267,8 @@ def _show_session(
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_sigterm())
         display = stack.enter_context(shown)
-        listeners = Listeners(display.on_crawl, display.on_zip, display.on_data, display.on_begin)
         try:
-            session_id, notices = work(listeners)
+            session_id, notices = work(display.listeners())
         except (DatabaseUnreachableError, SessionTimeLimitError) as error:
             stack.close()
             if display.session is not None:

@@ -14,6 +14,7 @@ from dcc.cli.shell.output import printable
 from dcc.data_outcomes import ZipData
 from dcc.messages import count_of
 from dcc.phases import Phase
+from dcc.session.listeners import Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -68,6 +69,10 @@ class SessionDisplay:
             self._crawl_bar = bars.add_task(_CRAWLING, total=sources)
         if isinstance(waiting, int):
             self._show_zip_bar()
+
+    def listeners(self) -> Listeners:
+        """The functions that show a session."""
+        return Listeners(self.on_crawl, self.on_zip, self.on_data, self.on_begin)
 
     def on_begin(self, session: Session) -> None:
         """The session has begun."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dcc.cli.shell.context import open_qc, user_name
@@ -14,23 +13,13 @@ from dcc.phases import Phase
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from dcc.data_outcomes import DataOutcome
-    from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+    from dcc.outcomes import ZipKey
+    from dcc.session.listeners import Listeners
     from dcc.session.sessions import Session
     from dcc.settings import Settings
     from dcc.tracker.register.file_sources import SourceEntry
 
 Notices = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Functions called with each outcome, in the session's thread; `on_begin` with the session itself."""
-
-    on_crawl: Callable[[SourceCrawl], None]
-    on_zip: Callable[[ZipOutcome], None]
-    on_data: Callable[[DataOutcome], None]
-    on_begin: Callable[[Session], None] = lambda _: None
 
 
 def sources_to_crawl(
@@ -177,10 +166,7 @@ def run_session(
                     keys=keys,
                     requested_by=user_name(),
                     until=settings.last_phase,
-                    on_crawl=listeners.on_crawl,
-                    on_zip=listeners.on_zip,
-                    on_data=listeners.on_data,
-                    on_begin=listeners.on_begin,
+                    listeners=listeners,
                 )
             return report.session_id, report.notices
     with open_session(tracker, settings, group=group) as session:

@@ -6,7 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,35 +89,27 @@ def _warn_root(home: Path) -> None:
     )
 
 
-@contextmanager
-def open_tracker(settings: Settings) -> Iterator[Engine]:
+def open_tracker(settings: Settings) -> AbstractContextManager[Engine]:
     """The tracker, which must have this version's schema; its connections are closed afterwards.
 
     Raises TrackerOutdatedError, TrackerUnreachableError.
     """
-    from dcc.databases.engines import disposed
-    from dcc.databases.schema import require_current
+    from dcc.databases.schema import current
     from dcc.tracker import database
 
-    with disposed(database.open_tracker(settings)) as engine:
-        require_current(engine)
-        yield engine
+    return current(database.open_tracker(settings))
 
 
-@contextmanager
-def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Iterator[Engine]:
+def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> AbstractContextManager[Engine]:
     """The QC database, which must have this version's schema; its connections are closed afterwards.
 
     An unreachable database is tried again for `patience_seconds`, if given. Raises QcDatabaseOutdatedError,
     QcDatabaseUnreachableError.
     """
-    from dcc.databases.engines import disposed
-    from dcc.databases.schema import require_current
+    from dcc.databases.schema import current
     from dcc.qc import database
 
-    with disposed(database.open_qc_database(settings)) as engine:
-        require_current(engine, patience_seconds=patience_seconds)
-        yield engine
+    return current(database.open_qc_database(settings), patience_seconds=patience_seconds)
 
 
 @contextmanager

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from dcc.data_outcomes import DataOutcome
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import Check
-    from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+    from dcc.outcomes import ZipKey
     from dcc.phases import Phase
     from dcc.session.batches.exchange import Workers
-    from dcc.session.sessions import Session
+    from dcc.session.listeners import Listeners
     from dcc.settings import Settings
 
 LOCATION_NAME: Final = "dcc"
@@ -67,10 +66,7 @@ class DagsterSide(Protocol):
         keys: Sequence[ZipKey] | None = ...,
         requested_by: str = ...,
         until: Phase = ...,
-        on_crawl: Callable[[SourceCrawl], None] = ...,
-        on_zip: Callable[[ZipOutcome], None] = ...,
-        on_data: Callable[[DataOutcome], None] = ...,
-        on_begin: Callable[[Session], None] = ...,
+        listeners: Listeners = ...,
     ) -> SessionRun:
         """Crawl and process, or process `keys` again, as a session."""
 

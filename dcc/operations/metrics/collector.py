@@ -19,8 +19,7 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from dcc.databases.engines import disposed
-from dcc.databases.schema import require_current
+from dcc.databases.schema import current
 from dcc.operations.metrics.families import Labels, Metric, gauge
 from dcc.operations.metrics.sources import centre_families, source_families
 from dcc.operations.metrics.storage import (
@@ -86,8 +85,7 @@ Part = Callable[[Settings], Iterable[Metric]]
 
 
 def _tracker(settings: Settings) -> Iterator[Metric]:
-    with disposed(open_tracker(settings)) as engine:
-        require_current(engine)
+    with current(open_tracker(settings)) as engine:
         with engine.connect() as connection:
             yield from session_families(connection, settings)
             yield from source_families(connection, settings.source_failure_limit)
@@ -98,8 +96,7 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
 
 
 def _qc(settings: Settings) -> Iterator[Metric]:
-    with disposed(open_qc_database(settings)) as engine:
-        require_current(engine)
+    with current(open_qc_database(settings)) as engine:
         with engine.connect() as connection:
             yield from quality_families(connection)
         yield size_family("qc", database_bytes(engine))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from dcc.databases.schema import require_current
+from dcc.databases.schema import current
 from dcc.errors import (
     DccError,
     FileMissingError,
@@ -216,12 +216,8 @@ def _store_reference_data(settings: Settings) -> None:
 
     The session checks them again before it applies documents, and reports what cannot be read then.
     """
-    qc = open_qc_database(settings)
-    try:
-        require_current(qc, patience_seconds=settings.database_retry)
+    with current(open_qc_database(settings), patience_seconds=settings.database_retry) as qc:
         ensure_reference(qc, settings)
-    finally:
-        qc.dispose()
 
 
 def _with_held_copies(batch: Batch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> Batch:

@@ -10,6 +10,7 @@ import pytest
 from dcc.operations.sessions import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
+from dcc.session.listeners import Listeners
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
@@ -64,7 +65,7 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
             within.join(PATIENCE)
             assert not within.is_alive()
 
-    session(grouped, EUROPE, on_zip=other_session)
+    session(grouped, EUROPE, listeners=Listeners(on_zip=other_session))
     once = shown(grouped, [*OF_EUROPE, *OF_AMERICA])
     assert is_all_shown(grouped)
     assert once[:2] == once[2:]

@@ -1,0 +1,14 @@
+"""Waiting for what another thread or process does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until something holds; that it never does is a failure."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"Waited {seconds} seconds in vain."
+        time.sleep(0.02)
