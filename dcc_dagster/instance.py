@@ -62,6 +62,11 @@ def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = No
                 f"The Dagster instance in {home} cannot be used: {no_space_left(home)}. Free some space there, then "
                 "run the command again."
             ) from error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise DagsterStorageError(
+                f"The Dagster instance in {home} could not be opened: {error.filename} cannot be used "
+                f"({error.strerror}). See to the disk, and that all files there belong to the user that runs dcc."
+            ) from error
         reason = " ".join(str(error).split())
         raise DagsterStorageError(
             f"The Dagster instance in {home} could not be opened ({reason}). Correct its {CONFIGURATION_FILE}, or "

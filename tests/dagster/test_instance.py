@@ -13,6 +13,7 @@ from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.instance import make_instance, open_instance
 from dcc_dagster.instance_configuration import prepare_dagster_home
 from tests.support.prepared_processes import FORKED
+from tests.support.small_disks import read_only
 
 
 @pytest.fixture
@@ -82,6 +83,15 @@ def test_a_home_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DagsterStorageError, match=r"could not be made .* DCC_HOME"):
         open_instance(load_settings(home=tmp_path / "file"))
+
+
+def test_a_file_that_cannot_be_written_to_is_no_reason_to_delete_the_instance(home: Settings) -> None:
+    make_instance(home)
+    with read_only(home.dagster_home / "opening.lock"), pytest.raises(DagsterStorageError) as caught:
+        open_instance(home)
+    said = str(caught.value)
+    assert f"{home.dagster_home / 'opening.lock'} cannot be used (Read-only file system)" in said
+    assert "delete" not in said
 
 
 def test_a_configuration_that_is_wrong_is_said(home: Settings) -> None:
