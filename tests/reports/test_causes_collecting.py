@@ -30,6 +30,10 @@ from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.languages import Catalogue, load_catalogue
+from dcc.reports.submissions.collecting import collect_centre, collect_submission
+from dcc.reports.submissions.model import Tone
+from dcc.reports.submissions.page import render_html
+from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.session.crawling import list_source
 from dcc.settings import Settings
@@ -415,4 +419,14 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(data: DataInstalla
             causes_of_all(tracker, qc, data.settings),
             causes_of_centre(tracker, qc, "H", data.settings),
         ) == (1, [], [])
-        assert causes_of_zip(tracker, qc, key_of("add/H.2013-10-31.2.impc.zip"), data.settings)
+        key = key_of("add/H.2013-10-31.2.impc.zip")
+        assert causes_of_zip(tracker, qc, key, data.settings)
+        summary = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+        report = collect_submission(tracker, qc, key, data.settings, most_pictures=0)
+    # And its centre has nothing to correct any more.
+    assert summary.tone is Tone.GOOD
+    assert [(line.needs_nobody, line.to_be_corrected) for line in summary.zips] == [(True, 0)]
+    catalogue = load_catalogue("en", data.settings)
+    assert f"{key}: Waits for other data. Nobody has to act.\n" in render_text(summary, catalogue)
+    assert "Nobody has to act." in render_html(summary, catalogue, data.settings)
+    assert "Who acts: Nobody: it is decided\n" in render_text(report, catalogue)

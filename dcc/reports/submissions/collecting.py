@@ -179,7 +179,7 @@ def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool
     counts = Counter(zip_line.outcome for zip_line in zips)
     return {
         "made": utc_now(),
-        "tone": _tone(counts, troubled=troubled),
+        "tone": _tone((zip_line.tone for zip_line in zips if not zip_line.needs_nobody), troubled=troubled),
         "zips": tuple(zips[:MOST_ZIPS]),
         "zips_total": len(zips),
         "outcomes": {outcome: counts[outcome] for outcome in Outcome if counts[outcome]},
@@ -214,9 +214,9 @@ def _missing(qc: Connection | None, reason: str | None) -> str | None:
     return None if qc is not None else reason or QC_NOT_ASKED
 
 
-def _tone(outcomes: Mapping[Outcome, int], *, troubled: bool) -> Tone:
-    tones = {tone_of(outcome) for outcome in outcomes}
-    worst = next((tone for tone in (Tone.BAD, Tone.WARN, Tone.WAIT) if tone in tones), Tone.GOOD)
+def _tone(tones: Iterable[Tone], *, troubled: bool) -> Tone:
+    found = set(tones)
+    worst = next((tone for tone in (Tone.BAD, Tone.WARN, Tone.WAIT) if tone in found), Tone.GOOD)
     return Tone.WARN if troubled and worst in (Tone.GOOD, Tone.WAIT) else worst
 
 

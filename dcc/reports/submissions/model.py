@@ -231,7 +231,7 @@ class ZipLine:
     """A submission in the summary of a centre or session; `failed` of its `documents` failed.
 
     `acts` are those who act on the errors of its documents. `changed`: when it was noticed that the archive has changed
-    since its data were taken over.
+    since its data were taken over. `needs_nobody`: somebody acknowledged that it failed, or the file was renamed.
     """
 
     key: ZipKey
@@ -245,11 +245,12 @@ class ZipLine:
     failed: int
     changed: datetime | None = None
     acts: tuple[Actor, ...] = ()
+    needs_nobody: bool = False
 
     @property
     def to_be_corrected(self) -> int:
-        """How many of its documents somebody has to correct: none if they only wait for other data."""
-        return 0 if self.outcome is Outcome.WAITS_FOR_DATA else self.failed
+        """How many of its documents somebody has to correct: none if nobody has to act, or they wait for other data."""
+        return 0 if self.needs_nobody or self.outcome is Outcome.WAITS_FOR_DATA else self.failed
 
 
 @dataclass(frozen=True, slots=True)

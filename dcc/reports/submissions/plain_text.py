@@ -193,7 +193,8 @@ def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> I
                 ", {failed} of {number} document to be corrected", ", {failed} of {number} documents to be corrected"
             )
             failed = catalogue.say_plural(*texts, line.documents, failed=catalogue.number(line.to_be_corrected))
-        yield from _texts(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}", 2)
+        nobody = f". {catalogue.say('Nobody has to act.')}" if line.needs_nobody else ""
+        yield from _texts(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}{nobody}", 2)
     yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
 
 

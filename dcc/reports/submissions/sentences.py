@@ -71,6 +71,8 @@ def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) 
 
 def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
     """Who acts on the submission of a report."""
+    if any(decision.kind is DecisionKind.ACKNOWLEDGE for decision in report.decisions):
+        return catalogue.say("Nobody: it is decided")
     return who_acts(catalogue, report.outcome, {cause.acts for cause in report.causes if cause.fails})
 
 

@@ -18,6 +18,7 @@ from dcc.reports.submissions.model import Tone, ZipLine
 from dcc.reports.submissions.outcomes import outcome_of, tone_of
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.crawls import CHANGED, SessionEntry
+from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -80,7 +81,8 @@ def list_zips(
     in_turn = zips_that_wait(connection, wanted)
     foreign = {archive.za_id: archive for archive in held_archives(connection, wanted)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
-    query = select_zip_actions().where(ZipAction.id.in_(wanted)).order_by(*newest_first)
+    listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"))
+    query = listed.where(ZipAction.id.in_(wanted)).order_by(*newest_first)
     rows = connection.execute(query).all()
     failed = {key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
     taken = None if qc is None else taken_zips(qc, failed)
@@ -112,6 +114,7 @@ def list_zips(
             failed=sum(state.count for state in counts if state.status is Status.FAILED),
             changed=changed.get(row.id),
             acts=actors.get(row.id, ()),
+            needs_nobody=bool(row.needs_nobody),
         )
         lines.append(line)
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
