@@ -369,7 +369,7 @@ def test_a_session_that_only_crawls_says_so_and_counts_what_another_source_had_s
     )
     dcc.add_folder("mirror").put(GOOD)
     assert "1 archive listed, 0 new, 1 known from other sources" in dcc("crawl", "--source", 2).stdout
-    assert "one archive, 0 new, 0 known and one known from another source" in " ".join(
+    assert ": listed (one archive, 0 new, 0 known and one known from another source)." in " ".join(
         dcc("report", "--session", 2).stdout.split()
     )
 

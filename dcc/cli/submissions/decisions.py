@@ -126,9 +126,9 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -
 def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
     """Say that nobody has to act on failed submissions.
 
-    `dcc zips --status failed`, causes and checks list them no more, reports say that nobody has to act, sessions do not
-    try them again, and `dcc status` counts them apart. That ends when you revoke it, retry them, or the centre replaces
-    the archive.
+    `dcc zips --status failed`, causes and checks list them no more, and sessions do not try them again. `dcc status`
+    counts them apart, and reports say that nobody has to act. That ends when you revoke it, retry them, or the centre
+    replaces the archive.
 
     \b
     JSON: as of `dcc hold`

@@ -209,13 +209,9 @@ def cleared(catalogue: Catalogue, cause: Cause) -> str:
 
 def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     """When a source was crawled, and what it had."""
-    when = catalogue.say(
-        "Crawled on {moment}: {outcome}.",
-        moment=catalogue.moment(crawl.started),
-        outcome=catalogue.say(CRAWL_LABELS[crawl.outcome]),
-    )
+    told = {"moment": catalogue.moment(crawl.started), "outcome": catalogue.say(CRAWL_LABELS[crawl.outcome])}
     if crawl.outcome == "failed":
-        return when
+        return catalogue.say("Crawled on {moment}: {outcome}.", **told)
     parts = [
         catalogue.say_plural("one archive", "{number} archives", crawl.listed),
         catalogue.say_plural("one new", "{number} new", crawl.new),
@@ -230,7 +226,7 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     ):
         if number:
             parts.append(catalogue.say_plural(*texts, number))
-    return f"{when} {catalogue.list(parts)}."
+    return catalogue.say("Crawled on {moment}: {outcome} ({what}).", **told, what=catalogue.list(parts))
 
 
 def session_outcome(catalogue: Catalogue, outcome: str) -> str:
