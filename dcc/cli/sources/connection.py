@@ -26,12 +26,15 @@ from dcc.cli.sources.trial import listing_line, tell
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceTimeoutError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Engine
 
     from dcc.session.source_listings import SourceListing
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
     from dcc.sources.host_keys import HostKey
+    from dcc.tracker.register.source_addresses import TlsTrust
 
 _PLAIN_HINT = (
     "Hint: other users may see a password on a command line. Better have it asked for, --accesskey -, or name what "
@@ -111,7 +114,7 @@ def add(
     JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
     """
     from dcc.databases.transactions import writing
-    from dcc.tracker.register import column_texts, file_sources
+    from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_pace import pace_columns
 
     pace_columns(**pace)
@@ -120,48 +123,69 @@ def add(
     given = Place(
         centre, protocol or "", hostname, username, base_path=base_path, plain=plain, delta=delta, extent=extent
     )
-    if given.missing():
-        if not at_terminal():
-            raise ConfigurationError(
-                f"Options are missing: {', '.join(given.missing())}. Give them, or run `dcc source add` at a terminal, "
-                "where it asks."
-            )
-        given = replace(given, accesskey=read_accesskey(accesskey, plain=plain))
-        with open_tracker(settings) as tracker:
-            registered = register_by_asking(
-                tracker,
-                settings,
-                given,
-                lambda protocol: tls_trust(protocol, tls_ca, tls_fingerprints),
-                accept_host_key=accept_host_key,
-                test=not no_test,
-            )
-            with writing(tracker) as connection:
-                file_sources.change_source(connection, registered[0], **pace)
-        _report_addition(*registered, as_json)
-        return
-    tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
-    address = source_address(replace(given, accesskey=read_accesskey(accesskey, plain=plain)))
-    if accesskey != "-" and column_texts.is_plain_password(address.accesskey):
-        click.echo(_PLAIN_HINT, err=True)
+    asks = bool(given.missing())
+    if asks and not at_terminal():
+        raise ConfigurationError(
+            f"Options are missing: {', '.join(given.missing())}. Give them, or run `dcc source add` at a terminal, "
+            "where it asks."
+        )
+    given = replace(given, accesskey=read_accesskey(accesskey, plain=plain))
+
+    def trust(protocol: str) -> TlsTrust:
+        return tls_trust(protocol, tls_ca, tls_fingerprints)
+
+    if not asks:
+        _warn_of_plain_password(given, accesskey)
+    register = register_by_asking if asks else _register_as_given
     with open_tracker(settings) as tracker:
-        with tracker.connect() as connection:
-            file_sources.check_new_source(connection, address)
-        keys: list[HostKey] = []
-        warnings: list[str] = []
-        if address.protocol == "sftp" and not no_test:
-            try:
-                keys = _new_host_keys(address, settings, accept=accept_host_key)
-            except UnreachableError as error:
-                if not accept_host_key:
-                    raise
-                warnings.append(f"{error} Its host key is not known yet.")
+        source_id, keys, warnings = register(
+            tracker, settings, given, trust, accept_host_key=accept_host_key, test=not no_test
+        )
         with writing(tracker) as connection:
-            source_id = file_sources.add_source(connection, address, keys, tls)
             file_sources.change_source(connection, source_id, **pace)
-        if not no_test and not warnings:
+        if not asks and not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
     _report_addition(source_id, keys, warnings, as_json)
+
+
+def _warn_of_plain_password(given: Place, accesskey: str) -> None:
+    from dcc.tracker.register import column_texts
+
+    if accesskey != "-" and column_texts.is_plain_password(source_address(given).accesskey):
+        click.echo(_PLAIN_HINT, err=True)
+
+
+def _register_as_given(
+    tracker: Engine,
+    settings: Settings,
+    given: Place,
+    trust: Callable[[str], TlsTrust],
+    *,
+    accept_host_key: bool,
+    test: bool,
+) -> tuple[int, list[HostKey], list[str]]:
+    """Register a source without a question; returns the id, the pinned host keys, and warnings.
+
+    With `test` the host key of an sftp server is looked up first. Raises UnreachableError if it cannot be, unless a key
+    is to be accepted unseen.
+    """
+    from dcc.databases.transactions import writing
+    from dcc.tracker.register import file_sources
+
+    tls, address = trust(given.protocol), source_address(given)
+    with tracker.connect() as connection:
+        file_sources.check_new_source(connection, address)
+    keys: list[HostKey] = []
+    warnings: list[str] = []
+    if address.protocol == "sftp" and test:
+        try:
+            keys = _new_host_keys(address, settings, accept=accept_host_key)
+        except UnreachableError as error:
+            if not accept_host_key:
+                raise
+            warnings.append(f"{error} Its host key is not known yet.")
+    with writing(tracker) as connection:
+        return file_sources.add_source(connection, address, keys, tls), keys, warnings
 
 
 def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[HostKey]:
