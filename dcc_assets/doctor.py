@@ -42,11 +42,13 @@ def check_dagster(surroundings: Environment) -> Iterator[Finding]:
     if not settings.dagster_events:
         yield not_checked("Dagster instance", "Sessions do without Dagster (DCC_DAGSTER_EVENTS).")
         return
-    configuration = settings.dagster_home / CONFIGURATION_FILE
+    home = settings.dagster_home
+    if (home.exists() or home.is_symlink()) and not home.is_dir():
+        yield failed("Dagster instance", f"{home} is no folder, nor a link to one.", "Move it elsewhere: dcc init")
+        return
+    configuration = home / CONFIGURATION_FILE
     if not configuration.exists():
-        yield not_checked(
-            "Dagster instance", f"There is none in {settings.dagster_home} yet.", "The first session makes it."
-        )
+        yield not_checked("Dagster instance", f"There is none in {home} yet.", "The first session makes it.")
         return
     if moved := moved_names(configuration):
         # Opening the instance would change the file, and this only looks.

@@ -54,6 +54,21 @@ def test_an_instance_that_was_not_made_or_is_not_used(settings: Settings) -> Non
     assert "DCC_DAGSTER_EVENTS" in _found(check_dagster, without)["Dagster instance"][1]
 
 
+@only_sqlite
+@pytest.mark.parametrize("is_link", [False, True], ids=["file", "dead-link"])
+def test_an_instance_that_no_session_can_make_is_found(settings: Settings, is_link: bool) -> None:
+    settings.home.mkdir(parents=True, exist_ok=True)
+    if is_link:
+        settings.dagster_home.symlink_to(settings.home / "not-there")
+    else:
+        settings.dagster_home.write_text("")
+    assert _found(check_dagster, settings)["Dagster instance"] == (
+        "failed",
+        f"{settings.dagster_home} is no folder, nor a link to one.",
+        "Move it elsewhere: dcc init",
+    )
+
+
 def test_a_daemon_that_runs_has_errors_stopped_or_was_replaced(installation: Installation, dagster: Dagster) -> None:
     found = _found(check_dagster, installation.settings)
     assert {subject: verdict for subject, (verdict, _, _) in found.items()} == {

@@ -41,6 +41,7 @@ def test_nothing_is_removed_without_yes(crawled: Dcc) -> None:
         assert "Would remove 1 entry of 6 B from staging; nothing was removed." in said
     assert crawled.json("staging", "clean", "--keep-failed-days", 0)["dry_run"] is True
     assert crawled.json("staging", "list")["groups"][0]["zip_actions"] == 1
+    assert crawled("staging", "clean").stdout == "Nothing in staging has come to the end of its time.\n"
     assert "exclude each other" in crawled("staging", "clean", "--yes", "--dry-run", exit_code=2).stderr
 
 

@@ -17,7 +17,6 @@ from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
 from dcc.tracker.database import exception_id
-from dcc.tracker.hostings.listing_changes import REFUSED
 from dcc.tracker.models import (
     CrawlFinding,
     CrawlingSession,
@@ -34,7 +33,7 @@ from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.queries import board, zip_action_lists
 from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.zip_action_lists import ZipFilter
-from dcc.tracker.states import State
+from dcc.tracker.states import REFUSED, State
 from tests.support.databases import (
     SeededZip,
     seed_centre,

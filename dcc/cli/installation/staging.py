@@ -162,7 +162,9 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     if len(cleaned.removed) > _SHOWN:
         click.echo(f"... and {len(cleaned.removed) - _SHOWN:,} more; --json lists them all.")
     what = f"{count_of(len(cleaned.removed), 'entry')} of {byte_size(cleaned.bytes)}"
-    if yes:
+    if not cleaned.removed and not yes:
+        click.echo("Nothing in staging has come to the end of its time.")
+    elif yes:
         click.echo(f"Removed {what} from staging.")
     else:
         click.echo(f"Would remove {what} from staging; nothing was removed. Do it: dcc staging clean --yes")

@@ -166,8 +166,8 @@ def _register_as_given(
 ) -> tuple[int, list[HostKey], list[str]]:
     """Register a source without a question; returns the id, the pinned host keys, and warnings.
 
-    With `test` the host key of an sftp server is looked up first. Raises UnreachableError if it cannot be, unless a key
-    is to be accepted unseen.
+    With `test` it looks up the host key of an sftp server first. Raises UnreachableError if that fails, unless it may
+    accept a key unseen.
     """
     from dcc.databases.transactions import writing
     from dcc.tracker.register import file_sources
