@@ -342,6 +342,21 @@ def test_very_many_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
         assert connection.scalar(select(func.count()).select_from(FileSourceHasZip)) == MANY + 3
 
 
+@only_sqlite
+def test_the_time_for_each_new_archive_does_not_grow_with_their_number(shelf: Shelf) -> None:
+    """Many are recorded in parts of 5,000: so much is one part."""
+
+    def seconds(year: int, count: int) -> float:
+        files = [ListedFile(f"H.{year}-10-{1 + n % 31:02}.{n // 31}.impc.zip", n, n) for n in range(count)]
+        began = time.process_time()
+        shelf.add(*files)
+        return time.process_time() - began
+
+    seconds(2010, 10)
+    few, many = seconds(2011, 500), seconds(2012, 5_000)
+    assert many < 14 * few, many / few
+
+
 def test_the_number_of_statements_grows_with_what_is_new_in_steps_only(shelf: Shelf) -> None:
     def files(day: int, count: int) -> list[ListedFile]:
         return [ListedFile(f"H.2013-10-{day:02}.{n}.impc.zip", 1, 1) for n in range(count)]

@@ -61,11 +61,6 @@ class _Submissions:
     conforming: Mapping[ZipKey, int]
     failed: Mapping[ZipKey, int]
 
-    @property
-    def refused(self) -> Collection[ZipKey]:
-        """Those first seen now whose names are refused."""
-        return {key for key, reason in self.added.items() if reason is not None}
-
 
 class NewArchives:
     """Records what one source lists of archives that it has not hosted before."""
@@ -94,7 +89,7 @@ class NewArchives:
         result.unsettled |= {
             key: file
             for key, file in new.items()
-            if key not in submissions.refused and self._basis.is_unsettled(file, changed=True)
+            if submissions.added.get(key) is None and self._basis.is_unsettled(file, changed=True)
         }
         self._add_hostings(new, submissions.ids, result.unsettled)
         for key, reason in submissions.added.items():
