@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dcc.errors import ConfigurationError
 from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc, place
@@ -322,6 +323,18 @@ def test_options_say_what_is_listed(dcc: Dcc) -> None:
     )
     extents = {one["id"]: one["extent"] for one in dcc.json("source", "list")}
     assert extents[added["id"]] == {"depth": 1, "include": [], "exclude": ["x/*"]}
+
+
+def test_a_source_whose_schedule_cannot_be_stored_is_not_registered(
+    dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ConfigurationError("It cannot be stored.")
+
+    monkeypatch.setattr("dcc.tracker.register.file_sources.change_source", fail)
+    folder = ["--centre", "H", "--protocol", "file", "--base-path", str(tmp_path)]
+    dcc.error("source", "add", *folder, "--every", "6h", exit_code=2)
+    assert dcc.json("source", "list") == []
 
 
 def test_a_source_is_crawled_by_its_schedule_or_by_name_but_never_while_it_is_paused(dcc: Dcc) -> None:

@@ -6,10 +6,10 @@ is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -52,7 +52,7 @@ _AS_BEFORE = "as before"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The answers about a source's address and login.
+    """The answers about a source's address and login, and when it is crawled: `pace`, as of `change_source`.
 
     `new_centre` will be registered with it; `plain`: a password may be typed and stored in the tracker.
     """
@@ -67,6 +67,7 @@ class Place:
     plain: bool = False
     delta: str = "additive"
     extent: Extent | None = None
+    pace: Mapping[str, Any] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
         """The options that are still missing."""
@@ -387,6 +388,7 @@ def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tup
         if place.new_centre is not None:
             centres.add_centre(connection, place.new_centre)
         source_id = file_sources.add_source(connection, trial.address, keys, trusted)
+        file_sources.change_source(connection, source_id, **place.pace)
     if place.new_centre is not None:
         click.echo(f"Registered centre {place.centre}, {printable(place.new_centre.full_name)}.", err=True)
     return source_id, keys, [] if trial.usable else ["the trial failed, as said above."]

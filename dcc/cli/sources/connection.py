@@ -113,15 +113,21 @@ def add(
 
     JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
     """
-    from dcc.databases.transactions import writing
-    from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_pace import pace_columns
 
     pace_columns(**pace)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
     given = Place(
-        centre, protocol or "", hostname, username, base_path=base_path, plain=plain, delta=delta, extent=extent
+        centre,
+        protocol or "",
+        hostname,
+        username,
+        base_path=base_path,
+        plain=plain,
+        delta=delta,
+        extent=extent,
+        pace=pace,
     )
     asks = bool(given.missing())
     if asks and not at_terminal():
@@ -141,8 +147,6 @@ def add(
         source_id, keys, warnings = register(
             tracker, settings, given, trust, accept_host_key=accept_host_key, test=not no_test
         )
-        with writing(tracker) as connection:
-            file_sources.change_source(connection, source_id, **pace)
         if not asks and not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
     _report_addition(source_id, keys, warnings, as_json)
@@ -185,7 +189,9 @@ def _register_as_given(
                 raise
             warnings.append(f"{error} Its host key is not known yet.")
     with writing(tracker) as connection:
-        return file_sources.add_source(connection, address, keys, tls), keys, warnings
+        source_id = file_sources.add_source(connection, address, keys, tls)
+        file_sources.change_source(connection, source_id, **given.pace)
+    return source_id, keys, warnings
 
 
 def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[HostKey]:
