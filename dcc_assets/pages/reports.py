@@ -60,7 +60,6 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _SHEET_NAME: Final = "findings.xlsx"
 _PATIENCE_SECONDS: Final = 2.0
-_LARGEST_ID: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +164,6 @@ def centre_page(reader: Reader, request: Request) -> Answer:
 def session_page(reader: Reader, request: Request) -> Answer:
     """The report of a crawling session by its number."""
     session_id = request.path_params["session"]
-    if session_id > _LARGEST_ID:
-        return not_there(request)
     return _page(reader, lambda _: session_id)
 
 
