@@ -92,6 +92,13 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+def write_nothing(folder: Path) -> None:
+    """Write into a folder, and leave nothing there. Raises OSError if that is not possible."""
+    # A file without a name disappears with its descriptor, whatever happens.
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 def remove_access_of_others(path: Path) -> None:
     """Remove others' access to a file or directory of this user; the group keeps its own."""
     status = path.stat()

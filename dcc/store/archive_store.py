@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreRefu
 from dcc.messages import mark
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import free_bytes
-from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory, write_nothing
 from dcc.runtime.time_limits import in_time
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, StoredCopies, default_replica, named_replicas
@@ -173,7 +172,7 @@ class Replica:
     def require_writable(self) -> None:
         """Write into a directory, and leave nothing there; other kinds say it when they are to store something."""
         if self._scheme == "file":
-            self._do("write into it", lambda _: _write_nothing(Path(self._root)))
+            self._do("write into it", lambda _: _write_into(Path(self._root)))
 
     def require_room(self, size_bytes: int) -> None:
         """Raise DiskFullError if a directory's disk has no room; other kinds say so when they are full."""
@@ -286,10 +285,8 @@ class Replica:
         make_directory(root)
 
 
-def _write_nothing(root: Path) -> None:
-    # A file without a name disappears with its descriptor, whatever happens.
-    with tempfile.TemporaryFile(dir=root):
-        pass
+def _write_into(root: Path) -> None:
+    write_nothing(root)
     for folder in root.iterdir():
         if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, f"{folder}: {os.strerror(errno.EACCES)}")

@@ -24,6 +24,7 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.operations.doctor.checks import Environment, Finding, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import is_full
+from dcc.runtime.private_files import write_nothing
 from dcc.tracker.database import TRACKER
 
 CONSTRAINTS: Final = Path(__file__).parents[3] / "constraints.txt"
@@ -80,9 +81,7 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
         yield failed(subject, f"{existing} is no directory.", "Correct the setting, or make the directory.")
         return
     try:
-        # A file without a name disappears with its descriptor, whatever happens.
-        with tempfile.TemporaryFile(dir=existing):
-            pass
+        write_nothing(existing)
     except OSError as error:
         yield failed(
             subject, f"{existing} cannot be written to: {error.strerror}.", _advice_on_writing(error, existing)
