@@ -21,7 +21,7 @@ from dcc.reports.causes.failed_specimens import RULE, note_failed_documents
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.settings import Settings
-from dcc.tracker.crawls import require_session
+from dcc.tracker.crawls import SessionEntry, require_session
 from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from dcc.tracker.queries.session_zips import session_zips
@@ -51,10 +51,11 @@ def causes_of(
     that the tracker knows. The settings tell where documents are that failed, which are read for animals that
     experiments wait for. Raises NotFoundError for an unknown session.
     """
-    scope = scope_of(tracker, subject) if only is None else Scope(zips=list(only))
+    known = _known(tracker, subject)
+    scope = _scope(tracker, known) if only is None else Scope(zips=list(only))
     of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
     of_data = [] if qc is None else [DataFacts(qc, scope)]
-    origins: list[Facts] = [*of_logs, *of_data, _crawl_facts(tracker, subject)]
+    origins: list[Facts] = [*of_logs, *of_data, _crawl_facts(tracker, known)]
     counted = count_causes(origins)
     causes = worst_first(counted)[:most]
     for origin in origins:
@@ -71,18 +72,30 @@ def causes_of(
 
 def scope_of(tracker: Connection, subject: Subject | None) -> Scope:
     """The submissions that causes of a subject, or of all, are about. Raises NotFoundError for an unknown session."""
+    return _scope(tracker, _known(tracker, subject))
+
+
+_Known: TypeAlias = ZipKey | str | SessionEntry | None
+"""A subject, of a session what the tracker has of it; or None for all."""
+
+
+def _known(tracker: Connection, subject: Subject | None) -> _Known:
+    return require_session(tracker, subject) if isinstance(subject, int) else subject
+
+
+def _scope(tracker: Connection, subject: _Known) -> Scope:
     if isinstance(subject, ZipKey):
         return Scope(zips=[subject])
-    if isinstance(subject, int):
-        return Scope(zips=[each.key for each in session_zips(tracker, require_session(tracker, subject))])
+    if isinstance(subject, SessionEntry):
+        return Scope(zips=[each.key for each in session_zips(tracker, subject)])
     return Scope(centre=subject, acknowledged=acknowledged_keys(tracker))
 
 
-def _crawl_facts(tracker: Connection, subject: Subject | None) -> CrawlFacts:
+def _crawl_facts(tracker: Connection, subject: _Known) -> CrawlFacts:
     if isinstance(subject, ZipKey):
         return crawl_facts_of_zip(tracker, subject)
-    if isinstance(subject, int):
-        return crawl_facts_of_session(tracker, require_session(tracker, subject))
+    if isinstance(subject, SessionEntry):
+        return crawl_facts_of_session(tracker, subject)
     return crawl_facts_of_centre(tracker, subject)
 
 
