@@ -8,13 +8,13 @@ default settings; nothing is recorded.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 
 from pydantic import SecretStr
 
 from dcc.naming import Action
+from dcc.runtime.processes import collect_cycles_rarely
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
@@ -34,7 +34,7 @@ def list_archives(address: SourceAddress, settings: Settings) -> Sequence[Listed
 def main(protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str) -> None:
     """List the source; print how many archives it holds. Raises the first failure."""
     # As `dcc` does.
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
     address = address_of(protocol, hostname, username, accesskey, base_path)
     print(len(list_archives(address, load_settings(known_hosts=known_hosts or None))))
 

@@ -5,7 +5,6 @@ As a session does it: processes open, validate and read each archive, ask the ru
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from benchmarks.installation import databases
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.reference.snapshots import load_active
+from dcc.runtime.processes import collect_cycles_rarely
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.prepare import archive_checks, worker
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
@@ -47,7 +47,7 @@ def prepare(begun: tuple[ArchiveChecker, Basis], key: ZipKey, path: Path, target
 
 def main(words: Sequence[str]) -> None:
     """Prepare all archives, and print how many documents they have."""
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
     with databases(Path(words[0]), {}) as (settings, tracker, qc), TemporaryDirectory() as folder:
         with tracker.connect() as of_tracker, qc.connect() as of_qc:
             archives = find_archives(of_tracker, of_qc)

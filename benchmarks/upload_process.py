@@ -7,7 +7,6 @@ reads them.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from dcc.documents.reading import read_document
 from dcc.naming import Action, DocumentKind
 from dcc.runtime.checksums import md5_of
+from dcc.runtime.processes import collect_cycles_rarely
 
 if TYPE_CHECKING:
     from dcc.qc.rows.documents import DocumentToApply
@@ -96,7 +96,7 @@ def parse(paths: Sequence[Path]) -> int:
 def main() -> None:
     """Do what the command line says, and print what was counted."""
     # As `dcc` does.
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
     side, *words = sys.argv[1:]
     if side == "apply":
         print(apply(words[0], _paths(words[1:])))

@@ -7,7 +7,6 @@ is measured in a process of its own, `python -m benchmarks.workers`, which finds
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import shutil
@@ -31,6 +30,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
+from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import Batch, BatchArchive
@@ -178,7 +178,7 @@ class FinishedWorkers:
 def main() -> None:
     """Run a session on DCC_HOME whose archives workers have prepared; print its seconds on the clock and processors."""
     # As `dcc` does.
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
     settings = load_settings()
     tracker, qc = open_tracker(settings), open_qc_database(settings)
     wall, before = time.perf_counter(), os.times()

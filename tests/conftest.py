@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from dcc import redaction
+from dcc.runtime.processes import collect_cycles_rarely
 from tests.support.memory import keep_temporary_files_in_memory
 from tests.support.sharing import OF_BROWSER, OF_PAGE
 from tests.support.trials import EVERYWHERE, trials
@@ -140,7 +141,7 @@ def pytest_collection_finish() -> None:
     """All that is loaded by now stays: the garbage collector need not go through it from here on either."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
 
 
 @pytest.fixture(autouse=True)

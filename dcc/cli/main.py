@@ -10,7 +10,13 @@ import click
 
 from dcc.cli.shell.group import INTERRUPTED, RootGroup
 from dcc.runtime.interrupts import repeat_lost_interrupts
-from dcc.runtime.processes import forbid_core_dumps, keep_files_private, keep_freed_memory_together, open_closed_streams
+from dcc.runtime.processes import (
+    collect_cycles_rarely,
+    forbid_core_dumps,
+    keep_files_private,
+    keep_freed_memory_together,
+    open_closed_streams,
+)
 
 _SECTIONS = {
     "To begin": {
@@ -118,8 +124,7 @@ def dcc(debug: bool) -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    # Imports make many objects that stay: scanning them again and again costs a tenth of a short command.
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
     keep_freed_memory_together()
     open_closed_streams()
     repeat_lost_interrupts()

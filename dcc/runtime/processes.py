@@ -40,6 +40,14 @@ def keep_freed_memory_together() -> None:
     os.environ[_VARIABLE] = str(_ARENAS)
 
 
+def collect_cycles_rarely() -> None:
+    """Look for reference cycles less often than by default.
+
+    Imports make many objects that stay: scanning them again and again costs a tenth of a short command.
+    """
+    gc.set_threshold(50_000, 20, 100)
+
+
 def give_threads_their_own_memory(threads: int) -> None:
     """Let so many threads, which parse documents at once, have a pool each, where there would be two for all.
 

@@ -6,6 +6,7 @@ import gc
 import os
 from typing import Final
 
+from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive
 
 _LESS_URGENT: Final = 5
@@ -18,7 +19,7 @@ def begin(basis: Basis) -> Basis:
     os.nice(_LESS_URGENT)
     # Loaded modules stay and need not be scanned for cycles; contents of documents have none.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
     return basis
 
 

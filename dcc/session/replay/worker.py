@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from dcc.runtime.installed_packages import RULES, propose
+from dcc.runtime.processes import collect_cycles_rarely
 
 Run = Callable[..., Future[Any]]
 """Has a process call a method of the `Replayer`: by its name, the name of what it works on, and its arguments."""
@@ -23,7 +24,7 @@ def begin(rules: str | None, replayer: bytes) -> Any:
         propose(RULES, rules)
     begun = pickle.loads(replayer)  # noqa: S301 - from the process that started this one
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_cycles_rarely()
     return begun
 
 
