@@ -27,7 +27,7 @@ from dcc.tracker.session_statistics import Problems, problems_of
 
 @dataclass(frozen=True, slots=True)
 class SourceOverview:
-    """A file source with its latest crawl, if any, when it is due, and what it has to be fetched."""
+    """A file source with its latest crawl, if any, when it is due, and what sessions will fetch from it."""
 
     entry: SourceEntry
     crawl: CrawlEntry | None
@@ -56,7 +56,7 @@ class Overview:
 
     `held_documents` are submission, file name and message of each. `on_hold`, `quarantined` and `acknowledged` count
     submissions, `proposals` the open proposals of withdrawals. `findings` are those of the latest crawls, `expected` is
-    what all sources together have to be fetched.
+    what sessions will fetch from all sources.
     """
 
     zip_actions: Sequence[StateCount]

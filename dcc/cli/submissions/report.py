@@ -100,12 +100,13 @@ def report(
 
 
 def _subject(zip_action: str | None, centre: str | None, session: int | None) -> Subject:
-    if sum(one is not None for one in (zip_action, centre, session)) != 1:
+    named = [one for one in (zip_action, centre, session) if one is not None]
+    if len(named) != 1:
         raise ConfigurationError(
             "Say what the report is of: a submission, such as `dcc report add/H.2013-10-31.1.impc.zip`, or --centre, "
             "or --session; one of them."
         )
-    return parse_zip_key(zip_action) if zip_action is not None else centre if centre is not None else session or 0
+    return named[0] if zip_action is None else parse_zip_key(zip_action)
 
 
 def _refuse_both(as_json: bool, html: Path | None) -> None:
