@@ -117,7 +117,7 @@ class NewArchives:
         query = select(*columns).where(ZipFile.file_name.in_(IDS))
         for file_name, number, size, centre in rows_about(self._basis.connection, query, sizes):
             found[file_name] = _Archive(number, size, is_known=True)
-            if centre is None and (name := self._basis.parse(file_name)[0]) is not None:
+            if centre is None and (name := parsed[file_name][0]) is not None:
                 conforming[number] = name
         self._basis.note_names(conforming)
         missing = [name for name in sizes if name not in found]
