@@ -26,7 +26,7 @@ from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
 from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
-from dcc.session.validation.verdicts import Draft, DraftFile, PathVerdict, Place
+from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile, PathVerdict
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
@@ -154,7 +154,7 @@ class _Check:
         archive = found.archive
         for document, problems in zip(archive.documents, found.problems, strict=True):
             of_document = Draft(f"{path}/{document.place}", list(problems))
-            self._judge(Place(document.path, _action_of(path), document.name, path), of_document)
+            self._judge(DocumentToJudge(document.path, _action_of(path), document.name, path), of_document)
             draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
             draft.documents.append(Draft(f"{path}/{file_name}", [problem]))
@@ -173,7 +173,7 @@ class _Check:
                 of_document.errors += convert_file(converter, file, kind, target, *most)[2]
                 if not of_document.errors:
                     of_document.errors += self.checker.validate(target, kind)
-                self._judge(Place(target, _action_of(path)), of_document)
+                self._judge(DocumentToJudge(target, _action_of(path)), of_document)
                 if of_document is not draft:
                     draft.documents.append(of_document)
         return draft
@@ -186,12 +186,12 @@ class _Check:
         except BadFileNameError as error:
             draft.warnings.append(Problem.of(error))
         draft.errors += self.checker.validate(path, None if name is None else name.kind)
-        self._judge(Place(path, _action_of(path), name), draft)
+        self._judge(DocumentToJudge(path, _action_of(path), name), draft)
         return draft
 
-    def _judge(self, place: Place, draft: Draft) -> None:
+    def _judge(self, document: DocumentToJudge, draft: Draft) -> None:
         if self.judge is not None:
-            self.judge.judge(place, draft)
+            self.judge.judge(document, draft)
 
 
 def _action_of(path: Path) -> Action:

@@ -18,9 +18,9 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import NEEDING_OTHERS, all_rules, check_contents
 from dcc.rules.context import NOTHING_STORED, DocumentContext
 from dcc.rules.findings import Finding, with_value
-from dcc.session.validation.neighbours import MISSING, Asking, Neighbours
+from dcc.session.validation.neighbours import MISSING, JudgedDocument, Neighbours
 from dcc.session.validation.text_limits import TextLimits
-from dcc.session.validation.verdicts import Draft, DraftFile, Later, Place
+from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile, LaterFindings
 
 
 class Judge:
@@ -33,36 +33,36 @@ class Judge:
         self._schemas: Final = schemas
         self._reference: Final = reference
         self._max_problems: Final = max_problems
-        self._judged: dict[str, Asking] = {}
+        self._judged: dict[str, JudgedDocument] = {}
 
-    def judge(self, place: Place, draft: Draft) -> None:
+    def judge(self, document: DocumentToJudge, draft: Draft) -> None:
         """Add the rules' findings on a document, if it is valid, without rules about other documents."""
-        actual = None if draft.errors else self._schemas.kind_of_file(place.path)
+        actual = None if draft.errors else self._schemas.kind_of_file(document.path)
         if actual is None:
             return
         # Without a name that has the centre, none can be compared with it.
-        without = NEEDING_OTHERS if place.name is not None else NEEDING_OTHERS | {"X5"}
-        centre = "" if place.name is None else place.name.centre
-        origin = read_origin(place.path)
-        asking = Asking(draft.path, place, origin)
+        without = NEEDING_OTHERS if document.name is not None else NEEDING_OTHERS | {"X5"}
+        centre = "" if document.name is None else document.name.centre
+        origin = read_origin(document.path)
+        judged = JudgedDocument(draft.path, document, origin)
         limits = TextLimits(origin)
-        contents = asking.keeping(read_document(place.path, actual), limits)
-        document = DocumentContext(0, place.action, centre, _today(), self._reference, NOTHING_STORED, origin=origin)
-        if place.action is Action.DELETE:
+        contents = judged.keeping(read_document(document.path, actual), limits)
+        context = DocumentContext(0, document.action, centre, _today(), self._reference, NOTHING_STORED, origin=origin)
+        if document.action is Action.DELETE:
             # A session checks no rule on documents that delete.
             deque(contents, maxlen=0)
         else:
-            self._add(draft, map(_problem_of, asking.noting(check_contents(contents, document, without))))
+            self._add(draft, map(_problem_of, judged.noting(check_contents(contents, context, without))))
         self._add(draft, map(_problem_of, limits.findings.all()))
-        self._judged[draft.path] = asking
+        self._judged[draft.path] = judged
 
     def judge_together(self, kept: DraftFile) -> None:
         """Store the findings of the rules about other documents, and forget the documents."""
-        for asking, findings in Neighbours(self._judged.values()).judge(_today()):
-            kept.add(asking.name, asking.takes_no_effect, map(_problem_of, findings))
+        for judged, findings in Neighbours(self._judged.values()).judge(_today()):
+            kept.add(judged.name, judged.takes_no_effect, map(_problem_of, findings))
         self._judged.clear()
 
-    def add_later(self, draft: Draft, later: Later) -> None:
+    def add_later(self, draft: Draft, later: LaterFindings) -> None:
         """Add to a draft what was stored by `judge_together`."""
         if later.takes_no_effect:
             draft.errors = [error for error in draft.errors if error.kind not in all_rules()]

@@ -22,7 +22,7 @@ from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Whe
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding
 from dcc.session.data.due_documents import DueDocument, in_order_of_upload
-from dcc.session.validation.verdicts import Place
+from dcc.session.validation.verdicts import DocumentToJudge
 from dcc.tracker.states import State
 from dcc.vocabulary import Severity
 
@@ -39,8 +39,8 @@ _Known = TypeVar("_Known")
 
 
 @dataclass
-class Asking:
-    """What is kept of a document until all are read: the parts of its animals and experiments that matter to others.
+class JudgedDocument:
+    """What is kept of a document until all are judged: the parts of its animals and experiments that matter to others.
 
     The `refused` blocks are judged by the upload only. A document that `takes_no_effect`, because the upload refuses
     all its entities, is judged by no other rule. Of `contents`, the `stored` ones are those that the QC database can
@@ -48,7 +48,7 @@ class Asking:
     """
 
     name: str
-    place: Place
+    submitted: DocumentToJudge
     origin: Origin | None = None
     contents: list[Content] = field(default_factory=list)
     stored: list[Content] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Asking:
     @property
     def action(self) -> Action:
         """What is done with the document's contents."""
-        return self.place.action
+        return self.submitted.action
 
     def noting(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Pass on the findings of other rules, and record the blocks that they refuse."""
@@ -110,14 +110,14 @@ _NO_EXPERIMENT: Final = _Applied(Where(0, 0, 0), ())
 class Neighbours:
     """The applied animals and experiments while documents are applied in order; `Lookups` for the rules."""
 
-    def __init__(self, documents: Collection[Asking]) -> None:
+    def __init__(self, documents: Collection[JudgedDocument]) -> None:
         self._documents = [*_of_archives(documents), *_outside_of_archives(documents)]
         self._numbers = self._numbered()
         self._specimens: dict[tuple[str, str], KnownSpecimen] = {}
         self._experiments: dict[tuple[str, ExperimentKey], _Applied] = {}
         self._experiments_on: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-    def judge(self, today: date) -> Iterator[tuple[Asking, Iterator[Finding]]]:
+    def judge(self, today: date) -> Iterator[tuple[JudgedDocument, Iterator[Finding]]]:
         """Each document with the findings of the rules about other documents; take these before the next document."""
         numbered = list(zip(self._numbers, self._documents, strict=True))
         refusals = []
@@ -129,7 +129,7 @@ class Neighbours:
             document.takes_no_effect = document.has_entities and document.storable == len(refused)
             yield document, chain(refused, self._about_specimens(number, document, today))
 
-    def _about_specimens(self, number: int, document: Asking, today: date) -> Iterator[Finding]:
+    def _about_specimens(self, number: int, document: JudgedDocument, today: date) -> Iterator[Finding]:
         """The findings that a session has too; see `takes_no_effect`."""
         if not document.takes_no_effect:
             for finding in self._check(number, document, document.contents, today, ABOUT_SPECIMENS):
@@ -137,7 +137,7 @@ class Neighbours:
                     yield finding
 
     def _check(
-        self, number: int, document: Asking, contents: Sequence[Content], today: date, rules: Collection[str]
+        self, number: int, document: JudgedDocument, contents: Sequence[Content], today: date, rules: Collection[str]
     ) -> Iterator[Finding]:
         if document.action is Action.DELETE:
             return iter(())
@@ -167,7 +167,7 @@ class Neighbours:
             first.setdefault(document.digest.hexdigest(), number) for number, document in enumerate(self._documents)
         ]
 
-    def _apply(self, number: int, document: Asking) -> None:
+    def _apply(self, number: int, document: JudgedDocument) -> None:
         centre, block = "", 0
         for content in document.stored:
             if isinstance(content, Block):
@@ -197,14 +197,14 @@ class Neighbours:
         return replace(finding, details={**finding.details, "document": self._documents[int(number)].name})
 
 
-def _of_archives(documents: Iterable[Asking]) -> list[Asking]:
+def _of_archives(documents: Iterable[JudgedDocument]) -> list[JudgedDocument]:
     """The documents of archives, in the order in which a session applies them."""
-    found: list[Asking] = []
+    found: list[JudgedDocument] = []
     due: list[DueDocument] = []
     archives: dict[Path, int] = {}
     # Threads give them in any order, in which those of one name would stay.
     for document in sorted(documents, key=lambda one: one.name):
-        _, action, name, archive = document.place
+        _, action, name, archive = document.submitted
         if archive is not None and name is not None:
             za_id = archives.setdefault(archive, len(archives))
             key = ZipKey(action, archive.name)
@@ -213,14 +213,14 @@ def _of_archives(documents: Iterable[Asking]) -> list[Asking]:
     return [found[document.xml_id] for document in in_order_of_upload(due)]
 
 
-def _outside_of_archives(documents: Iterable[Asking]) -> list[Asking]:
+def _outside_of_archives(documents: Iterable[JudgedDocument]) -> list[JudgedDocument]:
     """The other documents, by the date and increment of their names; those with none come last."""
 
-    def turn(document: Asking) -> tuple[date, int, str]:
-        name = document.place.name
+    def turn(document: JudgedDocument) -> tuple[date, int, str]:
+        name = document.submitted.name
         return (date.max, 0, document.name) if name is None else (name.created, name.inc, name.file_name)
 
-    return sorted((document for document in documents if document.place.archive is None), key=turn)
+    return sorted((document for document in documents if document.submitted.archive is None), key=turn)
 
 
 def _take(known: dict[_Key, _Known], key: _Key, one: _Known, action: Action) -> None:

@@ -54,15 +54,15 @@ class Draft:
         yield from below
 
 
-class Later(NamedTuple):
-    """What other documents add to a verdict; see `Asking.takes_no_effect`."""
+class LaterFindings(NamedTuple):
+    """What other documents add to a verdict; see `JudgedDocument.takes_no_effect`."""
 
     takes_no_effect: bool
     problems: list[Problem]
 
 
-class Place(NamedTuple):
-    """A document to check: its file, its action, its name if that conforms, and the archive that it is in, if any."""
+class DocumentToJudge(NamedTuple):
+    """A document: its file, its action, its name if that conforms, and the archive that it is in, if any."""
 
     path: Path
     action: Action
@@ -89,7 +89,7 @@ class DraftFile:
         for part in chain([takes_no_effect], problems, [None]):
             pickle.dump(part, self._file)
 
-    def drafts(self) -> Iterator[tuple[Draft, dict[str, Later]]]:
+    def drafts(self) -> Iterator[tuple[Draft, dict[str, LaterFindings]]]:
         """The drafts, each with the additions for it or its documents, by path."""
         for place in self._drafts:
             self._file.seek(place)
@@ -97,9 +97,9 @@ class DraftFile:
             paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
             yield draft, {path: self._addition(path) for path in paths}
 
-    def _addition(self, path: str) -> Later:
+    def _addition(self, path: str) -> LaterFindings:
         self._file.seek(self._later[path])
-        return Later(self._next(), list(iter(self._next, None)))
+        return LaterFindings(self._next(), list(iter(self._next, None)))
 
     def _next(self) -> Any:
         return pickle.load(self._file)  # noqa: S301 - written by this process, to a file that has no name
