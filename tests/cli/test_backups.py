@@ -76,8 +76,9 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytes
     assert unasked.startswith("[production] All that the databases of this installation hold will be lost. Replace it?")
     assert unasked.endswith("Nobody is at a terminal to answer. If yes, run the command again with --yes.")
     monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
-    asked = dcc("restore", sets, "--replace", exit_code=130, input="n\n")
+    asked = dcc("restore", sets, "--replace", exit_code=2, input="n\n")
     assert (asked.stdout, asked.stderr.startswith("[production] All that")) == ("", True)
+    assert "Nothing was replaced." in asked.stderr
     assert dcc("status").stdout.startswith("Environment: production\n")
     assert dcc.json("status")["environment"] == "production"
     assert dcc.json("centre", "list")

@@ -118,6 +118,14 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert {key[0] for key in by_labels(figures, "database_bytes")} >= {"qc", "tracker"}
 
 
+@pytest.mark.both_databases
+def test_a_refused_name_counts_for_the_centre_on_whose_source_it_is(installation: Installation) -> None:
+    folder = installation.add_folder("H")
+    folder.put("add/no-name-of-an-archive.zip", b"")
+    installation.run_session()
+    assert by_labels(of(installation.settings), "zip_actions") == {("H", "zip_name", "failed"): 1}
+
+
 def test_a_session_whose_data_failed_says_so_although_it_succeeded(mixed: DataInstallation) -> None:
     mixed.put("add/H.2013-11-01.1.impc.zip", experiments(first=200, stem="2013-11-01.1"))
     mixed.base.run_session([mixed.folder.source_id])

@@ -188,7 +188,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     if replace and not yes:
         question = "All that the databases of this installation hold will be lost. Replace it?"
         if not confirmed(question, option="--yes"):
-            raise click.Abort
+            raise ConfigurationError("Nothing was replaced.")
     with without_daemon(settings), any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = restore_backup(
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress

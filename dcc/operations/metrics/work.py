@@ -21,7 +21,7 @@ from dcc.tracker.models import AnException, Centre, CrawlingSession, XmlFile, Xm
 from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
-from dcc.tracker.submission_rows import newest_downloads
+from dcc.tracker.submission_rows import CENTRE, newest_downloads
 
 _OUTCOMES: Final = ("active", "open", *EndReason)
 _MEASURES: Final = {
@@ -175,11 +175,11 @@ def work_families(connection: Connection) -> Iterator[Metric]:
 
 def _zip_actions() -> Select[*tuple[Any, ...]]:
     return (
-        select(Centre.short_name, ZipAction.phase_id, ZipAction.status_id, func.count())
+        select(CENTRE.label("centre_code"), ZipAction.phase_id, ZipAction.status_id, func.count())
         .select_from(ZipAction)
         .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .group_by(Centre.short_name, ZipAction.phase_id, ZipAction.status_id)
+        .group_by("centre_code", ZipAction.phase_id, ZipAction.status_id)
     )
 
 
