@@ -248,7 +248,6 @@ def findings(
         find_findings,
     )
     from dcc.reports.languages import load_catalogue
-    from dcc.rules.catalogue import CATALOGUE
 
     settings = settings_from_environment()
     key = parse_zip_key(zip_action) if zip_action else None
@@ -276,11 +275,10 @@ def findings(
         most = limit if limit is not None or as_json else _SHOWN
         records = list(find_findings(connection, wanted, limit=most)) if each else []
         uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
-    if rule is not None and not counts and rule not in CATALOGUE:
-        nearest = nearest_sentence(rule, CATALOGUE)
-        raise NotFoundError(f"There is no rule {rule!r}.{nearest} See which there are: dcc rules list")
-    if (key or document) and not counts and not uncounted:
-        _require_known(settings, key, document)
+    if not counts:
+        _require_rule(rule)
+        if not uncounted:
+            _require_known(settings, key, document)
     note_facts(counted=bool(counts) and not each)
     if as_json:
         echo_json(records if each else counts)
@@ -298,11 +296,22 @@ def findings(
         )
 
 
+def _require_rule(rule: str | None) -> None:
+    """Raise NotFoundError for a rule that does not exist."""
+    from dcc.rules.catalogue import CATALOGUE
+
+    if rule is not None and rule not in CATALOGUE:
+        nearest = nearest_sentence(rule, CATALOGUE)
+        raise NotFoundError(f"There is no rule {rule!r}.{nearest} See which there are: dcc rules list")
+
+
 def _require_known(settings: Settings, key: ZipKey | None, document: str | None) -> None:
     """Raise NotFoundError for a submission or document of which nobody has heard."""
     from dcc.tracker.archive_access import delivered_document
     from dcc.tracker.submission_rows import require_zip_action
 
+    if key is None and document is None:
+        return
     with reading_tracker(settings) as tracker:
         if key is not None:
             require_zip_action(tracker, key)
