@@ -364,6 +364,7 @@ breaks("P14", "neither", with_parameters(series("FREE", at("1", ""), at("2"))))
 breaks("P14", "both", with_parameters(series("FREE", at("1", "1.5", "IMPC_PARAMSC_001"), at("2"))))
 breaks("P14", "no increment", with_parameters(series("FREE", at(""), at("2"))))
 holds("P14", "text", with_parameters(series("FREE", at("1"), at("2"))))
+edge("P14", "no increment of media", with_parameters(film("FILM", "1", "2", " ")), 1)
 edge("P14", "only a status", with_parameters(series("FREE", at("1", " ", "IMPC_PARAMSC_001"), at("2"))))
 
 breaks("P15", "one of two", with_parameters(series("FREE", at("1"))))
