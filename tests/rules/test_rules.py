@@ -460,6 +460,7 @@ holds(
     "X9", "a whole on each level", specimens(mutant(parental_strains=(strain("50"), strain("50"), strain("100", "2"))))
 )
 edge("X9", "thirds", specimens(mutant(parental_strains=(strain("33.333"), strain("33.333"), strain("33.333")))))
+edge("X9", "level 01 is 1", specimens(mutant(parental_strains=(strain("50", "1"), strain("50", "01")))))
 edge("X9", "infinitely much", specimens(mutant(parental_strains=(strain("INF"),))), 1)
 breaks("X10", "too large", with_parameters(simple("RANGED", "9.01")))
 holds("X10", "within", with_parameters(simple("RANGED", "5")))
