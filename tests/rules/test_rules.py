@@ -539,6 +539,7 @@ def severities(document: list[Content]) -> list[Severity]:
 def test_faults_of_the_background_of_an_animal_with_a_status_code_are_warnings(animal: Specimen) -> None:
     assert severities(specimens(animal)) == [Severity.ERROR]
     assert severities(specimens(animal._replace(status_code=status("IMPC_SSC_001")))) == [Severity.WARNING]
+    assert severities(specimens(animal._replace(status_code=status(" ")))) == [Severity.ERROR]
 
 
 def test_a_retired_option_and_a_code_of_the_wrong_family_for_an_animal_are_warnings() -> None:
