@@ -81,7 +81,7 @@ def active_session(settings: Settings, group: CentreGroup | None) -> Lease | Non
 
 
 def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
-    """The sources with a pace of their own that are due, by the group that crawls them: a text that tells work apart.
+    """The due sources that wait for no other, by the group that crawls them: a text that tells work apart.
 
     Raises as `read_tracker`.
     """
@@ -91,7 +91,7 @@ def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
         dues = load_dues(connection, settings.source_failure_limit)
         for address in load_addresses(connection):
             one = dues[address.id]
-            if one.is_due and one.pace.is_its_own:
+            if one.needs_no_other:
                 group = next((group for group in groups if address.centre in group.centres), None)
                 found[group] = f"{found.get(group, '')}{address.id} after {one.past.listed}, {one.past.failures}; "
     return found

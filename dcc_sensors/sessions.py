@@ -105,12 +105,13 @@ def retry_failed_downloads(context: SensorEvaluationContext, session: SessionRes
 @_watch(
     CRAWL_JOB,
     DUE_SECONDS,
-    "Crawls file sources with an age of their own (`dcc source change --every`) when they are due.",
+    "Crawls new and changed file sources after a minute, and those with an age of their own "
+    "(`dcc source change --every`) when they are due.",
 )
 def due_sources(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Request a run that crawls the sources of the first group, or of all, that are due and can be crawled."""
     settings = session.session_settings()
-    reason = SkipReason("No file source with an age of its own is due.")
+    reason = SkipReason("No file source is new, changed or due by an age of its own.")
     for group, sources in due_by_schedule(settings).items():
         busy = _busy(context.instance, settings, group)
         if busy is None:

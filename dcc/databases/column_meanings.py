@@ -100,7 +100,7 @@ MEANINGS: Final = {
     "mother_zygosity": "Zygosity of the mother.",
     "name": "Name.",
     "new_zips": "Number of archives that were new.",
-    "num_retries": "Number of attempts to download it.",
+    "num_retries": "Number of attempts to download it after one that failed.",
     "ontology_id": "Id of the term in its ontology.",
     "origin": "Origin of the dimension.",
     "outcome": "How it ended.",

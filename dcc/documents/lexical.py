@@ -11,7 +11,11 @@ from datetime import date
 from functools import lru_cache
 from math import isfinite
 
-_is_number = re.compile(r"[ \t\r\n]*+[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[ \t\r\n]*+").fullmatch
+_is_number = re.compile(
+    r"[ \t\r\n]*+[+-]?"
+    r"(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*+)?)"
+    r"[ \t\r\n]*+"
+).fullmatch
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -22,12 +26,12 @@ _LONGEST_INTEGER = 4_000
 def parse_number(text: str) -> float | None:
     """The finite number of the whole text, in ASCII digits; None for other texts.
 
-    White space around it is ignored. `NaN`, `INF`, `1e400`, `0x1F`, `1_000`, `1,5` and digits of other scripts are no
-    numbers, nor are texts of more than 1,000 characters.
+    White space around it and well-formed separators of thousands (2,643.85) are ignored. `NaN`, `INF`, `1e400`, `0x1F`,
+    `1_000`, `1,5`, `0,123` and digits of other scripts are no numbers, nor are texts of more than 1,000 characters.
     """
     if len(text) > _LONGEST_NUMBER or _is_number(text) is None:
         return None
-    number = float(text)
+    number = float(text.replace(",", ""))
     return number if isfinite(number) else None
 
 

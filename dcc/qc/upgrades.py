@@ -13,6 +13,7 @@ from sqlalchemy import Connection, bindparam, case, column, delete, inspect, sel
 
 from dcc.databases.database import Revisions
 from dcc.databases.upgrades import columns_of
+from dcc.documents.lexical import parse_number
 
 _ENTITIES = ("specimen", "experiment", "line", "housing")
 _PAGE = 5_000
@@ -120,12 +121,26 @@ def _part_centres(connection: Connection) -> None:
             connection.exec_driver_sql(f"DROP INDEX {name} ON document")
 
 
+def _number_grouped_values(connection: Connection) -> None:
+    """Values with separators of thousands, such as 2,643.85, get their number."""
+    measurement = table("measurement", column("id"), column("value"), column("number"))
+    grouped = measurement.c.number.is_(None) & measurement.c.value.like("%_,___%")
+    query = select(measurement.c.id, measurement.c.value).where(grouped).order_by(measurement.c.id).limit(_PAGE)
+    change = update(measurement).where(measurement.c.id == bindparam("row")).values(number=bindparam("found"))
+    last = 0
+    while rows := connection.execute(query.where(measurement.c.id > last)).all():
+        numbers = [{"row": row.id, "found": parse_number(row.value)} for row in rows]
+        connection.execute(change, numbers)
+        last = rows[-1].id
+
+
 _CONVERSIONS: Final = {
     2: _number_validity,
     4: _count_invalid_animals_anew,
     5: _mask_addresses,
     6: _state_facts,
     8: _part_centres,
+    13: _number_grouped_values,
 }
-REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 13)}
+REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 14)}
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -17,36 +17,6 @@ from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
 from dcc.vocabulary import EntityKind
 
-MEDIA_TYPES = frozenset(
-    {
-        "application/dicom",
-        "application/gzip",
-        "application/octet-stream",
-        "application/pdf",
-        "application/zip",
-        "audio/wav",
-        "image/bmp",
-        "image/dicom",
-        "image/gif",
-        "image/jp2",
-        "image/jpeg",
-        "image/jpg",
-        "image/png",
-        "image/tif",
-        "image/tiff",
-        "image/x-ms-bmp",
-        "img/jpg",
-        "text/csv",
-        "text/plain",
-        "video/avi",
-        "video/mp4",
-        "video/mpeg",
-        "video/quicktime",
-        "video/x-msvideo",
-    }
-)
-"""The permitted file types of media, in lower case; `img/jpg` because the format's own samples use it."""
-
 
 class Where(NamedTuple):
     """An entity's place: its document (the id in the QC database), its block there, and its position in the block."""
@@ -127,7 +97,6 @@ class DocumentContext:
     today: date
     reference: ReferenceData
     lookups: Lookups
-    media_types: frozenset[str] = MEDIA_TYPES
     origin: Origin | None = None
 
     @property

@@ -21,7 +21,7 @@ from dcc.documents.contents import (
     Specimen,
     StatusCode,
 )
-from dcc.documents.lexical import parse_boolean, parse_number
+from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
 from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies
@@ -214,11 +214,11 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
     """The percentages of the parental strains of a level sum to 100."""
     sums: dict[str, float] = defaultdict(float)
     for strain in specimen.parental_strains:
-        number = parse_number(strain.percentage)
-        sums[strain.level] += float("inf") if number is None else number
-    for level, total in sums.items():
+        number, level = parse_number(strain.percentage), parse_integer(strain.level)
+        sums[strain.level if level is None else str(level)] += float("inf") if number is None else number
+    for named, total in sums.items():
         if abs(total - 100) > _TOLERANCE:
-            yield fault(specimen.line, f"{total:g}", specimen=specimen.specimen_id, level=level)
+            yield fault(specimen.line, f"{total:g}", specimen=specimen.specimen_id, level=named)
 
 
 @rule(

@@ -8,6 +8,7 @@ from dcc.declarations import Declaration
 from dcc.documents.contents import (
     MediaSampleParameter,
     SeriesMediaParameter,
+    SeriesMediaValue,
     SeriesParameter,
     SeriesValue,
 )
@@ -89,6 +90,7 @@ def series_has_values(
 @rule(
     "P14",
     SeriesValue,
+    SeriesMediaValue,
     message=mark("The value for increment '{increment}' is empty and has no incrementStatus. Give one of them."),
     cause=mark("Series values are empty and have no incrementStatus"),
     remedy=mark("Give a value, or an incrementStatus that says why it is missing."),
@@ -112,10 +114,12 @@ def series_has_values(
     local=True,
     numeric=True,
 )
-def series_value_has_text_or_status(value: SeriesValue, at: Context) -> Iterator[Fault]:
-    """A series value has either text or an incrementStatus, not both nor neither; its incrementValue is not empty."""
+def series_value_has_text_or_status(value: SeriesValue | SeriesMediaValue, at: Context) -> Iterator[Fault]:
+    """A series value has text or an incrementStatus, not both; its incrementValue, of media too, is not empty."""
     if is_blank(value.increment):
         yield fault(value.line, value.increment, "no_increment")
+    if isinstance(value, SeriesMediaValue):
+        return
     if is_blank(value.value) and is_blank(value.increment_status):
         yield fault(value.line, value.value, increment=value.increment)
     elif not is_blank(value.value) and not is_blank(value.increment_status):

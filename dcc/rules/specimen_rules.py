@@ -403,7 +403,8 @@ def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:
     it.
     """
     found = fault(specimen.line, value, specimen=specimen.specimen_id, **details)
-    return found._replace(severity=Severity.WARNING if specimen.status_code is not None else None)
+    status = specimen.status_code
+    return found if status is None or is_blank(status.code) else found._replace(severity=Severity.WARNING)
 
 
 def _colony_of_mutant(specimen: Specimen) -> str | None:

@@ -14,8 +14,7 @@ from dcc.documents.lexical import parse_date, parse_number
 from dcc.messages import Message, mark
 from dcc.reference.impress import ValueType
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+_INTEGER = re.compile(r"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:,[0-9]{3})+)")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})")
@@ -42,9 +41,9 @@ def read_integer(text: str) -> int:
     """A whole number of 64 bits; well-formed separators of thousands (2,643) are permitted. Raises
     UnreadableValueError.
     """
-    digits = text.replace(",", "") if _GROUPED.fullmatch(text) and "." not in text else text
-    if _INTEGER.fullmatch(digits) is None:
+    if _INTEGER.fullmatch(text) is None:
         raise UnreadableValueError(_why_no_number(text) or mark("it is no whole number"))
+    digits = text.replace(",", "")
     if len(digits) > _LONGEST_INTEGER or abs(int(digits)) > _LARGEST_INTEGER:
         raise UnreadableValueError(mark("it is beyond the range of whole numbers"))
     return int(digits)
@@ -52,8 +51,7 @@ def read_integer(text: str) -> int:
 
 def read_float(text: str) -> float:
     """A finite number; well-formed separators of thousands (2,643.85) are permitted. Raises UnreadableValueError."""
-    digits = text.replace(",", "") if _GROUPED.fullmatch(text) else text
-    number = None if digits != digits.strip() else parse_number(digits)
+    number = None if text != text.strip() else parse_number(text)
     if number is None:
         raise UnreadableValueError(_why_no_number(text) or mark("it is not a number"))
     return number

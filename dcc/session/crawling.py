@@ -57,7 +57,7 @@ def crawl_file_sources(
 ) -> Iterator[SourceCrawl]:
     """Crawl the available sources of active centres that are due, or those of `source_ids`, which a person named.
 
-    `only_scheduled`: of those that are due only the ones with an age or a schedule of their own.
+    `only_scheduled`: of those that are due only new and changed ones, and those with an age or schedule of their own.
     Yields each once it is recorded. A session of a group crawls only its centres' sources. Over all sessions one
     listing is recorded at a time, because an archive may be new on several sources.
 
@@ -69,7 +69,7 @@ def crawl_file_sources(
 
     def load(connection: Connection) -> tuple[list[SourceAddress], dict[int, Due]]:
         dues = load_dues(connection, failure_limit, named=session.named_sources)
-        wanted = {number for number, one in dues.items() if one.is_due and (one.pace.is_its_own or not only_scheduled)}
+        wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
         available = load_addresses(connection, ids=source_ids)
         addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
         # Those that were listed longest ago are first where a server takes few connections.

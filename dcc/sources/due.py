@@ -20,6 +20,8 @@ MOST_BACK_OFF: Final = timedelta(days=1)
 _FIRST_BACK_OFF: Final = timedelta(hours=1)
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 """More than the clocks of machines differ."""
+_QUIET: Final = timedelta(minutes=1)
+"""The time after a change in which another one may follow."""
 _READY: Final = 0.95
 """The part of its age from which a source is due, so that the next session is not too late."""
 
@@ -188,17 +190,27 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class PastCrawls:
-    """When a source was last listed, wholly or in part, and how often in a row it failed since; when last."""
+    """When a source was last listed, wholly or in part, and how often in a row it failed since; when last.
+
+    `changed` is when it was registered or last changed; failures before that do not count.
+    """
 
     listed: datetime | None = None
     failures: int = 0
     failed: datetime | None = None
+    changed: datetime | None = None
 
     def known_at(self, now: datetime) -> PastCrawls:
-        """Those without times to come, which a clock that was wrong has set."""
+        """Those without times to come, which a clock that was wrong has set, and without changes of this minute."""
         latest = now + _CLOCKS_DIFFER
         listed, failed = (None if at is not None and at > latest else at for at in (self.listed, self.failed))
-        return PastCrawls(listed, self.failures, failed)
+        is_quiet = self.changed is not None and self.changed <= now - _QUIET
+        return PastCrawls(listed, self.failures, failed, self.changed if is_quiet else None)
+
+    @property
+    def are_of_before(self) -> bool:
+        """Whether the source was registered or changed since, so that it was not crawled as it is."""
+        return self.changed is not None and not self.failures and (self.listed is None or self.listed < self.changed)
 
 
 class Why(StrEnum):
@@ -224,6 +236,11 @@ class Due:
     def is_due(self) -> bool:
         """Whether it must be crawled now."""
         return self.why is Why.DUE
+
+    @property
+    def needs_no_other(self) -> bool:
+        """Whether it must be crawled now even if no other source is: by its own pace, or as new or changed."""
+        return self.is_due and (self.pace.is_its_own or self.past.are_of_before)
 
     @property
     def may_be_used(self) -> bool:

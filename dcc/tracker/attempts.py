@@ -14,7 +14,7 @@ from dcc.outcomes import AttemptOutcome
 from dcc.phases import Status
 from dcc.sources.base import Validators
 from dcc.sources.hosting import EarlierCopy
-from dcc.tracker.models import ZipDownload
+from dcc.tracker.models import ZipDownload, ZipFile
 from dcc.tracker.submission_rows import IDS, rows_about
 
 _EARLIER: Final = (
@@ -38,6 +38,13 @@ _EARLIER: Final = (
 def archive_size() -> ColumnElement[Any]:
     """The size of an attempt's archive, in bytes, even if nothing was sent."""
     return func.coalesce(ZipDownload.content_size_bytes, ZipDownload.downloaded_size_bytes)
+
+
+def archive_md5() -> ColumnElement[Any]:
+    """The MD5 of an attempt's archive. That of its name counts for rows of earlier versions; add, edit and delete may
+    have different archives of one name.
+    """
+    return func.coalesce(ZipDownload.content_md5, ZipFile.content_md5)
 
 
 def earlier_copies(connection: Connection, hosting_ids: Iterable[int]) -> dict[int, EarlierCopy]:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import aliased
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.store.copies import Copy, CopyState, StoredCopies
+from dcc.tracker.attempts import archive_md5, archive_size
 from dcc.tracker.database import insert_missing
 from dcc.tracker.models import (
     ArchiveAudit,
@@ -44,7 +45,7 @@ _NOTE: Final = update(ZipDownload).where(ZipDownload.id == bindparam("number")).
 _LATER_DOWNLOAD: Final = aliased(ZipDownload)
 _LATER_HOSTING: Final = aliased(FileSourceHasZip)
 _UNKEPT: Final = (
-    select(ZipDownload.id, *KEY, ZipFile.size_bytes, ZipFile.content_md5)
+    select(ZipDownload.id, *KEY, archive_size().label("size_bytes"), archive_md5().label("content_md5"))
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile)

@@ -166,6 +166,21 @@ def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have(
     engine.dispose()
 
 
+def test_values_with_separators_of_thousands_get_their_number(qc_settings: Settings) -> None:
+    engine = open_qc_database(qc_settings)
+    init_database(engine)
+    values = {"2,643.85": 2643.85, "0,123": None, "none, really": None, "7": 7.0}
+    submit(engine, Action.ADD, *(experiment(f"E{place}", value=value) for place, value in enumerate(values)))
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE measurement SET number = NULL WHERE value LIKE '%,%'"))
+    init_as(engine, QC_DATABASE, "0012")
+    assert init_database(engine).from_revision == "0012"
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT value, number FROM measurement ORDER BY id"))
+        assert [tuple(row) for row in found] == list(values.items())
+    engine.dispose()
+
+
 @pytest.mark.parametrize("broken_off", [False, True])
 def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
     qc_settings: Settings, tmp_path: Path, broken_off: bool

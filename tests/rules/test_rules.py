@@ -364,6 +364,7 @@ breaks("P14", "neither", with_parameters(series("FREE", at("1", ""), at("2"))))
 breaks("P14", "both", with_parameters(series("FREE", at("1", "1.5", "IMPC_PARAMSC_001"), at("2"))))
 breaks("P14", "no increment", with_parameters(series("FREE", at(""), at("2"))))
 holds("P14", "text", with_parameters(series("FREE", at("1"), at("2"))))
+edge("P14", "no increment of media", with_parameters(film("FILM", "1", "2", " ")), 1)
 edge("P14", "only a status", with_parameters(series("FREE", at("1", " ", "IMPC_PARAMSC_001"), at("2"))))
 
 breaks("P15", "one of two", with_parameters(series("FREE", at("1"))))
@@ -459,6 +460,7 @@ holds(
     "X9", "a whole on each level", specimens(mutant(parental_strains=(strain("50"), strain("50"), strain("100", "2"))))
 )
 edge("X9", "thirds", specimens(mutant(parental_strains=(strain("33.333"), strain("33.333"), strain("33.333")))))
+edge("X9", "level 01 is 1", specimens(mutant(parental_strains=(strain("50", "1"), strain("50", "01")))))
 edge("X9", "infinitely much", specimens(mutant(parental_strains=(strain("INF"),))), 1)
 breaks("X10", "too large", with_parameters(simple("RANGED", "9.01")))
 holds("X10", "within", with_parameters(simple("RANGED", "5")))
@@ -537,6 +539,7 @@ def severities(document: list[Content]) -> list[Severity]:
 def test_faults_of_the_background_of_an_animal_with_a_status_code_are_warnings(animal: Specimen) -> None:
     assert severities(specimens(animal)) == [Severity.ERROR]
     assert severities(specimens(animal._replace(status_code=status("IMPC_SSC_001")))) == [Severity.WARNING]
+    assert severities(specimens(animal._replace(status_code=status(" ")))) == [Severity.ERROR]
 
 
 def test_a_retired_option_and_a_code_of_the_wrong_family_for_an_animal_are_warnings() -> None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from dcc.rules.waivers import Waiver
 from dcc.session.crawling import crawl_file_sources as crawl
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import load_settings
-from dcc.tracker.models import SessionLock
+from dcc.tracker.models import FileSource, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
@@ -161,6 +161,30 @@ def test_sources_with_an_age_of_their_own_are_crawled_when_they_are_due(
     assert found.source_id == folder.source_id
     assert found.then.startswith("not due until")
     assert "No file source" in str(asked(due_sources, instance))
+
+
+@pytest.mark.both_databases
+def test_a_new_or_changed_source_is_crawled_once_by_itself_after_a_quiet_minute(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    crawled(installation, hand_over=False)
+    new = installation.add_folder(name="new").source_id
+
+    def was_changed(source: int, minutes: int) -> None:
+        then = utc_now() - timedelta(minutes=minutes)
+        with writing(installation.tracker) as connection:
+            of_source = update(SourceCrawlRow).where(SourceCrawlRow.file_source_id == source)
+            connection.execute(of_source.values(start_time=utc_now() - timedelta(hours=1)))
+            connection.execute(update(FileSource).where(FileSource.id == source).values(last_update=then))
+
+    for source in (new, folder.source_id):
+        was_changed(source, minutes=0)
+        assert "No file source" in str(asked(due_sources, instance))
+        was_changed(source, minutes=2)
+        assert requested(due_sources, instance).tags == {SCHEDULED_TAG: "yes"}
+        with open_session(installation.tracker, installation.settings) as session:
+            assert [found.source_id for found in crawl(session, only_scheduled=True)] == [source]
+        assert "No file source" in str(asked(due_sources, instance))
 
 
 @only_sqlite

@@ -11,9 +11,11 @@ from sqlalchemy import delete, select, update
 
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
-from dcc.outcomes import EndReason
+from dcc.naming import Action
+from dcc.outcomes import EndReason, ZipKey
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
-from tests.support.installations import Folder, Installation, specimens
+from dcc.tracker.queries.zip_stories import zip_story
+from tests.support.installations import Folder, Installation, md5, specimens
 
 KEY = "add/H.2013-10-31.1.impc.zip"
 DAMAGED = "add/H.2013-10-31.2.impc.zip"
@@ -94,6 +96,22 @@ def test_a_session_that_a_required_replica_kept_from_storing_archives_ends_by_fa
     (installation.root / "away").rename(needed)
     assert both.run_session().ended is EndReason.FINISHED
     assert in_store(needed) == sorted([content, later])
+
+
+def test_a_session_keeps_archives_with_one_name_under_several_actions(
+    installation: Installation, folder: Folder
+) -> None:
+    keys = [ZipKey(action, KEY.removeprefix("add/")) for action in (Action.ADD, Action.EDIT)]
+    contents = [folder.put(str(key), specimens(mice=mice)) for mice, key in enumerate(keys, start=2)]
+    installation.run_session()
+    with installation.tracker.connect() as connection:
+        stories = [zip_story(connection, key) for key in keys]
+    assert [(story.size_bytes, story.md5) for story in stories] == [(len(one), md5(one)) for one in contents]
+    with writing(installation.tracker) as connection:
+        connection.execute(delete(StoredArchive))
+        connection.execute(update(ZipDownload).values(sha256=None))
+    installation.run_session()
+    assert sorted(filter(None, delivered(installation))) == sorted(map(sha256, contents))
 
 
 def test_a_session_keeps_what_earlier_versions_left_in_staging(installation: Installation, folder: Folder) -> None:

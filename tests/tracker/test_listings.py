@@ -143,6 +143,15 @@ class TestNewArchives:
         assert row.message == finding.message
         assert shelf.rows(ZipFile)[0].size_bytes == 100
 
+    def test_the_same_name_under_another_action_is_another_file(self, shelf: Shelf) -> None:
+        changed = ListedFile(NAME, 1_234, FILE.modified)
+        for source in (shelf.one, shelf.two):
+            added = ActionListing(Action.ADD, zips=(FILE,))
+            edited = ActionListing(Action.EDIT, zips=(changed,))
+            assert shelf.record(added, edited, source=source).findings == []
+        later = ActionListing(Action.DELETE, zips=(ListedFile(NAME, 55, FILE.modified),))
+        assert shelf.record(later).findings == []
+
     def test_a_size_or_time_that_no_file_can_have_counts_as_not_told(self, shelf: Shelf) -> None:
         absurd = [(2**64, 2**63), (-1, -1), (10**30, 10**30), (2**63, 253_402_300_800)]
         for more in (0, 1):

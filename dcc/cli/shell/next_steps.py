@@ -70,7 +70,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "source resume": (Step("dcc crawl --source {source_id}", "crawls it now"),),
     "source remove": (_SOURCES,),
     "crawl": (
-        Step("dcc show {problem}", "why it failed", codes=_ANY),
+        Step("dcc show {problem}", "what stopped it", codes=_ANY),
         Step("dcc source test {down}", "why it could not be used", codes=(4,)),
         Step("dcc status", "how far everything is", codes=_ANY),
     ),

@@ -39,10 +39,11 @@ def staged_archives(connection: Connection, staging: Staging) -> Iterator[Incons
 
 def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
     """What is wrong with the staged archive of a submission whose archive arrived; None for nothing."""
-    if entry.download is None or not _arrived(entry.state) or not _arrived(entry.download.state):
+    download = entry.download
+    if download is None or not _arrived(entry.state) or not _arrived(download.state):
         return None
     try:
-        return _wrong_file("archive", staging.archive(entry.key), entry.download.size_bytes, entry.md5)
+        return _wrong_file("archive", staging.archive(entry.key), download.size_bytes, download.md5)
     except (FileNotFoundError, BadFileNameError):
         return None
     except OSError as error:

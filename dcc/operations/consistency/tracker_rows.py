@@ -20,31 +20,32 @@ PAGE: Final = 500
 """How many rows are held at a time."""
 
 _DOWNLOAD: Final = select(
-    ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id, archive_size().label("archive_bytes")
+    ZipDownload.id,
+    ZipDownload.phase_id,
+    ZipDownload.status_id,
+    archive_size().label("archive_bytes"),
+    ZipDownload.content_md5,
 ).where(ZipDownload.id.in_(IDS))
-_ACTIONS_OF_ZIP: Final = (
-    select(ZipAction.zip_id, func.count()).where(ZipAction.zip_id.in_(IDS)).group_by(ZipAction.zip_id)
-)
 
 
 class Download(NamedTuple):
-    """A download that counts for its submission: the latest, not from before it was opened again."""
+    """A download that counts for its submission: the latest, not from before it was opened again.
+
+    `md5` is that of the archive; None for rows of earlier versions.
+    """
 
     id: int
     state: State
     size_bytes: int
+    md5: str | None
 
 
 class ZipEntry(NamedTuple):
-    """A submission with the download that its state comes from, if any.
-
-    `md5` is that of the archive that arrived; None if it could be another submission's.
-    """
+    """A submission with the download that its state comes from, if any."""
 
     id: int
     key: ZipKey
     state: State
-    md5: str | None
     download: Download | None
 
 
@@ -75,22 +76,10 @@ def pages(
 
 def zip_entries(connection: Connection) -> Iterator[list[ZipEntry]]:
     """All submissions, oldest first, a page at a time."""
-    query = select(
-        ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, ZipAction.zip_id, ZipFile.content_md5
-    ).join(ZipFile)
+    query = select(ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id).join(ZipFile)
     for page in pages(connection, query, ZipAction.id):
         downloads = current_downloads(connection, [row.id for row in page])
-        actions = dict(iter(connection.execute(_ACTIONS_OF_ZIP, {"ids": sorted({row.zip_id for row in page})})))
-        yield [
-            ZipEntry(
-                row.id,
-                key_of(row),
-                state_of(row),
-                row.content_md5 if actions.get(row.zip_id) == 1 else None,
-                downloads.get(row.id),
-            )
-            for row in page
-        ]
+        yield [ZipEntry(row.id, key_of(row), state_of(row), downloads.get(row.id)) for row in page]
 
 
 def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Download]:
@@ -103,7 +92,7 @@ def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Do
     if not latest:
         return {}
     return {
-        latest[row.id]: Download(row.id, state_of(row), row.archive_bytes)
+        latest[row.id]: Download(row.id, state_of(row), row.archive_bytes, row.content_md5)
         for row in connection.execute(_DOWNLOAD, {"ids": list(latest)})
     }
 

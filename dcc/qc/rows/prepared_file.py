@@ -41,7 +41,7 @@ from dcc.qc.rows.types import Limits, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 9
+VERSION: Final = 10
 """The version of what a file says, and how, apart from the columns of its tables, which are part of the basis."""
 
 _ROWS_HELD: Final = 20_000

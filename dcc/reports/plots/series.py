@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcc.documents.lexical import parse_number
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots.boxes import DIAMOND, RING, axis_limits
 from dcc.reports.plots.captions import caption_of, heading_of
@@ -160,16 +160,8 @@ def _counted(catalogue: Catalogue, panel: Panel) -> str:
 
 def _numeric(values: Sequence[Value]) -> Numbers | None:
     """The increments as numbers; None unless all are."""
-    found = []
-    for value in values:
-        try:
-            number = float(value.increment or "")
-        except ValueError:
-            return None
-        if not isfinite(number):
-            return None
-        found.append(number)
-    return numbers_of(found)
+    found = [parse_number(value.increment or "") for value in values]
+    return None if None in found else numbers_of(found)
 
 
 def _steps(x: Numbers) -> tuple[Numbers, NDArray[np.intp]]:

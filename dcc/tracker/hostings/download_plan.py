@@ -16,7 +16,7 @@ from dcc.phases import Phase, Status
 from dcc.sources.due import Due, Why
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
-from dcc.tracker.attempts import archive_size
+from dcc.tracker.attempts import archive_md5, archive_size
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
 from dcc.tracker.hostings.bad_copies import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
@@ -283,7 +283,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             ZipDownload.listed_size_bytes,
             ZipDownload.listed_modified,
             *HOSTING,
-            ZipFile.content_md5.label("md5"),
+            archive_md5().label("md5"),
         )
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
         .join(ZipDownload)

@@ -15,7 +15,7 @@ from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker import progress
-from dcc.tracker.attempts import archive_size
+from dcc.tracker.attempts import archive_md5, archive_size
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.download_plan import HOSTING, hosted, hosting_of, load_plans
@@ -58,7 +58,7 @@ _STAGED: Final = (
     select(
         ZipAction.id.label("za_id"),
         *KEY,
-        ZipFile.content_md5,
+        archive_md5().label("content_md5"),
         archive_size().label("archive_bytes"),
         ZipDownload.listed_size_bytes,
         ZipDownload.listed_modified,
@@ -73,7 +73,7 @@ _STAGED: Final = (
     .where(
         ZipDownload.id.in_(IDS),
         ZipDownload.phase_id >= int(Phase.UNZIP),
-        ZipFile.content_md5.is_not(None),
+        archive_md5().is_not(None),
         ~exists()
         .where(ZipLog.zip_id == ZipDownload.id)
         .where(AnException.id == ZipLog.exception_id, AnException.short_name == CorruptArchiveError.short_name()),

@@ -39,12 +39,21 @@ _AT_ONCE: Final = 5_000
 """The most archives recorded together: more rows would fill the memory at a source's first listing."""
 
 
+_LISTED_SIZE: Final = (
+    select(FileSourceHasZip.size_bytes)
+    .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.size_bytes.is_not(None))
+    .order_by(FileSourceHasZip.id)
+    .limit(1)
+    .correlate(ZipAction)
+    .scalar_subquery()
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Archive:
-    """A row of an archive: its id, and its size as it was listed before, if it was."""
+    """A row of an archive: its id, and whether it was known before."""
 
     id: int
-    size_bytes: int | None
     is_known: bool
 
 
@@ -52,12 +61,14 @@ class _Archive:
 class _Submissions:
     """The `ids` of new archives' submissions.
 
-    `added` are those first seen now, each with the reason if its name is refused. Of known ones, `conforming` are those
-    whose refused names conform now, `failed` those that failed after their archive had arrived; both by id.
+    `added` are those first seen now, each with the reason if its name is refused. Of known ones, `sizes` are those that
+    another source lists, `conforming` are those whose refused names conform now, `failed` those that failed after their
+    archive had arrived; both by id.
     """
 
     ids: Mapping[ZipKey, int]
     added: Mapping[ZipKey, Problem | None]
+    sizes: Mapping[ZipKey, int | None]
     conforming: Mapping[ZipKey, int]
     failed: Mapping[ZipKey, int]
 
@@ -98,7 +109,7 @@ class NewArchives:
             else:
                 result.refused_zips.append((key, reason.message))
         for key, file in new.items():
-            listed_before = archives[key.file_name].size_bytes
+            listed_before = submissions.sizes.get(key)
             # If another copy proved bad and this one is fetched now, the other's size does not matter any more.
             if submissions.ids[key] not in taken and differ(listed_before, file.size_bytes):
                 message = size_message(self._address, key, listed_before, file)
@@ -113,10 +124,9 @@ class NewArchives:
         sizes = {key.file_name: file.size_bytes for key, file in new.items()}
         found: dict[str, _Archive] = {}
         conforming: dict[int, ZipName] = {}
-        columns = (ZipFile.file_name, ZipFile.id, ZipFile.size_bytes, ZipFile.centre_id)
-        query = select(*columns).where(ZipFile.file_name.in_(IDS))
-        for file_name, number, size, centre in rows_about(self._basis.connection, query, sizes):
-            found[file_name] = _Archive(number, size, is_known=True)
+        query = select(ZipFile.file_name, ZipFile.id, ZipFile.centre_id).where(ZipFile.file_name.in_(IDS))
+        for file_name, number, centre in rows_about(self._basis.connection, query, sizes):
+            found[file_name] = _Archive(number, is_known=True)
             if centre is None and (name := parsed[file_name][0]) is not None:
                 conforming[number] = name
         self._basis.note_names(conforming)
@@ -133,7 +143,7 @@ class NewArchives:
         ]
         ids = insert_rows(self._basis.connection, ZipFile, rows)
         for file_name, number in zip(missing, ids, strict=True):
-            found[file_name] = _Archive(number, sizes[file_name], is_known=False)
+            found[file_name] = _Archive(number, is_known=False)
         return found
 
     def _submissions(
@@ -141,14 +151,16 @@ class NewArchives:
     ) -> _Submissions:
         """The submissions of the archives in `new`; unknown ones are added."""
         ids: dict[ZipKey, int] = {}
+        sizes: dict[ZipKey, int | None] = {}
         failed: dict[ZipKey, int] = {}
         conforming: dict[ZipKey, int] = {}
         known = {archive.id: name for name, archive in archives.items() if archive.is_known}
-        columns = (ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
+        state = (ZipAction.phase_id, ZipAction.status_id)
+        columns = (ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, *state, _LISTED_SIZE)
         query = select(*columns).where(ZipAction.zip_id.in_(IDS))
-        for zip_id, todo, za_id, phase, status in rows_about(self._basis.connection, query, known):
+        for zip_id, todo, za_id, phase, status, size in rows_about(self._basis.connection, query, known):
             key = ZipKey(ACTIONS_BY_ID[todo], known[zip_id])
-            ids[key] = za_id
+            ids[key], sizes[key] = za_id, size
             if key in new and status == Status.FAILED and phase > Phase.ZIP_MD5:
                 failed[key] = za_id
             if (phase, status) == REFUSED and key in new and parsed[key.file_name][0] is not None:
@@ -160,7 +172,7 @@ class NewArchives:
         ]
         ids.update(zip(added, progress.add_zip_actions(self._basis.connection, rows), strict=True))
         self._log_refusals({ids[key]: reason for key, reason in added.items() if reason is not None})
-        return _Submissions(ids, added, conforming, failed)
+        return _Submissions(ids, added, sizes, conforming, failed)
 
     def _log_refusals(self, reasons: Mapping[int, Problem]) -> None:
         if not reasons:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from dcc.errors import ArchiveRemovedError
 from dcc.messages import Message, message_from_json
@@ -208,6 +208,8 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     latest_id = next((download_id for _, download_id, _ in latest_downloads(connection, [za_id])), None)
     downloads = _downloads(connection, za_id, with_documents)
     latest = _with_id(downloads, latest_id)
+    # Archives under other actions may have the name, too.
+    content = connection.execute(_CONTENT, {"number": latest_id}).one_or_none()
     noted = _action_reasons(connection, za_id)
     reopenings = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
@@ -222,7 +224,8 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         row,
         action=key.action,
         sources=tuple(host.source for host in hosts if host.gone_since is None),
-        md5=row.content_md5,
+        size_bytes=row.size_bytes if content is None else content.content_size_bytes,
+        md5=row.content_md5 if content is None else content.content_md5,
         hosts=hosts,
         downloads=downloads,
         latest_id=latest_id,
@@ -250,6 +253,10 @@ _SOURCE_COLUMNS = (
     Centre.short_name.label("centre"),
     ProtocolRow.short_name.label("protocol"),
     FileSource.hostname,
+)
+
+_CONTENT = select(ZipDownload.content_size_bytes, ZipDownload.content_md5).where(
+    ZipDownload.id == bindparam("number"), ZipDownload.content_md5.is_not(None)
 )
 
 _BAD_COLUMNS = (

@@ -18,6 +18,7 @@ from dcc.tracker.register.source_addresses import SourceState, is_paused
 
 _FAILED: Final = "failed"
 _MINUTE: Final = timedelta(minutes=1)
+_CHANGED: Final = type_coerce(FileSource.last_update, UtcDateTime())
 _Good = aliased(SourceCrawlRow)
 
 
@@ -85,6 +86,7 @@ def load_dues(
             FileSource.paused_until,
             FileSource.paused_by,
             FileSource.pause_reason,
+            _CHANGED.label("changed"),
             _of_last_listing(_Good.start_time).label("listed"),
             _of_failures(func.count()).label("failures"),
             _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
@@ -97,7 +99,7 @@ def load_dues(
     return {
         row.id: due(
             pace_of(row),
-            PastCrawls(row.listed, row.failures, row.failed),
+            PastCrawls(row.listed, row.failures, row.failed, row.changed),
             now,
             failure_limit,
             is_named=row.id in named,
@@ -118,13 +120,12 @@ def _of_last_listing(column: Any) -> ScalarSelect[Any]:
 
 
 def _of_failures(column: Any) -> ScalarSelect[Any]:
-    changed = type_coerce(FileSource.last_update, UtcDateTime())
     return (
         select(column)
         .where(
             SourceCrawlRow.file_source_id == FileSource.id,
             SourceCrawlRow.id > func.coalesce(_of_last_listing(_Good.id), 0),
-            SourceCrawlRow.finish_time >= changed,
+            SourceCrawlRow.finish_time >= _CHANGED,
         )
         .correlate(FileSource)
         .scalar_subquery()
