@@ -13,7 +13,6 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from dcc.databases.list_parameters import rows_with
 from dcc.notify.messages import Item, Kind
 from dcc.notify.outages import centre_ids
 from dcc.outcomes import ZipKey
@@ -24,11 +23,13 @@ from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.zip_lines import zips_of_session
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_addresses
+from dcc.tracker.attempts import archive_md5
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
-from dcc.tracker.models import ZipFile
-from dcc.tracker.queries.session_zips import session_zips
+from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
+from dcc.tracker.queries.session_zips import session_zip_ids, session_zips
 from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.submission_rows import KEY, key_of, newest_downloads
 
 _ACCEPTED: Final = "accepted"
 _NO_NEWS: Final = frozenset(
@@ -113,7 +114,7 @@ def collect_digests(
     if not lines:
         return []
     of_centre = _by_centre(connection, sessions[0], lines)
-    md5s = _md5s(connection, [line.key.file_name for line in lines])
+    md5s = _md5s(connection, sessions[0])
     ids, proposals = centre_ids(connection), count_open(connection)
     return [
         Digest(
@@ -122,7 +123,7 @@ def collect_digests(
             centre_id=ids[entry.short_name],
             lines=tuple(of_centre[entry.short_name]),
             items={
-                line.key: _item(line, md5s.get(line.key.file_name), session_id, ids[entry.short_name])
+                line.key: _item(line, md5s.get(line.key), session_id, ids[entry.short_name])
                 for line in of_centre[entry.short_name]
             },
             proposals=proposals.get(entry.short_name, 0),
@@ -182,6 +183,14 @@ def _by_centre(connection: Connection, session: SessionEntry, lines: Sequence[Zi
     return found
 
 
-def _md5s(connection: Connection, names: Sequence[str]) -> dict[str, str | None]:
-    query = select(ZipFile.file_name, ZipFile.content_md5)
-    return {row.file_name: row.content_md5 for row in rows_with(connection, query, ZipFile.file_name, names)}
+def _md5s(connection: Connection, session: SessionEntry) -> dict[ZipKey, str | None]:
+    """The MD5 of the archive of each submission of a session that was ever fetched."""
+    latest = newest_downloads(session_zip_ids(connection, session))
+    query = (
+        select(*KEY, archive_md5().label("md5"))
+        .select_from(ZipAction)
+        .join(ZipFile)
+        .join(latest, latest.c.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.id == latest.c.download_id)
+    )
+    return {key_of(row): row.md5 for row in connection.execute(query)}

@@ -186,6 +186,19 @@ def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
     assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
 
 
+def test_an_archive_with_the_name_of_another_under_another_action_is_not_told_again_with_it(
+    mailing: Installation, folder: Folder, server: MailServerForTests
+) -> None:
+    folder.put(GOOD)
+    mailing.run_session()
+    other = GOOD.replace("add/", "edit/")
+    folder.put(other, broken())
+    mailing.run_session()
+    server.received.clear()
+    mailing.process_again(GOOD)
+    assert server.received == []
+
+
 def test_only_what_is_wrong_with_the_archives_that_are_told_of_is_explained(
     mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:

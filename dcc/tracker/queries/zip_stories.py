@@ -17,6 +17,7 @@ from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.hosting import Fault
+from dcc.tracker.attempts import archive_size
 from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
@@ -224,7 +225,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         row,
         action=key.action,
         sources=tuple(host.source for host in hosts if host.gone_since is None),
-        size_bytes=row.size_bytes if content is None else content.content_size_bytes,
+        size_bytes=row.size_bytes if content is None else content.size_bytes,
         md5=row.content_md5 if content is None else content.content_md5,
         hosts=hosts,
         downloads=downloads,
@@ -255,7 +256,7 @@ _SOURCE_COLUMNS = (
     FileSource.hostname,
 )
 
-_CONTENT = select(ZipDownload.content_size_bytes, ZipDownload.content_md5).where(
+_CONTENT = select(archive_size().label("size_bytes"), ZipDownload.content_md5).where(
     ZipDownload.id == bindparam("number"), ZipDownload.content_md5.is_not(None)
 )
 
