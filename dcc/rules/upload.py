@@ -155,7 +155,7 @@ _DELETES_ANOTHER: Final = replace(
 )
 _DUPLICATE: Final = Declaration(
     message=mark(
-        "The document is the same as {document} of {archive}, which counts. It was not applied again: "
+        "The document is the same as {document} of {archive}, which counts. It is not applied again: "
         "you need not do anything."
     ),
     cause=mark("Documents are the same as some that stand"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dcc.cli.demo import submissions
 from dcc.reference.loading import SHIPPED
-from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
+from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
 from tests.cli.conftest import Dcc
 from tests.support.data_installations import experiments
 from tests.support.databases import only_sqlite
@@ -20,7 +20,7 @@ WRONG = specimens()[NAME].replace(b"gender=", b"gendr=")
 
 LEFT = (
     f"Not checked, since it needs what was submitted before: {', '.join(sorted(LEFT_TO_SESSIONS))}, and "
-    f"{', '.join(sorted(NEEDING_OTHERS))} beyond these files. A session checks it.\n"
+    f"{', '.join(sorted(JUDGED_TOGETHER))} beyond these files. A session checks it.\n"
 )
 
 

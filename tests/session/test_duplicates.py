@@ -112,6 +112,21 @@ def test_an_edit_or_deletion_that_is_sent_again_changes_nothing(data: DataInstal
         assert data.states()[again] == "qc done"
 
 
+@pytest.mark.both_databases
+def test_what_is_wrong_in_a_duplicate_is_told_of_the_document_that_stands_alone(data: DataInstallation) -> None:
+    """Its correction would not clear it elsewhere: a duplicate has no animals."""
+    faulty = {name: document.replace(b'colonyID="', b'colonyID="No') for name, document in specimens().items()}
+    data.put(FIRST, faulty)
+    data.run()
+    data.put(AGAIN, faulty)
+    data.run()
+    assert data.states() == {FIRST: "data failed", AGAIN: "qc done"}
+    edit = "edit/H.2013-11-02.1.impc.zip"
+    data.put(edit, specimens("2013-11-02.1"))
+    data.run()
+    assert data.states() == dict.fromkeys((FIRST, AGAIN, edit), "qc done")
+
+
 def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallation) -> None:
     """After an edit the first document does not stand as it was; after its withdrawal its copy is taken when asked."""
     data.put(FIRST, specimens())

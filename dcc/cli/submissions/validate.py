@@ -144,10 +144,10 @@ class _Counts:
     @property
     def checks_left_out(self) -> str:
         """The checks that could not be made, in one line."""
-        from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
+        from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
 
         named = f" They miss {count_of(len(self.missing), 'animal')}." if self.missing else ""
-        rules, beyond = (", ".join(sorted(some)) for some in (LEFT_TO_SESSIONS, NEEDING_OTHERS))
+        rules, beyond = (", ".join(sorted(some)) for some in (LEFT_TO_SESSIONS, JUDGED_TOGETHER))
         return (
             f"Not checked, since it needs what was submitted before: {rules}, and {beyond} beyond these "
             f"files.{named} A session checks it."
