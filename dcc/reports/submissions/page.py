@@ -186,15 +186,18 @@ def cause_values(
 
 def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     entities = () if report.accepted is None else report.accepted.entities
+    deletes = report.key.action is Action.DELETE
+    told = {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY}
     return {
         "words": labels.OUTCOME_TEXTS[report.outcome],
         "who_acts": sentences.who_acts_on(report, catalogue),
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
+        "deletes": deletes,
         "waits": report.outcome is Outcome.WAITS_FOR_DATA,
         "notes": sentences.notes(report, catalogue),
         "hosts": report.hosts[:MOST_HOSTS],
-        "told": {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY},
+        "told": {**told, "ended": deletes or told["ended"]},
         "shown_phases": sentences.SHOWN_PHASES,
         "shown_steps": sentences.shown_steps,
         "document_notes": partial(sentences.document_notes, catalogue),

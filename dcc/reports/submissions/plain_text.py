@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from dcc.naming import Action
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import Catalogue, mark, mark_plural
 from dcc.reports.submissions import sentences
@@ -69,7 +70,10 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
     yield from _title(catalogue.say("What happens next"))
     for sentence in sentences.next_sentences(report):
         yield from _texts(catalogue.say(sentence), 2)
-    yield from _accepted_lines(report.accepted, catalogue)
+    if report.key.action is Action.DELETE:
+        yield from _deleted_lines(report.accepted, catalogue)
+    else:
+        yield from _accepted_lines(report.accepted, catalogue)
     if report.documents:
         yield from _title(catalogue.say("The documents"))
         for document in report.documents[:_MOST_DOCUMENTS]:
@@ -161,8 +165,7 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
             accepted=catalogue.number(entity.accepted),
             submitted=catalogue.number(entity.named),
         )
-        also = [catalogue.say(words, number=catalogue.number(count)) for count, words in _else_of(entity) if count]
-        yield from _texts("; ".join([text, *also]), 2)
+        yield from _counted(text, _else_of(entity), catalogue)
     for procedure in accepted.procedures[:_MOST_PROCEDURES]:
         name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure
         count = catalogue.say_plural("one measurement", "{number} measurements", procedure.accepted)
@@ -170,12 +173,35 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
     yield from _more(accepted.procedures_total - min(len(accepted.procedures), _MOST_PROCEDURES), catalogue)
 
 
+def _deleted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator[str]:
+    if accepted is None or not accepted.entities:
+        return
+    yield from _title(catalogue.say("What was deleted"))
+    for entity in accepted.entities:
+        text = catalogue.say(
+            "{kind}: {deleted} of {submitted} deleted",
+            kind=catalogue.say(KIND_LABELS[entity.kind]),
+            deleted=catalogue.number(entity.ended),
+            submitted=catalogue.number(entity.named),
+        )
+        yield from _counted(text, ((entity.refused, _NOT_TAKEN),), catalogue)
+
+
+def _counted(text: str, also: Iterable[tuple[int, str]], catalogue: Catalogue) -> Iterator[str]:
+    """A line with further counts, where these are no noughts."""
+    further = [catalogue.say(words, number=catalogue.number(count)) for count, words in also if count]
+    yield from _texts("; ".join([text, *further]), 2)
+
+
+_NOT_TAKEN: Final = mark("{number} not taken")
+
+
 def _else_of(one: EntityCount) -> tuple[tuple[int, str], ...]:
     """What became of what does not count as accepted, and of what was there before."""
     return (
         (one.faulty, mark("{number} with errors")),
         (one.animal_faulty, mark("{number} not counted, because an animal has errors")),
-        (one.refused, mark("{number} not taken")),
+        (one.refused, _NOT_TAKEN),
         (one.unchecked, mark("{number} not checked yet")),
         (one.superseded, mark("{number} replaced or deleted since")),
         (one.ended, mark("{number} of the earlier ones replaced or deleted")),
