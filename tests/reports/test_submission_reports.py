@@ -247,6 +247,28 @@ def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -
     assert "Tiere: 2 von 3 gelöscht; 1 nicht übernommen" in german
 
 
+@pytest.mark.both_databases
+def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: DataInstallation) -> None:
+    delete = "delete/H.2013-11-02.1.impc.zip"
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments())
+
+    def counted() -> dict[str, tuple[int, int, int]]:
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            accepted = collect_submission(tracker, qc, key_of(delete), data.settings).accepted
+        assert accepted is not None
+        return {one.kind: (one.named, one.ended, one.refused) for one in accepted.entities}
+
+    data.put(delete, specimens("2013-11-02.1"))
+    data.run()
+    assert counted() == {"specimen": (3, 0, 3)}
+    data.base.process_again(delete)
+    data.take_up()
+    assert counted() == {"specimen": (3, 0, 3)}
+    data.put(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2"))
+    data.run()
+    assert counted() == {"specimen": (3, 3, 0), "experiment": (3, 3, 0)}
+
+
 def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
     page = desk.page(world.WITH_FINDINGS)
     assert page.problems() == []

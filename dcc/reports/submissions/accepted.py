@@ -35,11 +35,20 @@ _ENTITIES: Final[dict[EntityKind, FromClause]] = {
     EntityKind.HOUSING: HOUSING,
 }
 _OWNERS: Final = (EntityKind.EXPERIMENT, EntityKind.LINE, EntityKind.HOUSING)
+_LATER: Final = DOCUMENT.alias("later")
+_WAS_APPLIED_AGAIN: Final = exists().where(
+    *(_LATER.c[name] == DOCUMENT.c[name] for name in ("zip_file", "zip_action", "file_name")),
+    _LATER.c.id > DOCUMENT.c.id,
+    _LATER.c.action != DocumentAction.UNDO.value,
+)
 _STANDS: Final = (
     DOCUMENT.c.action != DocumentAction.UNDO.value,
-    DOCUMENT.c.state.in_((DocumentState.APPLIED.value, DocumentState.REFUSED.value)),
+    or_(
+        DOCUMENT.c.state == DocumentState.APPLIED.value,
+        (DOCUMENT.c.state == DocumentState.REFUSED.value) & ~_WAS_APPLIED_AGAIN,
+    ),
 )
-"""Conditions on a document: its submission is neither withdrawn nor an undoing."""
+"""Conditions on a document: it was not withdrawn, is no withdrawal, and no refusal that another attempt followed."""
 _NAMED: Final = {
     EntityKind.SPECIMEN: DOCUMENT.c.specimens,
     EntityKind.EXPERIMENT: DOCUMENT.c.experiments,
