@@ -243,6 +243,8 @@ def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -
         one["kind"]: (one["named"], one["ended"], one["refused"]) for one in desk.json(report)["accepted"]["entities"]
     }
     assert counted == {"specimen": (3, 2, 1), "experiment": (1, 0, 1)}
+    assert "submit in a new archive in the directory “delete”" in " ".join(desk.json(report)["next"])
+    assert "“edit”" not in page.section("next") + text
     german = render_text(report, desk.catalogue("de"))
     assert "Tiere: 2 von 3 gelöscht; 1 nicht übernommen" in german
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark, mark_plural
+from dcc.naming import Action
 from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
@@ -14,6 +15,7 @@ from dcc.reports.submissions.labels import (
     ALSO_DCC,
     CHANGED_SINCE,
     CRAWL_LABELS,
+    OF_DELETIONS,
     OUTCOME_TEXTS,
     PHASE_LABELS,
     SESSION_LABELS,
@@ -53,7 +55,12 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     if Phase.DATA not in failed:
         left_out.add(SUBMIT_FOR_EDIT)
     also = (CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
-    return (*also, *(sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out))
+    said = (sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out)
+    return (*also, *(_of_action(sentence, report.key.action) for sentence in said))
+
+
+def _of_action(sentence: str, action: Action) -> str:
+    return OF_DELETIONS.get(sentence, sentence) if action is Action.DELETE else sentence
 
 
 def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) -> str:
@@ -81,7 +88,8 @@ def next_of_line(line: ZipLine) -> str:
     if line.changed:
         return CHANGED_SINCE
     first = OUTCOME_TEXTS[line.outcome].next[0]
-    return SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
+    said = SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
+    return _of_action(said, line.key.action)
 
 
 def shown_steps(document: DocumentReport) -> tuple[Step, ...]:
