@@ -88,13 +88,14 @@ _NOT_THERE: Final = Declaration(
     ),
     cause=mark("The data to edit are not there"),
     remedy=mark(
-        "Check the ids and the earlier uploads; submit new data in an archive of the add folder. No later archive "
-        "clears this: it stays listed until you acknowledge it: `dcc acknowledge`. If nothing of the archive took "
-        "effect, `dcc retry` applies it once the data are there."
+        "Check the ids and the earlier uploads. Submit new data in an archive of the add folder; nothing has to be "
+        "done about what is gone already. No later archive clears this: it stays listed until you acknowledge it: "
+        "`dcc acknowledge`. If nothing of the archive took effect, `dcc retry` applies it once the data are there."
     ),
     for_centre=mark(
-        "Check the ids and the earlier uploads; submit new data in an archive of the add folder. No later archive "
-        "clears this: it stays listed until the Data Coordination Centre acknowledges it."
+        "Check the ids and the earlier uploads. Submit new data in an archive of the add folder; you need not do "
+        "anything about what is gone already. No later archive clears this: it stays listed until the Data "
+        "Coordination Centre acknowledges it."
     ),
 )
 _DELETED_NOT_THERE: Final = replace(
@@ -104,15 +105,6 @@ _DELETED_NOT_THERE: Final = replace(
         "document names it twice."
     ),
     cause=mark("The data to delete are not there"),
-    remedy=mark(
-        "Check the ids; nothing has to be done about what is gone already. No later archive clears this: it stays "
-        "listed until you acknowledge it: `dcc acknowledge`. If nothing of the archive took effect, `dcc retry` "
-        "applies it once the data are there."
-    ),
-    for_centre=mark(
-        "Check the ids; you need not do anything about what is gone already. No later archive clears this: it stays "
-        "listed until the Data Coordination Centre acknowledges it."
-    ),
 )
 _HELD_EXPERIMENTS: Final = Declaration(
     message=mark("{entity} still has experiments: {experiments}. Delete these first."),
