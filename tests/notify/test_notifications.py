@@ -133,10 +133,12 @@ def test_an_example_is_told_with_its_archive_and_with_a_line_only_where_it_has_o
 ) -> None:
     ((_, document),) = specimens().items()
     folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
+    folder.put(GOOD, {"H.2013-10-31.1.specimen.impc.xml": document, "manifest.csv": b"file\nmissing.xml\n"})
     mailing.run_session()
     (letter,) = letters(server, CENTRE)
     for told in (text_of(letter), " ".join(html_of(letter).split())):
         assert f"For example in {BAD}, H.2013-10-31.x.specimen.impc.xml: " in told
+        assert f"For example in {GOOD}: H.2013-10-31.1.impc.zip does not hold what its manifest says: " in told
         assert "line ?" not in told
 
 
