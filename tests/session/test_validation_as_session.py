@@ -263,6 +263,14 @@ def test_what_an_edit_alone_names_may_be_missing(data: DataInstallation) -> None
     found = found_by_session(data)
     assert {code for counts in found.values() for code, *_ in counts} == {"E4", "S14"}
     assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+    # Added after that, they are new, as they are or otherwise.
+    for number, text in ((3, animals), (4, animals.replace(b'litterId="', b'litterId="other '))):
+        key = f"add/H.2013-11-03.{number}.impc.zip"
+        data.folder.put(key, {f"H.2013-11-03.{number}.specimen.impc.xml": text})
+        data.run()
+        found = found_by_session(data)
+        assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+    assert [code for counts in found.values() for code, *_ in counts] == ["S13.there", "S13.there"]
 
 
 @only_sqlite

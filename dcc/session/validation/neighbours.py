@@ -232,7 +232,7 @@ class Neighbours:
     def _original_of(self, document: JudgedDocument) -> int | None:
         """The number of the document that stands and is the same, as the upload finds it; None if there is none."""
         owners = {self._owner(block, entity) for block, entity in document.stored_entities()}
-        if document.storable < document.entities:
+        if document.storable < document.entities or self._adds_presumed(document):
             owners.add(None)
         if len(owners) != 1:
             return None
@@ -240,6 +240,12 @@ class Neighbours:
         if document.action is Action.DELETE:
             return self._deletions.get((document.centre, document.said)) if owner is None else None
         return owner if owner is not None and self._documents[owner].said == document.said else None
+
+    def _adds_presumed(self, document: JudgedDocument) -> bool:
+        """Whether it adds what was only presumed to be there: it was not, or nobody would add it."""
+        return document.action is Action.ADD and any(
+            (kind_of(entity), key_of(block, entity)) in self.presumed for block, entity in document.stored_entities()
+        )
 
     def _owner(self, block: Block, entity: Entity) -> int | None:
         """The number of the document that an entity stands as, None if it is not there."""
@@ -254,22 +260,24 @@ class Neighbours:
     def _apply(self, number: int, document: JudgedDocument) -> None:
         action = document.action
         for block, entity in document.stored_entities():
-            is_there = self._owner(block, entity) is not None
             key = (kind_of(entity), key_of(block, entity))
-            if action is not Action.EDIT:
-                self.presumed.discard(key)
-            elif not is_there or key in self.presumed:
+            is_there, is_presumed = self._owner(block, entity) is not None, key in self.presumed
+            if action is Action.EDIT and (is_presumed or not is_there):
                 self.presumed.add(key)
                 document.presumed += 1
+            else:
+                self.presumed.discard(key)
             if action is Action.DELETE and is_there:
                 self._deletions[document.centre, document.said] = number
+            # What is added takes the place of what was only presumed to be there.
+            done = Action.EDIT if action is Action.ADD and is_presumed else action
             where = Where(number, block.position, entity.position)
             if isinstance(entity, Specimen):
-                self._apply_specimen(block.centre, entity, where, action)
+                self._apply_specimen(block.centre, entity, where, done)
             elif isinstance(entity, Experiment):
-                self._apply_experiment(block.centre, entity, where, action)
+                self._apply_experiment(block.centre, entity, where, done)
             else:
-                _take(self._further, key, number, action)
+                _take(self._further, key, number, done)
 
     def _apply_specimen(self, centre: str, specimen: Specimen, where: Where, action: Action) -> None:
         if action is Action.DELETE and self._experiments_on[centre][specimen.specimen_id]:
