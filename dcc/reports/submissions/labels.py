@@ -239,6 +239,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             ),
             mark("If the change was not meant, take the archive from your server: its data stay."),
         ),
+        acts=mark("You, at the centre; or the Data Coordination Centre, if it replaces all of it"),
     ),
     Outcome.TO_BE_LOOKED_AT: OutcomeText(
         mark("Accepted, in quality control"),

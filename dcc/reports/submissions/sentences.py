@@ -204,7 +204,12 @@ def how_often(catalogue: Catalogue, cause: Cause) -> str:
 
 
 def cleared(catalogue: Catalogue, cause: Cause) -> str:
-    """How many of its documents and archives fail for nothing else; empty for a cause that has none."""
+    """How many of its documents and archives fail for nothing else.
+
+    Empty for a cause without any, or for a warning that nobody has to act on.
+    """
+    if cause.clears_by_itself and not cause.fails:
+        return ""
     parts = []
     if cause.documents:
         texts = mark_plural("{clears} of {number} document", "{clears} of {number} documents")
