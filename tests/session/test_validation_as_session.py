@@ -274,6 +274,24 @@ def test_what_an_edit_alone_names_may_be_missing(data: DataInstallation) -> None
 
 
 @only_sqlite
+def test_what_an_edit_alone_names_keeps_no_animal_from_being_deleted(data: DataInstallation) -> None:
+    (animals,) = data_installations.specimens(mice=2).values()
+    (runs,) = data_installations.experiments(animals=2).values()
+    submitted = [
+        (Action.EDIT, "experiment", runs),
+        (Action.ADD, "specimen", animals),
+        (Action.DELETE, "specimen", animals),
+        (Action.ADD, "specimen", animals.replace(b'litterId="', b'litterId="other ')),
+    ]
+    for day, (action, kind, document) in enumerate(submitted, 1):
+        documents = {f"H.2013-11-{day:02}.1.{kind}.impc.xml": document}
+        data.folder.put(f"{action}/H.2013-11-{day:02}.1.impc.zip", documents)
+    data.run()
+    assert found_by_session(data) == {}
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == {}
+
+
+@only_sqlite
 def test_documents_are_judged_in_the_order_of_their_names_whatever_their_archives(data: DataInstallation) -> None:
     (animals,) = data_installations.specimens(mice=2).values()
     (runs,) = data_installations.experiments(animals=2).values()

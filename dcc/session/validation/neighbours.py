@@ -275,7 +275,9 @@ class Neighbours:
             if isinstance(entity, Specimen):
                 self._apply_specimen(block.centre, entity, where, done)
             elif isinstance(entity, Experiment):
-                self._apply_experiment(block.centre, entity, where, done)
+                # What is only presumed to be there keeps no animal from being deleted.
+                animals = () if key in self.presumed else entity.specimen_ids
+                self._apply_experiment((block.centre, key_of_experiment(entity)), _Applied(where, animals), done)
             else:
                 _take(self._further, key, number, done)
 
@@ -286,13 +288,11 @@ class Neighbours:
         key = (centre, specimen.specimen_id)
         _take(self._specimens, key, KnownSpecimen(where, specimen.gender, specimen.dob), action)
 
-    def _apply_experiment(self, centre: str, experiment: Experiment, where: Where, action: Action) -> None:
-        key = (centre, key_of_experiment(experiment))
-        before = self._experiments.get(key, _NO_EXPERIMENT)
-        _take(self._experiments, key, _Applied(where, experiment.specimen_ids), action)
-        after = self._experiments.get(key, _NO_EXPERIMENT)
-        self._experiments_on[centre].subtract(before.animals)
-        self._experiments_on[centre].update(after.animals)
+    def _apply_experiment(self, key: tuple[str, ExperimentKey], applied: _Applied, action: Action) -> None:
+        on_animals = self._experiments_on[key[0]]
+        on_animals.subtract(self._experiments.get(key, _NO_EXPERIMENT).animals)
+        _take(self._experiments, key, applied, action)
+        on_animals.update(self._experiments.get(key, _NO_EXPERIMENT).animals)
 
     def _named(self, finding: Finding) -> Finding:
         """A finding of the upload with the name of the document that it refers to, if any, instead of its number."""
