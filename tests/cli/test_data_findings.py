@@ -198,7 +198,12 @@ def test_what_the_upload_refused_is_told_to_stay_until_it_is_acknowledged(dcc: D
         german = " ".join(dcc("report", key, "--language", "de").stdout.split())
         assert "Es bleibt aufgeführt, bis das Datenkoordinationszentrum es für erledigt erklärt." in german
         assert "it stays listed until you acknowledge it: `dcc acknowledge`." in causes[rule]
+        assert "What to correct" in told
         dcc("acknowledge", key, "--reason", "it was submitted rightly")
+        told = " ".join(dcc("report", key).stdout.split())
+        assert "What was wrong 1. " in told
+        assert "What happens next You need not do anything. " in told
+        assert "What to correct" not in told + dcc("report", key, "--html", "-").stdout
     assert not {cause["kind"] for cause in dcc.json("data", "causes")} & submitted.keys()
 
 

@@ -48,6 +48,8 @@ SUBMIT_AGAIN: Final = mark(
     "same directory, unless the error names another."
 )
 """What to do about documents that failed before their contents were checked, and in that check."""
+ACKNOWLEDGED_NEXT: Final = mark("You need not do anything. Submit data that are still missing in a new archive.")
+"""What happens next with a submission of which somebody said that nobody has to act."""
 CHANGE_LATER: Final = mark("You need not do anything. To change something later, submit it in the directory “edit”.")
 OF_DELETIONS: Final[Mapping[str, str]] = {
     SUBMIT_FOR_EDIT: mark(

@@ -95,6 +95,7 @@ def render_html(
         **common_values(catalogue, settings, place=place),
         **cause_values(report.causes, catalogue, link_of_zip),
         "report": report,
+        "title_of_failing": sentences.title_of_failing(report),
         "signs": _SIGNS,
         "most_reasons": MOST_REASONS,
         "outcome_words": labels.OUTCOME_TEXTS,
@@ -172,6 +173,7 @@ def cause_values(
         return link_of_zip(ZipKey(Action(action), file_name))
 
     return {
+        "title_of_failing": sentences.WHAT_TO_CORRECT,
         "failing": [cause for cause in causes if cause.fails and not cause.clears_by_itself],
         "clearing": [cause for cause in causes if cause.fails and cause.clears_by_itself],
         "warning": [cause for cause in causes if not cause.fails],

@@ -66,7 +66,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
     yield from _texts(f"{catalogue.say('Who acts')}: {sentences.who_acts_on(report, catalogue)}", 2)
     for sentence in sentences.notes(report, catalogue):
         yield from _texts(sentence, 2)
-    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)
+    yield from _cause_lines(report, catalogue, tell_zip=False)
     yield from _title(catalogue.say("What happens next"))
     for sentence in sentences.next_sentences(report):
         yield from _texts(catalogue.say(sentence), 2)
@@ -108,7 +108,7 @@ def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iter
     yield f"  {catalogue.say('Archives')}: {catalogue.number(report.zips_total)}"
     for outcome, count in report.outcomes.items():
         yield f"    {catalogue.say(OUTCOME_TEXTS[outcome].short)}: {catalogue.number(count)}"
-    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
+    yield from _cause_lines(report, catalogue, tell_zip=True)
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
     if isinstance(report, CentreReport):
         yield from _accepted_lines(report.accepted, catalogue)
@@ -116,17 +116,17 @@ def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iter
     yield from _more(report.sources_total - len(report.sources), catalogue)
 
 
-def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
-    shown = causes[:_MOST_CAUSES]
+def _cause_lines(report: Report, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
+    shown = report.causes[:_MOST_CAUSES]
     for title, some in (
-        (mark("What to correct"), [cause for cause in shown if cause.fails and not cause.clears_by_itself]),
+        (sentences.title_of_failing(report), [cause for cause in shown if cause.fails and not cause.clears_by_itself]),
         (mark("What clears by itself"), [cause for cause in shown if cause.fails and cause.clears_by_itself]),
         (mark("What to know"), [cause for cause in shown if not cause.fails]),
     ):
         if some:
             yield from _title(catalogue.say(title))
             yield from _listed_causes(some, catalogue, tell_zip=tell_zip)
-    yield from _more(total - len(shown), catalogue)
+    yield from _more(report.causes_total - len(shown), catalogue)
 
 
 def _listed_causes(causes: Iterable[Cause], catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
+    ACKNOWLEDGED_NEXT,
     ACTOR_LABELS,
     ALSO_DCC,
     CHANGED_SINCE,
@@ -22,7 +23,7 @@ from dcc.reports.submissions.labels import (
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
 )
-from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
+from dcc.reports.submissions.model import DocumentReport, Outcome, Report, Step, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 SHOWN_PHASES: Final = (Phase.XML_NAME, Phase.XSD, Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that are columns of the table of documents: nobody has to do anything in the others."""
 
+WHAT_TO_CORRECT: Final = mark("What to correct")
+"""The heading of causes that somebody must act on."""
 _ARCHIVE_OUTCOMES: Final = (
     Outcome.NAME_REFUSED,
     Outcome.NOT_ARRIVED,
@@ -48,6 +51,8 @@ _MOST_WHOLE: Final = 3
 
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     """What happens next, as texts for a catalogue: of the ways to correct a fault only those that apply here."""
+    if is_acknowledged(report):
+        return (ACKNOWLEDGED_NEXT,)
     failed = {state.phase for state in report.states if state.status is Status.FAILED}
     left_out = set()
     if not any(phase < Phase.DATA for phase in failed):
@@ -61,6 +66,18 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
 
 def _of_action(sentence: str, action: Action) -> str:
     return OF_DELETIONS.get(sentence, sentence) if action is Action.DELETE else sentence
+
+
+def is_acknowledged(report: Report) -> bool:
+    """Whether it is on a submission of which somebody said that nobody has to act."""
+    return isinstance(report, SubmissionReport) and any(
+        decision.kind is DecisionKind.ACKNOWLEDGE for decision in report.decisions
+    )
+
+
+def title_of_failing(report: Report) -> str:
+    """The heading of what makes it fail, as a text for a catalogue."""
+    return mark("What was wrong") if is_acknowledged(report) else WHAT_TO_CORRECT
 
 
 def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) -> str:
@@ -78,7 +95,7 @@ def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) 
 
 def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
     """Who acts on the submission of a report."""
-    if any(decision.kind is DecisionKind.ACKNOWLEDGE for decision in report.decisions):
+    if is_acknowledged(report):
         return catalogue.say("Nobody: it is decided")
     return who_acts(catalogue, report.outcome, {cause.acts for cause in report.causes if cause.fails})
 
