@@ -128,6 +128,26 @@ def test_what_is_wrong_in_a_duplicate_is_told_of_the_document_that_stands_alone(
     assert data.states() == dict.fromkeys((FIRST, AGAIN, edit), "qc done")
 
 
+@pytest.mark.both_databases
+def test_the_report_on_a_duplicate_says_that_the_first_was_withdrawn(data: DataInstallation) -> None:
+    def told() -> str:
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            report = collect_submission(tracker, qc, key_of(AGAIN), data.settings)
+        return " ".join(render_text(report, load_catalogue("en", data.settings)).split())
+
+    data.put(FIRST, specimens(), experiments())
+    data.run()
+    data.put(AGAIN, specimens(), experiments())
+    data.run()
+    withdrawn = "2 of its documents are the same as some that were withdrawn since: nothing of them counts."
+    assert withdrawn not in told()
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(FIRST), **WHO)
+    assert withdrawn in told()
+    data.base.process_again(AGAIN)
+    data.take_up()
+    assert withdrawn not in told()
+
+
 def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallation) -> None:
     """After an edit the first document does not stand as it was; after its withdrawal its copy is taken when asked."""
     data.put(FIRST, specimens())

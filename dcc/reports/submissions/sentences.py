@@ -132,6 +132,7 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
         (report.held if report.outcome is not Outcome.HELD else 0, _HELD),
         (late, _LATE),
         (repeated, _REPEATED),
+        (0 if report.accepted is None else report.accepted.copies_of_withdrawn, _OF_WITHDRAWN),
     )
     sentences = [catalogue.say_plural(*texts, number) for number, texts in counted if number]
     if report.waits_for is not None:
@@ -167,6 +168,12 @@ _LATE: Final = mark_plural(
 _REPEATED: Final = mark_plural(
     "One document had been taken before, and was not taken twice.",
     "{number} documents had been taken before, and were not taken twice.",
+)
+_OF_WITHDRAWN: Final = mark_plural(
+    "One of its documents is the same as one that was withdrawn since: nothing of it counts. To have it taken, ask the "
+    "Data Coordination Centre.",
+    "{number} of its documents are the same as some that were withdrawn since: nothing of them counts. To have them "
+    "taken, ask the Data Coordination Centre.",
 )
 
 
