@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
 from dcc.cli.demo import submissions
 from dcc.reference.loading import SHIPPED
 from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
@@ -108,6 +110,17 @@ def test_an_animal_that_several_things_miss_is_counted_once(bare_dcc: Dcc, tmp_p
     of_one = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(runs))
     told = "They miss 12 animals: " + ", ".join(f"H-M{number:06}" for number in range(1, 11)) + " and 2 more."
     assert told in bare_dcc("validate", of_one).stderr
+
+
+def test_a_copy_is_named_with_where_the_first_is(
+    bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    later = NAME.replace("2013-10-31", "2013-11-01")
+    for name in (NAME, later):
+        put(tmp_path, name, specimens()[NAME])
+    told = " ".join(bare_dcc("validate", later, NAME).stdout.split())
+    assert f"warning: The document is the same as {NAME} of {tmp_path}, which counts." in told
 
 
 def test_what_lies_beside_an_archive_is_checked_with_it(bare_dcc: Dcc, tmp_path: Path) -> None:

@@ -111,8 +111,10 @@ class JudgedDocument:
     @property
     def place(self) -> DocumentPlace:
         """Its origin: the archive, or the folder or table, that it was found in, and its name there."""
-        archive = self.submitted.archive or Path(self.name).parent
-        return DocumentPlace(str(archive), self.name.removeprefix(f"{archive}/"))
+        if (archive := self.submitted.archive) is not None:
+            return DocumentPlace(str(archive), self.name.removeprefix(f"{archive}/"))
+        path = Path(self.name).absolute()
+        return DocumentPlace(str(path.parent), path.name)
 
 
 _NO_RESULTS: Final = ((), (), (), (), (), (), ())
