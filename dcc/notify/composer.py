@@ -24,6 +24,7 @@ from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.overdue import LateCentre
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
+from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.reports.submissions.model import ZipLine
 from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import next_of_line, who_acts
@@ -157,8 +158,9 @@ class Composer:
             "centre": digest.centre.short_name,
             "centre_name": digest.centre.full_name,
             "session": digest.session,
-            "headline": _headline(catalogue, len(bad), len(accepted)),
+            "headline": _headline(catalogue, bad, len(accepted)),
             "bad": bad[:_MOST_LINES],
+            "groups": _groups(bad[:_MOST_LINES]),
             "bad_total": len(bad),
             "accepted": accepted[:_MOST_LINES],
             "accepted_total": len(accepted),
@@ -205,11 +207,11 @@ class Composer:
             for digest in digests
         ]
         session = digests[0].session
-        bad = sum(len(digest.bad) for digest in digests)
+        bad = [line for digest in digests for line in digest.bad]
         proposals = sum(digest.proposals for digest in digests)
         values = {
             "session": session,
-            "headline": _headline(catalogue, bad, 0),
+            "headline": _headline(catalogue, bad),
             "parts": parts,
             "proposals": proposals,
         }
@@ -382,15 +384,23 @@ class Composer:
             log.warning("%s", sentence)
 
 
-def _headline(catalogue: Catalogue, bad: int, accepted: int) -> str:
-    sentences = []
-    if bad:
-        sentences.append(
-            catalogue.say_plural("{number} archive needs a correction", "{number} archives need a correction", bad)
-        )
-    if accepted:
-        sentences.append(catalogue.say_plural("{number} archive accepted", "{number} archives accepted", accepted))
-    return catalogue.list(sentences)
+def _headline(catalogue: Catalogue, bad: Sequence[ZipLine], accepted: int = 0) -> str:
+    held = sum(line.outcome is ArchiveOutcome.HELD for line in bad)
+    counted = (
+        (len(bad) - held, mark_plural("{number} archive needs a correction", "{number} archives need a correction")),
+        (held, mark_plural("{number} archive waits to be confirmed", "{number} archives wait to be confirmed")),
+        (accepted, mark_plural("{number} archive accepted", "{number} archives accepted")),
+    )
+    return catalogue.list([catalogue.say_plural(*texts, number) for number, texts in counted if number])
+
+
+def _groups(bad: Sequence[ZipLine]) -> list[tuple[str, list[ZipLine]]]:
+    """The submissions on which a person must act, under a heading for what that is."""
+    groups = (
+        (mark("What needs a correction"), [line for line in bad if line.outcome is not ArchiveOutcome.HELD]),
+        (mark("Waiting to be confirmed"), [line for line in bad if line.outcome is ArchiveOutcome.HELD]),
+    )
+    return [(heading, lines) for heading, lines in groups if lines]
 
 
 def _line_data(line: ZipLine) -> dict[str, Any]:

@@ -62,7 +62,7 @@ from dcc.rules.elements import (
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, fault
 from dcc.rules.registry import RULES, Planned, Plans, Rule
-from dcc.rules.upload import NOT_STORED, UPLOAD_RULES
+from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import load_added
 from dcc.vocabulary import Severity
@@ -86,7 +86,9 @@ NEEDING_OTHERS = frozenset(rule.id for rule in RULES.values() if rule.others)
 """The rules that look at other documents, and need the QC database; all others depend on the document alone."""
 ABOUT_SPECIMENS = NEEDING_OTHERS - JUDGED_AT_UPLOAD
 """Those that look at specimens of other documents."""
-LEFT_TO_SESSIONS = frozenset(UPLOAD_RULES) - NEEDING_OTHERS - {NOT_STORED}
+JUDGED_TOGETHER = NEEDING_OTHERS | {DUPLICATE}
+"""The rules that `dcc validate` judges as far as the other documents are among its files."""
+LEFT_TO_SESSIONS = frozenset(UPLOAD_RULES) - JUDGED_TOGETHER - {NOT_STORED}
 """The rules that `dcc validate` does not judge: only the databases can tell."""
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acting
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
-from dcc.rules.checking import ABOUT_SPECIMENS, LEFT_TO_SESSIONS, NEEDING_OTHERS
+from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_TOGETHER, LEFT_TO_SESSIONS
 from dcc.rules.upload import RuleEntry
 from dcc.vocabulary import Actor, Severity
 
@@ -78,7 +78,7 @@ _NOTES: Final = {
 
 def rules_page() -> str:
     """The page, in Markdown."""
-    told = {"others": NEEDING_OTHERS, "specimens": ABOUT_SPECIMENS, "upload": LEFT_TO_SESSIONS}
+    told = {"others": JUDGED_TOGETHER, "specimens": ABOUT_SPECIMENS, "upload": LEFT_TO_SESSIONS}
     parts = [_BEGINNING.format_map({name: ", ".join(sorted(rules)) for name, rules in told.items()})]
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""

@@ -56,7 +56,15 @@ MORE: Final = Declaration(
 TWICE: Final = Declaration(
     message=mark("{entity} is named before in this document; the first one counts. Name it once."),
     cause=mark("Documents name the same thing twice"),
-    remedy=mark("Name each of them once: the first one counts."),
+    remedy=mark(
+        "The first one counts. If another one is right, submit that for edit; if it is something else, under an id of "
+        "its own. No later archive clears this: it stays listed until you acknowledge it: `dcc acknowledge`."
+    ),
+    for_centre=mark(
+        "The first one counts. If another one is right, submit that in an archive of the edit folder; if it is "
+        "something else, under an id of its own. No later archive clears this: it stays listed until the Data "
+        "Coordination Centre acknowledges it."
+    ),
 )
 THERE: Final = Declaration(
     message=mark("{entity} is there already, by document {document}. Submit it for edit to change it."),
@@ -78,8 +86,17 @@ _NOT_THERE: Final = Declaration(
         "{entity} is not there, so it cannot be edited. Check its ids, what was uploaded before, and whether the "
         "document names it twice."
     ),
-    cause=mark("The data to edit or delete are not there"),
-    remedy=mark("Check its ids and the earlier uploads; submit new data in an archive of the add folder."),
+    cause=mark("The data to edit are not there"),
+    remedy=mark(
+        "Check the ids and the earlier uploads. Submit new data in an archive of the add folder; nothing has to be "
+        "done about what is gone already. No later archive clears this: it stays listed until you acknowledge it: "
+        "`dcc acknowledge`. If nothing of the archive took effect, `dcc retry` applies it once the data are there."
+    ),
+    for_centre=mark(
+        "Check the ids and the earlier uploads. Submit new data in an archive of the add folder; you need not do "
+        "anything about what is gone already. No later archive clears this: it stays listed until the Data "
+        "Coordination Centre acknowledges it."
+    ),
 )
 _DELETED_NOT_THERE: Final = replace(
     _NOT_THERE,
@@ -87,11 +104,20 @@ _DELETED_NOT_THERE: Final = replace(
         "{entity} is not there, so it cannot be deleted. Check its ids, what was uploaded before, and whether the "
         "document names it twice."
     ),
+    cause=mark("The data to delete are not there"),
 )
 _HELD_EXPERIMENTS: Final = Declaration(
     message=mark("{entity} still has experiments: {experiments}. Delete these first."),
     cause=mark("Animals to delete have experiments"),
-    remedy=mark("Delete their experiments first, or in the same archive."),
+    remedy=mark(
+        "Delete their experiments too, and then the animals, both in one new archive or one after the other. No later "
+        "archive clears this: it stays listed until you acknowledge it: `dcc acknowledge`. If nothing of the archive "
+        "took effect, `dcc retry` applies it once the experiments are gone."
+    ),
+    for_centre=mark(
+        "Delete their experiments too, and then the animals, both in one new archive or one after the other. No later "
+        "archive clears this: it stays listed until the Data Coordination Centre acknowledges it."
+    ),
 )
 _MORE_EXPERIMENTS: Final = replace(
     _HELD_EXPERIMENTS,
@@ -103,8 +129,15 @@ _TOO_LONG: Final = Declaration(
         "Shorten it and submit it again."
     ),
     cause=mark("Texts are longer than the {limit} characters that {column} holds"),
-    remedy=mark("Shorten them, and submit what has them again, in the same directory: nothing of it was stored."),
+    remedy=mark(
+        "Shorten them, and submit what has them again, in the same directory: nothing of it was stored. No later "
+        "archive clears this: it stays listed until you acknowledge it: `dcc acknowledge`."
+    ),
     cause_by=("column", "limit"),
+    for_centre=mark(
+        "Shorten them, and submit what has them again, in the same directory: nothing of it was stored. No later "
+        "archive clears this: it stays listed until the Data Coordination Centre acknowledges it."
+    ),
 )
 _LATE: Final = Declaration(
     message=mark(
@@ -137,13 +170,14 @@ _EDITS_ANOTHER: Final = Declaration(
     cause=mark("Edits or deletions have data of centre {value}, which is not their archive's"),
     remedy=mark(
         "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it has to "
-        "tell the Data Coordination Centre, which records that with `dcc centre delegate {value} --to {archive}`. Then "
-        "submit again."
+        "tell the Data Coordination Centre. That one records it with `dcc centre delegate {value} --to {archive}`, and "
+        "takes the archive again with `dcc retry`. Else it stays listed until it is acknowledged: `dcc acknowledge`."
     ),
     cause_by=("value", "archive"),
     for_centre=mark(
         "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it has to "
-        "tell the Data Coordination Centre, which records that. Then submit again."
+        "tell the Data Coordination Centre, which records that and takes the archive again. Else it stays listed until "
+        "the Data Coordination Centre acknowledges it."
     ),
 )
 _DELETES_ANOTHER: Final = replace(
@@ -155,7 +189,7 @@ _DELETES_ANOTHER: Final = replace(
 )
 _DUPLICATE: Final = Declaration(
     message=mark(
-        "The document is the same as {document} of {archive}, which counts. It was not applied again: "
+        "The document is the same as {document} of {archive}, which counts. It is not applied again: "
         "you need not do anything."
     ),
     cause=mark("Documents are the same as some that stand"),

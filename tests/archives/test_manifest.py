@@ -98,7 +98,11 @@ DIFFERENT: dict[str, tuple[object, str]] = {
     "md5": (rows(experiments={"checksum": "A" * 32}), f"not {'a' * 32}"),
     "specimens": (rows(specimens={"specimens": 4}), f"{SPECIMENS} holds 3 specimens, not 4"),
     "experiments": (rows(experiments={"experiments": "0"}), f"{EXPERIMENTS} holds 2 experiments, not 0"),
-    "several": (rows(specimens={"size": 1}, experiments={"size": 2}), "(2 differences in all)"),
+    "several": (
+        rows(specimens={"size": 1}, experiments={"size": 2}),
+        f"bytes, not 1, {EXPERIMENTS} has {len(DOCUMENTS[EXPERIMENTS]):,} bytes, not 2. Correct",
+    ),
+    "many": ([*rows(), *({"file": f"{number}.txt"} for number in range(9))], "4.txt is missing (9 differences in all)"),
 }
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
+
+import pytest
 
 from dcc.cli.demo import submissions
 from dcc.reference.loading import SHIPPED
-from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
+from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
 from tests.cli.conftest import Dcc
 from tests.support.data_installations import experiments
 from tests.support.databases import only_sqlite
@@ -20,7 +24,7 @@ WRONG = specimens()[NAME].replace(b"gender=", b"gendr=")
 
 LEFT = (
     f"Not checked, since it needs what was submitted before: {', '.join(sorted(LEFT_TO_SESSIONS))}, and "
-    f"{', '.join(sorted(NEEDING_OTHERS))} beyond these files. A session checks it.\n"
+    f"{', '.join(sorted(JUDGED_TOGETHER))} beyond these files. A session checks it.\n"
 )
 
 
@@ -87,7 +91,7 @@ def test_files_given_together_are_neighbours(bare_dcc: Dcc, tmp_path: Path) -> N
     runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
     alone = bare_dcc.json("validate", runs)[1]
     assert [problem["kind"] for problem in alone["missing"]] == ["E4"] * 2
-    assert "They miss 2 animals." in bare_dcc("validate", runs).stderr
+    assert "They miss 2 animals: H-M000001, H-M000002." in bare_dcc("validate", runs).stderr
     assert not bare_dcc.json("validate", runs, animals)[1]["missing"]
     changed = specimens()[NAME].replace(b'litterId="', b'litterId="other ')
     later = {NAME.replace("2013-10-31", "2013-11-01"): changed}
@@ -99,6 +103,36 @@ def test_files_given_together_are_neighbours(bare_dcc: Dcc, tmp_path: Path) -> N
     (tmp_path / "edit").mkdir()
     edit = again.rename(tmp_path / "edit" / again.name)
     assert all(verdict["valid"] for verdict in bare_dcc.json("validate", animals, edit))
+
+
+def test_an_animal_that_several_things_miss_is_counted_once(bare_dcc: Dcc, tmp_path: Path) -> None:
+    runs = experiments("2013-10-31.2", animals=12) | experiments("2013-10-31.3", animals=1, procedure="IMPC_CBC_001")
+    of_one = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(runs))
+    told = "They miss 12 animals: " + ", ".join(f"H-M{number:06}" for number in range(1, 11)) + " and 2 more."
+    assert told in bare_dcc("validate", of_one).stderr
+
+
+def test_a_copy_is_named_with_where_the_first_is(
+    bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    later = NAME.replace("2013-10-31", "2013-11-01")
+    for name in (NAME, later):
+        put(tmp_path, name, specimens()[NAME])
+    told = " ".join(bare_dcc("validate", later, NAME).stdout.split())
+    assert f"warning: The document is the same as {NAME} of {tmp_path}, which counts." in told
+
+
+def test_what_lies_beside_an_archive_is_checked_with_it(bare_dcc: Dcc, tmp_path: Path) -> None:
+    archive = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
+    beside = [
+        put(tmp_path, f"{archive.name}.md5", hashlib.md5(archive.read_bytes()).hexdigest().encode()),
+        put(tmp_path, f"{archive.name}.manifest.json", json.dumps({"files": [{"file": NAME}]}).encode()),
+    ]
+    verdicts = bare_dcc.json("validate", archive, *beside)
+    assert [verdict["path"] for verdict in verdicts] == [str(archive), f"{archive}/{NAME}"]
+    told = bare_dcc("validate", *beside, exit_code=2).stderr
+    assert "is checked with the archive that it lies beside. Name the archive." in told
 
 
 def test_reference_data_are_read_from_a_server(bare_dcc: Dcc, tmp_path: Path) -> None:

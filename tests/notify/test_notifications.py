@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from email.message import EmailMessage
 from pathlib import Path
@@ -20,6 +20,8 @@ from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
 from dcc.notify.channels.mail import MailChannel
+from dcc.notify.composer import Composer
+from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
 from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
 from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
@@ -27,6 +29,7 @@ from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.sessions import open_session
 from dcc.redaction import keep_secret
+from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
@@ -133,11 +136,29 @@ def test_an_example_is_told_with_its_archive_and_with_a_line_only_where_it_has_o
 ) -> None:
     ((_, document),) = specimens().items()
     folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
+    folder.put(GOOD, {"H.2013-10-31.1.specimen.impc.xml": document, "manifest.csv": b"file\nmissing.xml\n"})
     mailing.run_session()
     (letter,) = letters(server, CENTRE)
     for told in (text_of(letter), " ".join(html_of(letter).split())):
         assert f"For example in {BAD}, H.2013-10-31.x.specimen.impc.xml: " in told
+        assert f"For example in {GOOD}: H.2013-10-31.1.impc.zip does not hold what its manifest says: " in told
         assert "line ?" not in told
+
+
+def test_what_waits_to_be_confirmed_is_not_said_to_need_a_correction(mailing: Installation, folder: Folder) -> None:
+    folder.put(GOOD, broken("2013-10-31.1"))
+    folder.put(BAD, broken())
+    session = mailing.run_session()
+    with mailing.tracker.connect() as connection:
+        (digest,) = collect_digests(connection, mailing.settings, session.id)
+    lines = [replace(line, outcome=ArchiveOutcome.HELD) if str(line.key) == GOOD else line for line in digest.lines]
+    told = Composer(mailing.settings).digest("id", replace(digest, lines=tuple(lines)), [])
+    assert "H: 1 archive needs a correction and 1 archive waits to be confirmed" in told.subject
+    for said in (told.text, told.html):
+        wrong, _, waits = said.partition("Waiting to be confirmed")
+        assert BAD in wrong.partition("What needs a correction")[2]
+        assert GOOD not in wrong
+        assert GOOD in waits
 
 
 def test_open_proposals_of_withdrawals_are_mentioned(

@@ -125,6 +125,11 @@ def test_another_centre_s_data_are_not_edited_or_deleted_without_delegation(
     data.take_up()
     assert rows_of_centre(data) == before
     assert data.documents()[document] == "upload failed"
+    # Once the owner has delegated, it takes effect.
+    delegate(data)
+    data.base.process_again(f"{action}/{OTHERS}")
+    data.take_up()
+    assert data.documents()[document] == "qc done"
 
 
 @pytest.mark.parametrize("action", ["edit", "delete"])

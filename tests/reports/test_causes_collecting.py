@@ -12,6 +12,7 @@ from zipfile import ZipFile
 import pytest
 from sqlalchemy import Engine, insert, select, update
 
+from dcc.cli.demo import submissions
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.declarations import cause_id
@@ -140,6 +141,20 @@ def test_of_status_codes_those_are_permitted_that_are_meant_for_the_place(data: 
         tuple(f"IMPC_SSC_00{number}" for number in range(1, 5))
     }
     assert (found["IMPC_PSC_001"].nearest, found["IMPC_SSC_01"].nearest) == (None, "IMPC_SSC_001")
+
+
+def test_of_colonies_that_are_as_near_the_centres_own_is_named(data: DataInstallation) -> None:
+    folders = {"H": data.folder, "J": data.base.add_folder("J", "others")}
+    for centre, folder in folders.items():
+        document = submissions.specimen_document(centre, mice=3)
+        cut = document.replace(f'colonyID="{centre}-'.encode(), b'colonyID="')
+        folder.put(f"add/{centre}.2013-10-31.1.impc.zip", {f"{centre}.2013-10-31.1.specimen.impc.xml": cut})
+    data.run()
+    for centre in folders:
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            key = key_of(f"add/{centre}.2013-10-31.1.impc.zip")
+            (cause,) = causes_of(tracker, qc, key, data.settings)
+        assert (cause.example.value, cause.example.nearest) == ("Akt2-A", f"{centre}-Akt2-A")
 
 
 def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:

@@ -14,6 +14,7 @@ from dcc.reports.causes import counting
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.causes.counting import Group, count_causes
 from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.sentences import cleared
 from dcc.settings import Settings
 from dcc.vocabulary import Actor
 
@@ -98,6 +99,7 @@ def test_what_needs_nobody_is_said_to_clear_only_where_it_does(code: str, clears
     told = f"{cause.who_acts(catalogue)} {cause.remedy(catalogue)}"
     assert told.startswith("Nobody needs to act")
     assert ("clears" in told) is clears
+    assert cleared(catalogue, cause) == ""
 
 
 def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(

@@ -24,7 +24,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_stories import Reason
 from tests.support import submission_world as world
-from tests.support.data_installations import DataInstallation, key_of
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.installations import Folder, Installation
 from tests.support.report_pages import Page
@@ -210,14 +210,65 @@ def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:
 
 
 def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
-    deleted = EntityCount("specimen", 24, 0, 0, 0, 0, 0, 0, 24)
+    replaced = EntityCount("specimen", 24, 0, 0, 0, 0, 24, 0, 24)
     edited = EntityCount("experiment", 1200, 1185, 1, 2, 5, 3, 4, 0)
-    report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(deleted, edited)))
+    report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(replaced, edited)))
     text = " ".join(render_text(report, desk.catalogue()).split())
-    assert "Animals: 0 of 24; 24 of the earlier ones replaced or deleted Experiments:" in text
+    told = "24 replaced or deleted since; 24 of the earlier ones replaced or deleted"
+    assert f"Animals: 0 of 24; {told} Experiments:" in text
     told = "2 with errors; 5 not counted, because an animal has errors; 4 not taken; 1 not checked yet; "
     told += "3 replaced or deleted since"
     assert f"Experiments: 1,185 of 1,200; {told}" in text
+
+
+def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -> None:
+    delete = "delete/H.2013-11-02.1.impc.zip"
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments(animals=1))
+    data.put(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2", first=2, animals=1))
+    data.run()
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        desk = Desk(data, tracker, qc)
+        report = desk.report(delete)
+    page, text = desk.page_of(report), " ".join(render_text(report, desk.catalogue()).split())
+    assert "What was deleted Animals: 2 of 3 deleted; 1 not taken Experiments: 0 of 1 deleted; 1 not taken The" in text
+    assert page.problems() == []
+    assert page.table("Animals, experiments and the like") == [
+        ["Animals", "3", "2", "1"],
+        ["Experiments", "1", "0", "1"],
+    ]
+    assert page.section("accepted").startswith("What was deleted")
+    for accepted in ("accepted measurements", "Measurements by procedure"):
+        assert accepted not in page.text
+    counted = {
+        one["kind"]: (one["named"], one["ended"], one["refused"]) for one in desk.json(report)["accepted"]["entities"]
+    }
+    assert counted == {"specimen": (3, 2, 1), "experiment": (1, 0, 1)}
+    assert "submit in a new archive in the directory “delete”" in " ".join(desk.json(report)["next"])
+    assert "“edit”" not in page.section("next") + text
+    german = render_text(report, desk.catalogue("de"))
+    assert "Tiere: 2 von 3 gelöscht; 1 nicht übernommen" in german
+
+
+@pytest.mark.both_databases
+def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: DataInstallation) -> None:
+    delete = "delete/H.2013-11-02.1.impc.zip"
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments())
+
+    def counted() -> dict[str, tuple[int, int, int]]:
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            accepted = collect_submission(tracker, qc, key_of(delete), data.settings).accepted
+        assert accepted is not None
+        return {one.kind: (one.named, one.ended, one.refused) for one in accepted.entities}
+
+    data.put(delete, specimens("2013-11-02.1"))
+    data.run()
+    assert counted() == {"specimen": (3, 0, 3)}
+    data.base.process_again(delete)
+    data.take_up()
+    assert counted() == {"specimen": (3, 0, 3)}
+    data.put(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2"))
+    data.run()
+    assert counted() == {"specimen": (3, 3, 0), "experiment": (3, 3, 0)}
 
 
 def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:

@@ -59,6 +59,20 @@ def test_what_has_a_wrong_procedure_is_corrected_as_its_report_says(data: DataIn
     assert set(data.states().values()) <= {"qc done", "qc pending"}
 
 
+def test_a_deletion_of_animals_with_experiments_stays_failed_and_a_retry_applies_it(data: DataInstallation) -> None:
+    delete = "delete/H.2013-11-01.1.impc.zip"
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    data.put(delete, specimens("2013-11-01.1"))
+    data.run()
+    data.put("delete/H.2013-11-02.1.impc.zip", experiments("2013-11-02.1"))
+    data.run()
+    assert data.states()[delete] == "upload failed"
+    data.base.process_again(delete)
+    data.take_up()
+    assert data.states()[delete] == "qc done"
+
+
 # Withdrawals
 
 

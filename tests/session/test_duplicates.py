@@ -53,6 +53,7 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
     said = " ".join(render_text(report, load_catalogue("en", data.settings)).split())
     assert "2 documents had been taken before, and were not taken twice" in said
     assert f"is the same as H.2013-10-31.1.specimen.impc.xml of {FIRST}, which counts" in said
+    assert "Documents are the same as some that stand: 2 documents" in said
     assert data.take_up().zips == []
 
 
@@ -110,6 +111,41 @@ def test_an_edit_or_deletion_that_is_sent_again_changes_nothing(data: DataInstal
         data.run()
         assert versions(data) == before
         assert data.states()[again] == "qc done"
+
+
+@pytest.mark.both_databases
+def test_what_is_wrong_in_a_duplicate_is_told_of_the_document_that_stands_alone(data: DataInstallation) -> None:
+    """Its correction would not clear it elsewhere: a duplicate has no animals."""
+    faulty = {name: document.replace(b'colonyID="', b'colonyID="No') for name, document in specimens().items()}
+    data.put(FIRST, faulty)
+    data.run()
+    data.put(AGAIN, faulty)
+    data.run()
+    assert data.states() == {FIRST: "data failed", AGAIN: "qc done"}
+    edit = "edit/H.2013-11-02.1.impc.zip"
+    data.put(edit, specimens("2013-11-02.1"))
+    data.run()
+    assert data.states() == dict.fromkeys((FIRST, AGAIN, edit), "qc done")
+
+
+@pytest.mark.both_databases
+def test_the_report_on_a_duplicate_says_that_the_first_was_withdrawn(data: DataInstallation) -> None:
+    def told() -> str:
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            report = collect_submission(tracker, qc, key_of(AGAIN), data.settings)
+        return " ".join(render_text(report, load_catalogue("en", data.settings)).split())
+
+    data.put(FIRST, specimens(), experiments())
+    data.run()
+    data.put(AGAIN, specimens(), experiments())
+    data.run()
+    withdrawn = "2 of its documents are the same as some that were withdrawn since: nothing of them counts."
+    assert withdrawn not in told()
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(FIRST), **WHO)
+    assert withdrawn in told()
+    data.base.process_again(AGAIN)
+    data.take_up()
+    assert withdrawn not in told()
 
 
 def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallation) -> None:

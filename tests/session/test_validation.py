@@ -119,8 +119,8 @@ def test_a_document_by_itself_may_have_any_name(tmp_path: Path) -> None:
 
 def test_without_a_name_that_has_the_centre_the_centre_in_a_document_is_not_doubted(tmp_path: Path) -> None:
     odd, named = tmp_path / "odd.xml", tmp_path / SPECIMEN
-    for path in (odd, named):
-        path.write_bytes(specimen_document("H", mice=1))
+    for first, path in enumerate((odd, named), 1):
+        path.write_bytes(specimen_document("H", mice=1, first=first))
     verdicts = check_paths([odd, named], SETTINGS, None, SCHEMAS, load_shipped())
     assert [kinds(verdict) for verdict in verdicts] == [([], ["BadFileNameError"]), ([], ["X5"])]
 

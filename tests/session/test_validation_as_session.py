@@ -19,13 +19,13 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.catalogue import CATALOGUE
-from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
+from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS, NEEDING_OTHERS
 from dcc.session.validation.checking import check_paths
 from tests.rules.test_rules import EXAMPLES
 from tests.support import data_installations
 from tests.support.data_installations import DataInstallation
 from tests.support.databases import only_sqlite
-from tests.support.integrity_cases import REFERENCE, TODAY, check, mutant, specimens
+from tests.support.integrity_cases import REFERENCE, TODAY, check, experiments, line, mutant, specimens
 from tests.support.reference_files import write_reference
 from tests.support.trials import trials
 
@@ -192,10 +192,103 @@ def test_a_copy_of_what_stands_is_refused_by_neither(data: DataInstallation) -> 
     data.run()
     found = found_by_session(data)
     assert {name: {code for code, *_ in counts} for name, counts in found.items()} == {
+        **{f"H.2013-11-0{day}.1.experiment.impc.xml": {"Q7"} for day in (2, 3, 5, 6)},
+        **{f"H.2013-11-0{day}.1.specimen.impc.xml": {"Q7"} for day in (2, 6)},
         "H.2013-11-04.1.specimen.impc.xml": {"S13.there"},
         "H.2013-11-04.1.experiment.impc.xml": {"E9.there"},
     }
     assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+
+
+@only_sqlite
+def test_nothing_in_a_copy_of_what_stands_is_judged_by_either(data: DataInstallation) -> None:
+    (faulty,) = data_installations.specimens(mice=3).values()
+    (pair,) = data_installations.specimens(mice=2, first=5).values()
+    (second,) = data_installations.specimens(mice=1, first=6).values()
+    (runs,) = data_installations.experiments(animals=2).values()
+    faulty = faulty.replace(b'colonyID="', b'colonyID="No')
+    faulty_runs = re.sub(rb"<value>[^<]*<", rb"<value>approx. 3<", runs)
+    lines = write_document(DocumentKind.EXPERIMENT, experiments(line(), line(position=2, colony_id="NoSuch")))
+    submitted: list[tuple[Action, bytes, bytes, bytes]] = [
+        (Action.ADD, faulty, faulty_runs, lines),
+        (Action.ADD, faulty, faulty_runs, lines),
+        (Action.EDIT, faulty, faulty_runs, lines),
+        (Action.ADD, pair, lines, lines),
+        (Action.DELETE, second, lines, lines),
+        (Action.DELETE, second, lines, lines),
+        # Partly gone, it is no copy; and after that it stands in two parts.
+        (Action.ADD, pair, lines, lines),
+        (Action.ADD, pair, lines, lines),
+    ]
+    kinds = (DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT, DocumentKind.EXPERIMENT)
+    for day, (action, *texts) in enumerate(submitted, 1):
+        documents = {
+            f"H.2013-11-{day:02}.{number}.{kind}.impc.xml": text
+            for number, (kind, text) in enumerate(zip(kinds, texts, strict=True), 1)
+            if number == 1 or day < 4
+        }
+        data.folder.put(f"{action}/H.2013-11-{day:02}.1.impc.zip", documents)
+    data.run()
+    found = found_by_session(data)
+    rules = defaultdict(list)
+    for name, counts in sorted(found.items()):
+        rules[name.split(".")[1][-2:]].append({rule_of(code) for code, *_ in counts})
+    of_first = [{"S4"}, {"P9"}, {"E1"}]
+    of_copy = [{"Q7"}] * 3
+    assert rules == {
+        "01": of_first,
+        "02": of_copy,
+        "03": of_copy,
+        "06": [{"Q7"}],
+        "04": [{"S14"}],
+        "07": [{"S13", "S14"}],
+        "08": [{"S13"}],
+    }
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+
+
+@only_sqlite
+def test_what_an_edit_alone_names_may_be_missing(data: DataInstallation) -> None:
+    (animals,) = data_installations.specimens(mice=2).values()
+    (runs,) = data_installations.experiments(animals=2).values()
+    ((_, child),) = data_installations.specimens(mice=1, first=3).items()
+    related = b'<relatedSpecimen specimenID="H-M000001" relationship="littermate"/><genotype'
+    data.folder.put("edit/H.2013-11-01.1.impc.zip", {"H.2013-11-01.1.specimen.impc.xml": animals})
+    documents = {
+        "H.2013-11-02.1.specimen.impc.xml": child.replace(b"<genotype", related, 1),
+        "H.2013-11-02.2.experiment.impc.xml": runs,
+    }
+    data.folder.put("add/H.2013-11-02.1.impc.zip", documents)
+    data.run()
+    found = found_by_session(data)
+    assert {code for counts in found.values() for code, *_ in counts} == {"E4", "S14"}
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+    # Added after that, they are new, as they are or otherwise.
+    for number, text in ((3, animals), (4, animals.replace(b'litterId="', b'litterId="other '))):
+        key = f"add/H.2013-11-03.{number}.impc.zip"
+        data.folder.put(key, {f"H.2013-11-03.{number}.specimen.impc.xml": text})
+        data.run()
+        found = found_by_session(data)
+        assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+    assert [code for counts in found.values() for code, *_ in counts] == ["S13.there", "S13.there"]
+
+
+@only_sqlite
+def test_what_an_edit_alone_names_keeps_no_animal_from_being_deleted(data: DataInstallation) -> None:
+    (animals,) = data_installations.specimens(mice=2).values()
+    (runs,) = data_installations.experiments(animals=2).values()
+    submitted = [
+        (Action.EDIT, "experiment", runs),
+        (Action.ADD, "specimen", animals),
+        (Action.DELETE, "specimen", animals),
+        (Action.ADD, "specimen", animals.replace(b'litterId="', b'litterId="other ')),
+    ]
+    for day, (action, kind, document) in enumerate(submitted, 1):
+        documents = {f"H.2013-11-{day:02}.1.{kind}.impc.xml": document}
+        data.folder.put(f"{action}/H.2013-11-{day:02}.1.impc.zip", documents)
+    data.run()
+    assert found_by_session(data) == {}
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == {}
 
 
 @only_sqlite
@@ -295,6 +388,6 @@ def test_an_example_of_a_rule_is_judged_alike_by_itself_by_validation_and_in_a_s
 def test_the_page_of_rules_lists_what_other_documents_matter_to() -> None:
     page = (Path(__file__).parents[2] / "docs/rules.md").read_text("utf-8")
     (told,) = re.findall(r"rules need other documents:\s+([^.]*)\.", page)
-    assert {*re.findall(r"[A-Z]+\d+", told)} == NEEDING_OTHERS
+    assert {*re.findall(r"[A-Z]+\d+", told)} == JUDGED_TOGETHER
     (told,) = re.findall(r"Only a session judges\s+([^.]*)\.", page)
     assert {*re.findall(r"[A-Z]+\d+", told)} == LEFT_TO_SESSIONS

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _INVALID = 1
 _ERRORS_SHOWN = 20
+_MISSED_SHOWN = 10
 _OF_DOCUMENTS = DocumentError.short_name()
 _UPLOAD = (
     "Now upload: new data to add/, corrected data to edit/, data to withdraw to delete/. Put the .md5 and the "
@@ -123,17 +124,26 @@ class _Counts:
     files: int = 0
     invalid: int = 0
     first_error: str | None = None
-    missing: set[tuple[str, str]] = field(default_factory=set)
+    missing: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def take(self, verdict: PathVerdict) -> PathVerdict:
         """Count a verdict, and pass it on."""
         self.files += 1
         self.invalid += not verdict.valid
-        self.missing.update((one.kind, str(one.said)) for one in verdict.missing)
+        for one in verdict.missing:
+            told = one.fact.details or {}
+            self.missing[str(told["centre"]), str(told["value"])] = None
         if self.first_error is None:
             # That documents of an archive would fail is told by the errors of these.
             self.first_error = next((error.kind for error in verdict.errors if error.kind != _OF_DOCUMENTS), None)
         return verdict
+
+    @property
+    def _missed(self) -> str:
+        """The animals that the files miss, the first of many."""
+        first = [name for _, name in self.missing][:_MISSED_SHOWN]
+        more = len(self.missing) - len(first)
+        return printable(", ".join(first)) + (f" and {more:,} more" if more else "")
 
     @property
     def summary(self) -> str:
@@ -144,10 +154,10 @@ class _Counts:
     @property
     def checks_left_out(self) -> str:
         """The checks that could not be made, in one line."""
-        from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
+        from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
 
-        named = f" They miss {count_of(len(self.missing), 'animal')}." if self.missing else ""
-        rules, beyond = (", ".join(sorted(some)) for some in (LEFT_TO_SESSIONS, NEEDING_OTHERS))
+        named = f" They miss {count_of(len(self.missing), 'animal')}: {self._missed}." if self.missing else ""
+        rules, beyond = (", ".join(sorted(some)) for some in (LEFT_TO_SESSIONS, JUDGED_TOGETHER))
         return (
             f"Not checked, since it needs what was submitted before: {rules}, and {beyond} beyond these "
             f"files.{named} A session checks it."

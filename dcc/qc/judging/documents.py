@@ -1,7 +1,7 @@
 """Judges a document in the QC database: by the rules, with the waivers in force, compared with earlier findings.
 
-Of a document with the action delete, only the upload's findings count. Entities that a later document replaced or
-deleted no longer count either: that document closes their findings.
+Of a document that deletes, or is the same as one that stands, only the upload's findings count. Entities that a later
+document replaced or deleted no longer count either: that document closes their findings.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import MORE_RULE, Finding, facts_of
+from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import Judged, Waiver, apply_waivers
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
@@ -167,12 +168,12 @@ def judge_document(connection: Connection, document_id: int, contents: Iterable[
 def settle(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
     """Judge a locked document by the rules' findings; see `judge_document`.
 
-    `findings` are not used for a document that deletes.
+    `findings` are not used for a document that deletes, or is the same as one that stands: that one has them.
     """
     stored = open_findings(connection, document.id)
     tally = _Tally(basis, frozenset(finding.row.key for finding in stored))
     restate(connection, _judge_upload(connection, document, tally))
-    if not document.deletes:
+    if not (document.deletes or tally.is_copy):
         _judge_contents(connection, document, findings, tally)
     found = tally.to_record()
     changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by)
@@ -186,7 +187,7 @@ def assess(connection: Connection, document: StoredDocument, findings: Iterable[
     """The judgement of `settle` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
     _judge_upload(connection, document, tally)
-    if not document.deletes:
+    if not (document.deletes or tally.is_copy):
         _judge_contents(connection, document, findings, tally)
     return _judgement(document.id, basis, tally, tally.to_record(), Changes((), ()))
 
@@ -204,7 +205,10 @@ _CHANGED: Final = _RESULT.values(contexts_built=False)
 
 @dataclass
 class _Tally:
-    """The findings in a document as they come: those to record, and counts of all."""
+    """The findings in a document as they come: those to record, and counts of all.
+
+    `is_copy`: the upload found that it is the same as one that stands.
+    """
 
     basis: Basis
     known: Collection[Key]
@@ -215,6 +219,7 @@ class _Tally:
     recorded: Counter[bool] = field(default_factory=Counter)
     invalid: Invalid = field(default_factory=Invalid)
     ended_by: dict[Key, int] = field(default_factory=dict)
+    is_copy: bool = False
 
     def take(self, judged: Judged, place: Place) -> None:
         """Take a finding of the rules."""
@@ -254,6 +259,7 @@ class _Tally:
 
     def take_uploaded(self, row: FindingRow) -> None:
         """Take a finding that the upload has recorded."""
+        self.is_copy |= row.rule == DUPLICATE
         if row.verdict.is_active:
             self.counts[row.rule, row.verdict.severity] += 1
             if row.verdict.severity in _COUNTING and row.entity_id is not None:

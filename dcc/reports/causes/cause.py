@@ -173,7 +173,9 @@ class Cause:
         """What is affected: `40 animals, 312 experiments that wait for them`."""
         counts = {kind: number for kind, number in self.entities.items() if number}
         if not counts and self.documents:
-            counts = {"findings": self.findings, "documents": self.documents}
+            # Of a document as a whole, the one place says nothing more.
+            places = {"findings": self.findings} if self.findings != self.documents else {}
+            counts = {**places, "documents": self.documents}
         if self.zips and not self.documents:
             counts["zips"] = self.zips
         parts = [catalogue.say_plural(*_COUNTS[kind], number) for kind, number in counts.items()]

@@ -65,7 +65,7 @@ class DataFacts:
 
     def _example(self, row: Any) -> Fact:
         details = with_value(details_kept(row.code, row.details, row.message), row.value)
-        permitted, nearest = self._permitted.advice(row.rule, row.value, details)
+        permitted, nearest = self._permitted.advice(row.rule, row.value, details, row.centre)
         return Fact(
             row.code,
             Severity(row.severity),

@@ -217,7 +217,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     ),
     errors.ChecksumMismatchError: _centre(
         mark("Archives have not the checksum that was published beside them"),
-        mark("Correct the file, or its .md5: every session tries again."),
+        mark("Correct the file, or its .md5: the next session then fetches it again."),
     ),
     errors.SourceError: _source(mark("{value} did not do what was asked of it"), _SERVER, for_centre=_DCC_SEES_TO_IT),
     errors.DiskFullError: Declaration(

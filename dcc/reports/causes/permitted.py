@@ -83,8 +83,8 @@ def nearest_of(values: Sequence[str], text: str | None) -> str | None:
 class _Kind:
     """The permitted values of some rules: a column of a set of reference data.
 
-    `within` is a column that the `detail` of a finding narrows them by. If they are `numerous`, they are not listed,
-    and a value with other digits is not taken for a slip of the pen.
+    `within` is a column that the `detail` of a finding narrows them by, `centre` that of the centre that they belong
+    to. If they are `numerous`, they are not listed, and a value with other digits is not taken for a slip of the pen.
     """
 
     rules: tuple[str, ...]
@@ -96,6 +96,7 @@ class _Kind:
     order: tuple[Any, ...] = ()
     numerous: bool = False
     is_code: bool = False
+    centre: Any = None
 
 
 def _of_parameter(rules: tuple[str, ...], column: Any, *only: Any, numerous: bool = False) -> _Kind:
@@ -110,7 +111,7 @@ def _of_status(rule: str, family: str) -> _Kind:
 
 
 _KINDS: Final = (
-    _Kind(("S4", "E7"), Colonies.NAME, COLONY.c.colony_id, numerous=True),
+    _Kind(("S4", "E7"), Colonies.NAME, COLONY.c.colony_id, numerous=True, centre=COLONY.c.production_centre),
     _Kind(("S2",), Strains.NAME, STRAIN.c.strain_id, numerous=True),
     _Kind(("S12", "E2"), Projects.NAME, PROJECT.c.name),
     _of_status("S11", SPECIMEN_FAMILY),
@@ -141,24 +142,31 @@ class Permitted:
         self._names = lru_cache(maxsize=500)(self._read_names)
         self._nearest = lru_cache(maxsize=5_000)(self._find_nearest)
 
-    def advice(self, rule: str, value: str | None, details: Details) -> tuple[tuple[str, ...], str | None]:
-        """The first permitted values, and the nearest of all; none if they are not known."""
+    def advice(
+        self, rule: str, value: str | None, details: Details, centre: str | None = None
+    ) -> tuple[tuple[str, ...], str | None]:
+        """The first permitted values, and the nearest of all; none if they are not known.
+
+        Of values that are equally near, one of the `centre` is preferred.
+        """
         kind = _BY_RULE.get(rule)
         if value is None or kind is None or (kind.detail and details.get(kind.detail) is None):
             return (), None
         within = str(details.get(kind.detail, ""))
-        names = self._names(kind, within).all
+        whose = None if kind.centre is None else centre
+        names = self._names(kind, within, whose).all
         text = code_of(value) if kind.is_code else value
         shown = () if kind.numerous and len(names) > MOST_SHOWN else names[:MOST_SHOWN]
         # A code that is meant for something else is no slip of the pen.
-        return shown, None if "meant" in details else self._nearest(kind, within, text)
+        return shown, None if "meant" in details else self._nearest(kind, within, whose, text)
 
-    def _find_nearest(self, kind: _Kind, within: str, text: str) -> str | None:
-        return self._names(kind, within).nearest(text, same_digits=kind.numerous)
+    def _find_nearest(self, kind: _Kind, within: str, whose: str | None, text: str) -> str | None:
+        return self._names(kind, within, whose).nearest(text, same_digits=kind.numerous)
 
-    def _read_names(self, kind: _Kind, within: str) -> Names:
+    def _read_names(self, kind: _Kind, within: str, whose: str | None) -> Names:
         of_active = kind.column.table.c.snapshot_id == active_snapshot(kind.reference)
         query = select(kind.column).where(of_active, *kind.only)
         if kind.within is not None:
             query = query.where(kind.within == within)
-        return Names(self._connection.scalars(query.order_by(*(kind.order or (kind.column,)))))
+        own_first = () if whose is None else (kind.centre != whose,)
+        return Names(self._connection.scalars(query.order_by(*own_first, *(kind.order or (kind.column,)))))

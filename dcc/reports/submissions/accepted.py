@@ -9,12 +9,14 @@ from typing import Any, Final
 from sqlalchemy import Connection, FromClause, Select, and_, case, exists, func, or_, select
 
 from dcc.databases.list_parameters import rows_with
+from dcc.messages import from_json
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.models import (
     CONTEXT,
     DOCUMENT,
     EXPERIMENT,
+    FINDING,
     HOUSING,
     LIFETIME,
     LINE,
@@ -25,7 +27,9 @@ from dcc.qc.models import (
     SNAPSHOT,
     SPECIMEN,
 )
+from dcc.qc.rows.documents import DocumentPlace
 from dcc.reports.submissions.model import Accepted, EntityCount, ProcedureCount
+from dcc.rules.upload import DUPLICATE
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Validity
 
 _ENTITIES: Final[dict[EntityKind, FromClause]] = {
@@ -35,11 +39,20 @@ _ENTITIES: Final[dict[EntityKind, FromClause]] = {
     EntityKind.HOUSING: HOUSING,
 }
 _OWNERS: Final = (EntityKind.EXPERIMENT, EntityKind.LINE, EntityKind.HOUSING)
+_LATER: Final = DOCUMENT.alias("later")
+_WAS_APPLIED_AGAIN: Final = exists().where(
+    *(_LATER.c[name] == DOCUMENT.c[name] for name in ("zip_file", "zip_action", "file_name")),
+    _LATER.c.id > DOCUMENT.c.id,
+    _LATER.c.action != DocumentAction.UNDO.value,
+)
 _STANDS: Final = (
     DOCUMENT.c.action != DocumentAction.UNDO.value,
-    DOCUMENT.c.state.in_((DocumentState.APPLIED.value, DocumentState.REFUSED.value)),
+    or_(
+        DOCUMENT.c.state == DocumentState.APPLIED.value,
+        (DOCUMENT.c.state == DocumentState.REFUSED.value) & ~_WAS_APPLIED_AGAIN,
+    ),
 )
-"""Conditions on a document: its submission is neither withdrawn nor an undoing."""
+"""Conditions on a document: it was not withdrawn, is no withdrawal, and no refusal that another attempt followed."""
 _NAMED: Final = {
     EntityKind.SPECIMEN: DOCUMENT.c.specimens,
     EntityKind.EXPERIMENT: DOCUMENT.c.experiments,
@@ -51,7 +64,28 @@ _NAMED: Final = {
 def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
     """What was taken over of a submission's documents: of each kind, and of the first `most` procedures by size."""
     mine = and_(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value, *_STANDS)
-    return Accepted(_entities(qc, mine), *_first(qc, _procedures(qc, mine), most), _contexts(qc, mine))
+    procedures = _first(qc, _procedures(qc, mine), most)
+    return Accepted(_entities(qc, mine), *procedures, _contexts(qc, mine), _copies_of_withdrawn(qc, mine))
+
+
+def _copies_of_withdrawn(qc: Connection, mine: Any) -> int:
+    """How many of these documents were not taken, as they are the same as one that was withdrawn since."""
+    named = (
+        select(FINDING.c.details)
+        .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
+        .where(mine, FINDING.c.rule == DUPLICATE, FINDING.c.is_active)
+    )
+    originals = [from_json(details) or {} for details in qc.scalars(named)]
+    places = [DocumentPlace(str(one.get("archive")), str(one.get("document"))) for one in originals]
+    standing = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name).where(
+        DOCUMENT.c.state == DocumentState.APPLIED.value, DOCUMENT.c.action != DocumentAction.UNDO.value
+    )
+    zip_files = {place.archive.partition("/")[2] for place in places}
+    found = {
+        DocumentPlace(f"{row.zip_action}/{row.zip_file}", row.file_name)
+        for row in rows_with(qc, standing, DOCUMENT.c.zip_file, zip_files)
+    }
+    return sum(place not in found for place in places)
 
 
 def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:

@@ -45,15 +45,26 @@ SUBMIT_FOR_EDIT: Final = mark(
 )
 SUBMIT_AGAIN: Final = mark(
     "Documents that were not taken at all: correct them, and submit them in a new archive, under a new name, in the "
-    "same directory."
+    "same directory, unless the error names another."
 )
 """What to do about documents that failed before their contents were checked, and in that check."""
+ACKNOWLEDGED_NEXT: Final = mark("You need not do anything. Submit data that are still missing in a new archive.")
+"""What happens next with a submission of which somebody said that nobody has to act."""
+CHANGE_LATER: Final = mark("You need not do anything. To change something later, submit it in the directory “edit”.")
+OF_DELETIONS: Final[Mapping[str, str]] = {
+    SUBMIT_FOR_EDIT: mark(
+        "What was not deleted: see what the error says. What you still want deleted, submit in a new archive in "
+        "the directory “delete”. You need not submit again what was deleted."
+    ),
+    CHANGE_LATER: mark("You need not do anything. What was deleted can be submitted again, in the directory “add”."),
+}
+"""What is said in the place of these of an archive that deletes."""
 CHANGED_SINCE: Final = mark(
     "The archive changed on its server after its data were taken over, and what it holds now was not taken. Submit "
     "what changed in a new archive, under a new name, in the directory “edit”."
 )
 _GOOD_ARCHIVE: Final = mark(
-    "Correct the archive and replace the bad one, under the same name. If you publish a checksum "
+    "Correct the archive and replace the bad one, under the same name. If you publish a checksum or manifest "
     "beside it, make that again, too. The next session fetches it."
 )
 
@@ -126,12 +137,15 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("The archive arrived with another checksum than the one published beside it"),
         mark("Either the archive or its checksum file changed after the other one was made."),
         Actor.CENTRE,
-        (mark("Make the checksum file again, or put the right archive there. Every session tries again."),),
+        (mark("Make the checksum file again, or put the right archive there. The next session then fetches it."),),
     ),
     Outcome.UNREADABLE: OutcomeText(
         mark("Unreadable"),
-        mark("The archive arrived whole, but could not be opened"),
-        mark("Nothing of it was looked at. The file on your server has the same fault."),
+        mark("The archive arrived whole, but cannot be used"),
+        mark(
+            "It cannot be opened, or does not hold what its manifest says. Nothing of it was taken. The file on your "
+            "server has the same fault."
+        ),
         Actor.CENTRE,
         (_GOOD_ARCHIVE,),
     ),
@@ -152,7 +166,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.PARTLY_TAKEN: OutcomeText(
         mark("Accepted in part"),
         mark("The archive was accepted in part: some of it must be corrected"),
-        mark("Correct data were accepted. Data with errors were left out until you correct them."),
+        mark("What is correct took effect. What has errors was left out until you correct it."),
         Actor.CENTRE,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
@@ -227,6 +241,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
             ),
             mark("If the change was not meant, take the archive from your server: its data stay."),
         ),
+        acts=mark("You, at the centre; or the Data Coordination Centre, if it replaces all of it"),
     ),
     Outcome.TO_BE_LOOKED_AT: OutcomeText(
         mark("Accepted, in quality control"),
@@ -240,7 +255,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("The archive was accepted and is through all checks"),
         mark("No errors are left, and quality control is done with it."),
         Actor.NOBODY,
-        (mark("You need not do anything. To change something later, submit it in the directory “edit”."),),
+        (CHANGE_LATER,),
         acts=mark("Nobody: it is done"),
     ),
 }

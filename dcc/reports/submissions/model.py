@@ -154,13 +154,15 @@ class Accepted:
     """What the QC database has of a submission, or of a centre.
 
     `contexts` counts the data contexts that it has data in, by their state. `procedures_total` counts all, where the
-    list is cut.
+    list is cut. `copies_of_withdrawn` counts documents that were not taken, since they are the same as one that stood
+    then and was withdrawn.
     """
 
     entities: tuple[EntityCount, ...] = ()
     procedures: tuple[ProcedureCount, ...] = ()
     procedures_total: int = 0
     contexts: Mapping[str, int] = field(default_factory=dict)
+    copies_of_withdrawn: int = 0
 
     @property
     def anything(self) -> bool:

@@ -95,6 +95,7 @@ def render_html(
         **common_values(catalogue, settings, place=place),
         **cause_values(report.causes, catalogue, link_of_zip),
         "report": report,
+        "title_of_failing": sentences.title_of_failing(report),
         "signs": _SIGNS,
         "most_reasons": MOST_REASONS,
         "outcome_words": labels.OUTCOME_TEXTS,
@@ -172,6 +173,7 @@ def cause_values(
         return link_of_zip(ZipKey(Action(action), file_name))
 
     return {
+        "title_of_failing": sentences.WHAT_TO_CORRECT,
         "failing": [cause for cause in causes if cause.fails and not cause.clears_by_itself],
         "clearing": [cause for cause in causes if cause.fails and cause.clears_by_itself],
         "warning": [cause for cause in causes if not cause.fails],
@@ -186,15 +188,18 @@ def cause_values(
 
 def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     entities = () if report.accepted is None else report.accepted.entities
+    deletes = report.key.action is Action.DELETE
+    told = {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY}
     return {
         "words": labels.OUTCOME_TEXTS[report.outcome],
         "who_acts": sentences.who_acts_on(report, catalogue),
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
+        "deletes": deletes,
         "waits": report.outcome is Outcome.WAITS_FOR_DATA,
         "notes": sentences.notes(report, catalogue),
         "hosts": report.hosts[:MOST_HOSTS],
-        "told": {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY},
+        "told": {**told, "ended": deletes or told["ended"]},
         "shown_phases": sentences.SHOWN_PHASES,
         "shown_steps": sentences.shown_steps,
         "document_notes": partial(sentences.document_notes, catalogue),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from dcc.naming import Action
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import Catalogue, mark, mark_plural
 from dcc.reports.submissions import sentences
@@ -65,11 +66,14 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
     yield from _texts(f"{catalogue.say('Who acts')}: {sentences.who_acts_on(report, catalogue)}", 2)
     for sentence in sentences.notes(report, catalogue):
         yield from _texts(sentence, 2)
-    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)
+    yield from _cause_lines(report, catalogue, tell_zip=False)
     yield from _title(catalogue.say("What happens next"))
     for sentence in sentences.next_sentences(report):
         yield from _texts(catalogue.say(sentence), 2)
-    yield from _accepted_lines(report.accepted, catalogue)
+    if report.key.action is Action.DELETE:
+        yield from _deleted_lines(report.accepted, catalogue)
+    else:
+        yield from _accepted_lines(report.accepted, catalogue)
     if report.documents:
         yield from _title(catalogue.say("The documents"))
         for document in report.documents[:_MOST_DOCUMENTS]:
@@ -104,7 +108,7 @@ def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iter
     yield f"  {catalogue.say('Archives')}: {catalogue.number(report.zips_total)}"
     for outcome, count in report.outcomes.items():
         yield f"    {catalogue.say(OUTCOME_TEXTS[outcome].short)}: {catalogue.number(count)}"
-    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
+    yield from _cause_lines(report, catalogue, tell_zip=True)
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
     if isinstance(report, CentreReport):
         yield from _accepted_lines(report.accepted, catalogue)
@@ -112,17 +116,17 @@ def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iter
     yield from _more(report.sources_total - len(report.sources), catalogue)
 
 
-def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
-    shown = causes[:_MOST_CAUSES]
+def _cause_lines(report: Report, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
+    shown = report.causes[:_MOST_CAUSES]
     for title, some in (
-        (mark("What to correct"), [cause for cause in shown if cause.fails and not cause.clears_by_itself]),
+        (sentences.title_of_failing(report), [cause for cause in shown if cause.fails and not cause.clears_by_itself]),
         (mark("What clears by itself"), [cause for cause in shown if cause.fails and cause.clears_by_itself]),
         (mark("What to know"), [cause for cause in shown if not cause.fails]),
     ):
         if some:
             yield from _title(catalogue.say(title))
             yield from _listed_causes(some, catalogue, tell_zip=tell_zip)
-    yield from _more(total - len(shown), catalogue)
+    yield from _more(report.causes_total - len(shown), catalogue)
 
 
 def _listed_causes(causes: Iterable[Cause], catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
@@ -161,8 +165,7 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
             accepted=catalogue.number(entity.accepted),
             submitted=catalogue.number(entity.named),
         )
-        also = [catalogue.say(words, number=catalogue.number(count)) for count, words in _else_of(entity) if count]
-        yield from _texts("; ".join([text, *also]), 2)
+        yield from _counted(text, _else_of(entity), catalogue)
     for procedure in accepted.procedures[:_MOST_PROCEDURES]:
         name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure
         count = catalogue.say_plural("one measurement", "{number} measurements", procedure.accepted)
@@ -170,12 +173,35 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
     yield from _more(accepted.procedures_total - min(len(accepted.procedures), _MOST_PROCEDURES), catalogue)
 
 
+def _deleted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator[str]:
+    if accepted is None or not accepted.entities:
+        return
+    yield from _title(catalogue.say("What was deleted"))
+    for entity in accepted.entities:
+        text = catalogue.say(
+            "{kind}: {deleted} of {submitted} deleted",
+            kind=catalogue.say(KIND_LABELS[entity.kind]),
+            deleted=catalogue.number(entity.ended),
+            submitted=catalogue.number(entity.named),
+        )
+        yield from _counted(text, ((entity.refused, _NOT_TAKEN),), catalogue)
+
+
+def _counted(text: str, also: Iterable[tuple[int, str]], catalogue: Catalogue) -> Iterator[str]:
+    """A line with further counts, where these are no noughts."""
+    further = [catalogue.say(words, number=catalogue.number(count)) for count, words in also if count]
+    yield from _texts("; ".join([text, *further]), 2)
+
+
+_NOT_TAKEN: Final = mark("{number} not taken")
+
+
 def _else_of(one: EntityCount) -> tuple[tuple[int, str], ...]:
     """What became of what does not count as accepted, and of what was there before."""
     return (
         (one.faulty, mark("{number} with errors")),
         (one.animal_faulty, mark("{number} not counted, because an animal has errors")),
-        (one.refused, mark("{number} not taken")),
+        (one.refused, _NOT_TAKEN),
         (one.unchecked, mark("{number} not checked yet")),
         (one.superseded, mark("{number} replaced or deleted since")),
         (one.ended, mark("{number} of the earlier ones replaced or deleted")),

@@ -6,21 +6,24 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark, mark_plural
+from dcc.naming import Action
 from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
+    ACKNOWLEDGED_NEXT,
     ACTOR_LABELS,
     ALSO_DCC,
     CHANGED_SINCE,
     CRAWL_LABELS,
+    OF_DELETIONS,
     OUTCOME_TEXTS,
     PHASE_LABELS,
     SESSION_LABELS,
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
 )
-from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
+from dcc.reports.submissions.model import DocumentReport, Outcome, Report, Step, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 SHOWN_PHASES: Final = (Phase.XML_NAME, Phase.XSD, Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that are columns of the table of documents: nobody has to do anything in the others."""
 
+WHAT_TO_CORRECT: Final = mark("What to correct")
+"""The heading of causes that somebody must act on."""
 _ARCHIVE_OUTCOMES: Final = (
     Outcome.NAME_REFUSED,
     Outcome.NOT_ARRIVED,
@@ -46,6 +51,8 @@ _MOST_WHOLE: Final = 3
 
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     """What happens next, as texts for a catalogue: of the ways to correct a fault only those that apply here."""
+    if is_acknowledged(report):
+        return (ACKNOWLEDGED_NEXT,)
     failed = {state.phase for state in report.states if state.status is Status.FAILED}
     left_out = set()
     if not any(phase < Phase.DATA for phase in failed):
@@ -53,7 +60,24 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     if Phase.DATA not in failed:
         left_out.add(SUBMIT_FOR_EDIT)
     also = (CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
-    return (*also, *(sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out))
+    said = (sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out)
+    return (*also, *(_of_action(sentence, report.key.action) for sentence in said))
+
+
+def _of_action(sentence: str, action: Action) -> str:
+    return OF_DELETIONS.get(sentence, sentence) if action is Action.DELETE else sentence
+
+
+def is_acknowledged(report: Report) -> bool:
+    """Whether it is on a submission of which somebody said that nobody has to act."""
+    return isinstance(report, SubmissionReport) and any(
+        decision.kind is DecisionKind.ACKNOWLEDGE for decision in report.decisions
+    )
+
+
+def title_of_failing(report: Report) -> str:
+    """The heading of what makes it fail, as a text for a catalogue."""
+    return mark("What was wrong") if is_acknowledged(report) else WHAT_TO_CORRECT
 
 
 def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) -> str:
@@ -71,7 +95,7 @@ def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) 
 
 def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
     """Who acts on the submission of a report."""
-    if any(decision.kind is DecisionKind.ACKNOWLEDGE for decision in report.decisions):
+    if is_acknowledged(report):
         return catalogue.say("Nobody: it is decided")
     return who_acts(catalogue, report.outcome, {cause.acts for cause in report.causes if cause.fails})
 
@@ -81,7 +105,8 @@ def next_of_line(line: ZipLine) -> str:
     if line.changed:
         return CHANGED_SINCE
     first = OUTCOME_TEXTS[line.outcome].next[0]
-    return SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
+    said = SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
+    return _of_action(said, line.key.action)
 
 
 def shown_steps(document: DocumentReport) -> tuple[Step, ...]:
@@ -107,6 +132,7 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
         (report.held if report.outcome is not Outcome.HELD else 0, _HELD),
         (late, _LATE),
         (repeated, _REPEATED),
+        (0 if report.accepted is None else report.accepted.copies_of_withdrawn, _OF_WITHDRAWN),
     )
     sentences = [catalogue.say_plural(*texts, number) for number, texts in counted if number]
     if report.waits_for is not None:
@@ -142,6 +168,12 @@ _LATE: Final = mark_plural(
 _REPEATED: Final = mark_plural(
     "One document had been taken before, and was not taken twice.",
     "{number} documents had been taken before, and were not taken twice.",
+)
+_OF_WITHDRAWN: Final = mark_plural(
+    "One of its documents is the same as one that was withdrawn since: nothing of it counts. To have it taken, ask the "
+    "Data Coordination Centre.",
+    "{number} of its documents are the same as some that were withdrawn since: nothing of them counts. To have them "
+    "taken, ask the Data Coordination Centre.",
 )
 
 
@@ -196,7 +228,12 @@ def how_often(catalogue: Catalogue, cause: Cause) -> str:
 
 
 def cleared(catalogue: Catalogue, cause: Cause) -> str:
-    """How many of its documents and archives fail for nothing else; empty for a cause that has none."""
+    """How many of its documents and archives fail for nothing else.
+
+    Empty for a cause without any, or for a warning that nobody has to act on.
+    """
+    if cause.clears_by_itself and not cause.fails:
+        return ""
     parts = []
     if cause.documents:
         texts = mark_plural("{clears} of {number} document", "{clears} of {number} documents")

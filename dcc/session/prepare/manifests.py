@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from dcc.archives.extraction import ExtractedArchive, ExtractedDocument
 from dcc.archives.manifest import Counts, Expected, conflicts, differences, of_content, read_beside
@@ -18,6 +19,16 @@ from dcc.errors import ConfigurationError, ConversionError, ManifestError
 from dcc.messages import Message, mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
+
+_MOST_TOLD: Final = 5
+_DIFFERS: Final = mark(
+    "{archive} does not hold what its manifest says: {differences}. Correct the archive or its manifest, and replace "
+    "it, under the same name."
+)
+_DIFFERS_MUCH: Final = mark(
+    "{archive} does not hold what its manifest says: {differences} ({number} differences in all). Correct the archive "
+    "or its manifest, and replace it, under the same name."
+)
 
 
 def unlike_manifest(
@@ -50,12 +61,9 @@ def unlike_manifest(
     if not differing:
         return None
     return ManifestError(
-        mark(
-            "{archive} does not hold what its manifest says: {difference} ({number} differences in all). "
-            "Correct the archive or its manifest, and replace it, under the same name."
-        ),
+        _DIFFERS if len(differing) <= _MOST_TOLD else _DIFFERS_MUCH,
         archive=archive.name,
-        difference=differing[0],
+        differences=differing[:_MOST_TOLD],
         number=len(differing),
     )
 

@@ -21,7 +21,7 @@ from dcc.converters.conversion import all_converters, convert_file, converter_fo
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import BadFileNameError, ChecksumMismatchError, NotFoundError, TransferFailedError
 from dcc.messages import mark
-from dcc.naming import ARCHIVE_SUFFIXES, Action
+from dcc.naming import ARCHIVE_SUFFIXES, MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
 from dcc.runtime.processes import give_threads_their_own_memory
@@ -54,7 +54,8 @@ def check_paths(
     `centres` are the short names of the registered centres, by default those of the convention. A document outside of
     an archive may have any name; a name that does not conform is a warning, and the root element decides its kind. A
     directory `edit` or `delete` around a file is its action. The rules judge by `reference`; without any, documents are
-    only validated. Raises NotFoundError if there is nothing at a path to check, and OSError if it cannot be read. As
+    only validated. The checksum and manifest of an archive are checked with it.
+    Raises NotFoundError if there is nothing at a path to check, and OSError if it cannot be read. As
     many threads as `settings` say check the files; all are done when this returns, and the verdicts are read from disk.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
@@ -63,7 +64,10 @@ def check_paths(
     all_converters()
     judge = None if reference is None else _judge_by(schemas, reference, settings.max_document_errors)
     check = _Check(settings, known, checker, judge)
-    files = [file for path in paths for file in _files_at(path)]
+    named = list(paths)
+    files = [file for path in named for file in _files_at(path)]
+    if not files:
+        raise NotFoundError(f"{named[0]} is checked with the archive that it lies beside. Name the archive.")
     # Threads that get one document at a time wait for each other more than they work.
     at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
@@ -93,12 +97,18 @@ def _files_at(path: Path) -> list[Path]:
     if not path.exists():
         raise NotFoundError(f"{path} does not exist. Name an archive, a document, a table, or a directory of them.")
     if not path.is_dir():
-        return [path]
+        return [] if _lies_beside(path.name) else [path]
     below = (file for file in path.rglob("*") if file.is_file() and _is_checked(file.name))
     files = sorted(below, key=lambda file: file.parts)
     if not files:
         raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name the files to check.")
     return files
+
+
+def _lies_beside(name: str) -> bool:
+    """Whether a file lies beside an archive and is checked with it: its checksum or manifest."""
+    besides = (sidecar(""), *(manifest_beside("", suffix) for suffix in MANIFEST_FORMATS))
+    return any(name.endswith(suffix) and name.removesuffix(suffix).endswith(ARCHIVE_SUFFIXES) for suffix in besides)
 
 
 def _is_checked(name: str) -> bool:
