@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import DESCRIPTION, Database, database_of
 from dcc.errors import ConfigurationError, DatabaseUnreachableError
-from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.runtime.disk_space import advice_on_writing, comes_from_full_disk, no_space_left
 from dcc.settings.database_urls import check_database_url
 
 WRITES: Final = "dcc_writes"
@@ -67,6 +67,7 @@ _SQLITE_AWAY = {
     sqlite3.SQLITE_IOERR: "Check the disk.",
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
 }
+_SQLITE_OF_DISK = _SQLITE_AWAY.keys() | {sqlite3.SQLITE_READONLY}
 _SQLITE_UNFIT = {
     sqlite3.SQLITE_READONLY: "Check the permissions of the file, of those beside it (-wal, -shm), and of their folder.",
     sqlite3.SQLITE_CORRUPT: "Restore it from a backup.",
@@ -213,13 +214,27 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
         _reason(cause),
         advice.format(noun=database.noun, setting=database.setting, made_by=database.made_by),
     )
-    if _code(cause) in _SQLITE_AWAY and isinstance(cause, sqlite3.Error):
-        folder = Path(str(engine.url.database)).parent
-        if folder.is_dir() and comes_from_full_disk(cause, folder):
-            reason, advice = no_space_left(folder), "Free some space there, then run the command again."
-    return database.unreachable(
+    unwritable = None
+    if _code(cause) in _SQLITE_OF_DISK and isinstance(cause, sqlite3.Error):
+        path = Path(str(engine.url.database))
+        if (unwritable := first_unwritable(path)) is not None:
+            reason, advice = f"{unwritable} cannot be written to", advice_on_writing(unwritable)
+        elif path.parent.is_dir() and comes_from_full_disk(cause, path.parent):
+            reason, advice = no_space_left(path.parent), "Free some space there, then run the command again."
+    error = database.unreachable(
         f"The {database.name} {database_label(engine.url)} could not be reached: {reason}. {advice}"
     )
+    error.lasts = unwritable is not None
+    return error
+
+
+def first_unwritable(path: Path) -> Path | None:
+    """The first of the folder of a SQLite file, the file, and those beside it that this user cannot write to."""
+    beside = [path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-shm")]
+    for each in (path.parent, path, *beside):
+        if os.access(each, os.F_OK) and not os.access(each, os.W_OK):
+            return each
+    return None
 
 
 def _advice(cause: BaseException, disconnected: bool) -> str | None:
@@ -275,6 +290,8 @@ def is_transient(error: BaseException) -> bool:
     """Whether the whole transaction is worth another try."""
     if is_contention(error):
         return True
+    if isinstance(error, DatabaseUnreachableError) and error.lasts:
+        return False
     cause = _driver_failure(error)
     code = _code(cause)
     if isinstance(cause, sqlite3.Error):

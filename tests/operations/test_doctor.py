@@ -194,7 +194,7 @@ class TestDatabases:
         with read_only(path):
             verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
         assert (verdict, message) == ("failed", f"{path} cannot be written to.")
-        assert f"{path}" in advice
+        assert advice.startswith("The disk is mounted read-only")
         assert _verdicts(databases.check_databases, settings)["tracker database file"] == "ok"
 
     @only_sqlite
