@@ -319,6 +319,12 @@ def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:
     return found
 
 
+def replicas_with_copies(connection: Connection) -> set[str]:
+    """The replicas in which a copy is, as far as it is known."""
+    query = select(ArchiveCopy.replica).where(ArchiveCopy.state == CopyState.GOOD.value).distinct()
+    return set(connection.scalars(query))
+
+
 def stored_since(connection: Connection, since: datetime | None = None) -> Holdings:
     """The archives that arrived in the store since a time in UTC, or ever, and their bytes."""
     query = select(func.count(), func.sum(StoredArchive.size_bytes)).select_from(StoredArchive)

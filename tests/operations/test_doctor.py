@@ -553,7 +553,13 @@ class TestWork:
         default = settings.home / "archive"
         default.rename(settings.home / "elsewhere")
         verdict, said, _ = _found(work.check_archive_store, installation.settings)[f"archive store {default}"]
-        assert (verdict, said) == ("failed", "The directory is missing, and 1 archive was in it.")
+        assert (verdict, f"The archive store {default} is missing, and archives were in it: mount" in said) == (
+            "failed",
+            True,
+        )
+        default.mkdir()
+        assert _verdicts(work.check_archive_store, installation.settings)[f"archive store {default}"] == "failed"
+        default.rmdir()
         default.symlink_to(settings.home / "not mounted")
         assert _verdicts(work.check_archive_store, installation.settings)[f"archive store {default}"] == "failed"
         default.unlink()
