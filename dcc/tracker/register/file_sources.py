@@ -7,6 +7,8 @@ Plain functions on a connection; those that write expect the caller's write tran
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +20,7 @@ from sqlalchemy.engine import Row
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress
+from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.due import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
@@ -144,6 +146,40 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
             f"Correct it with `dcc source change {twin}`, or register it again after `dcc source remove {twin}`."
         )
     return centre_id
+
+
+def sources_of_same_place(connection: Connection, address: SourceAddress) -> list[tuple[int, str]]:
+    """The other sources, by id and centre, that list the same folder of the same server as the same user."""
+    query = (
+        select(
+            FileSource.id,
+            Centre.short_name.label("centre"),
+            ProtocolRow.short_name.label("protocol"),
+            FileSource.hostname,
+            func.coalesce(FileSource.base_path, "").label("base_path"),
+        )
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ProtocolRow)
+        .join(ResourceStateRow)
+        .where(
+            FileSource.id != address.id,
+            FileSource.username == address.username,
+            ResourceStateRow.short_name != SourceState.REMOVED,
+        )
+        .order_by(FileSource.id)
+    )
+    place = _place(address.protocol, address.hostname, address.base_path)
+    return [
+        (row.id, row.centre)
+        for row in connection.execute(query)
+        if _place(row.protocol, row.hostname, row.base_path) == place
+    ]
+
+
+def _place(protocol: str, hostname: str, base_path: str) -> tuple[str, str, str]:
+    if protocol == SourceProtocol.FILE:
+        return protocol, "", os.path.realpath(base_path)
+    return protocol, hostname.casefold(), posixpath.normpath(base_path)
 
 
 def _protocol_id(connection: Connection, protocol: str) -> int | None:
