@@ -47,6 +47,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import CrawlingSession, SessionLock
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
+from tests.cli.test_production import administrator
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
 from tests.support.installations import Installation
@@ -160,6 +161,23 @@ class TestDatabases:
         assert _verdicts(databases.check_schemas, settings) == {}
         with pytest.raises(NotReadyError):
             _found(work.check_sessions, settings)
+
+    @only_mariadb
+    def test_a_server_that_takes_no_writes_is_found(
+        self, tracker: Engine, settings: Settings, mariadb: MariaDb
+    ) -> None:
+        """As of a server that only replicates, or after rights were lost."""
+        assert _verdicts(databases.check_databases, settings)["tracker database"] == "ok"
+        url = tracker.url.set(username="reader", password="x").render_as_string(hide_password=False)
+        reading = settings.model_copy(update={"tracker_url": SecretStr(url)})
+        with administrator(mariadb) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'x'")
+            cursor.execute(f"GRANT SELECT ON {tracker.url.database}.* TO reader@'127.0.0.1'")
+            verdict, message, _ = _found(databases.check_databases, reading)["tracker database"]
+            cursor.execute("DROP USER reader@'127.0.0.1'")
+        assert (verdict, "INSERT command denied" in message) == ("failed", True)
+        with tracker.connect() as reader:
+            assert reader.scalar(text("SELECT COUNT(*) FROM write_receipt WHERE token = 0")) == 0
 
     @only_sqlite
     def test_a_damaged_file_is_found(self, tracker: Engine, settings: Settings) -> None:

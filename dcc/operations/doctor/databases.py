@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.database import Database
+from dcc.databases.database import MADE_FIRST, Database
 from dcc.databases.engines import database_label, first_unwritable
 from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
@@ -47,6 +48,7 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
             latency = _latency(connection)
             require_fit_server(connection, database)
             what = _described(connection, engine)
+            _try_to_write(connection)
     except DccError as error:
         yield failed(database.name, *explained(error))
         return
@@ -68,6 +70,14 @@ def _latency(connection: Connection) -> float:
         connection.execute(text("SELECT 1")).scalar()
         times.append((time.monotonic() - began) * 1_000)
     return statistics.median(times)
+
+
+def _try_to_write(connection: Connection) -> None:
+    """See that a server takes writes of this account; nothing is left there. Of a SQLite file, its permissions tell."""
+    if connection.dialect.name in MYSQL_FAMILY and inspect(connection).has_table(MADE_FIRST):
+        receipt = {"writer": uuid4().hex}
+        connection.execute(text(f"INSERT INTO {MADE_FIRST} VALUES (:writer, 0, UTC_TIMESTAMP())"), receipt)  # noqa: S608
+        connection.rollback()
 
 
 def _described(connection: Connection, engine: Engine) -> str:
