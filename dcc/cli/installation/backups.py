@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from dcc.operations.backups.restoration import RestoreReport
     from dcc.settings import Settings
 
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+class _Directory(click.Path):
+    """A directory; an empty text, as of a variable that is not set, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("it is empty. Name a directory; the current one is `.`", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_DIRECTORY = _Directory(file_okay=False, path_type=Path)
 
 
 @command(
