@@ -166,9 +166,10 @@ def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
     faulty = found.bad + found.missing
     if found.lost:
         named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
-        yield failed("archive store", f"{len(found.lost):,} archives have no good copy: {named}", "dcc archive status")
+        lost = count_of(len(found.lost), "archive")
+        yield failed("archive store", f"No copy is good of {lost}: {named}", "dcc archive status")
     elif faulty:
-        yield warning("archive store", f"{faulty:,} copies are bad or missing.", "dcc archive repair")
+        yield warning("archive store", f"{count_of(faulty, 'copy')} bad or missing.", "dcc archive repair")
     else:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
 
