@@ -59,7 +59,9 @@ _MYSQL_REFUSED = {
     1698: "Check the user name and password in {setting}.",
     1820: "Give the account a new password, and write it into {setting}.",
     1862: "Give the account a new password, and write it into {setting}.",
+    2026: "Have the server offer TLS, or leave the options for it out of {setting}.",
     3118: "Have the server's administrator unlock it: ALTER USER ... ACCOUNT UNLOCK.",
+    3159: "It takes connections with TLS only: add ?ssl_ca=PATH, with its authority, to {setting}.",
     4151: "Have the server's administrator unlock it: ALTER USER ... ACCOUNT UNLOCK.",
 }
 _MYSQL_HINDERED = {

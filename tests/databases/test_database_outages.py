@@ -48,7 +48,13 @@ REFUSED = {
     1142: "no right",
     4151: "locked",
 }
-REFUSED |= {1820: "must change password", 1862: "password expired", 3118: "locked, of MySQL"}
+REFUSED |= {
+    2026: "no TLS",
+    3159: "TLS only",
+    1820: "must change password",
+    1862: "password expired",
+    3118: "locked, of MySQL",
+}
 OTHER = {1054: "unknown column", 1062: "duplicate entry", 1064: "syntax error", 1406: "data too long"}
 
 
