@@ -77,7 +77,7 @@ class Staging:
             make_directory(self.root)
             usable = os.access(self.root, os.R_OK | os.W_OK | os.X_OK)
         except OSError as error:
-            raise _unusable(self.root, os.strerror(error.errno or 0)) from error
+            raise _unusable(self.root, error.strerror or str(error)) from error
         if not usable:
             raise _unusable(self.root, "this user may not write there")
 

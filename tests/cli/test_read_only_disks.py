@@ -1,4 +1,4 @@
-"""Databases that can only be read: each command says at once which file it is, and what to do."""
+"""Disks that can only be read or are not mounted: each command says at once which place it is, and what to do."""
 
 from __future__ import annotations
 
@@ -74,3 +74,21 @@ def test_a_folder_that_is_closed_to_this_user_is_named(dcc: Dcc, command: tuple[
     assert ended.returncode == 4
     assert f"tracker.db could not be reached: {home} cannot be written to. " in ended.stdout + ended.stderr
     assert f"chown -R USER {home}" in ended.stdout + ended.stderr
+
+
+@only_sqlite
+def test_a_link_to_a_disk_that_is_not_mounted_is_named(dcc: Dcc) -> None:
+    home, disk = Path(dcc.environment["DCC_HOME"]), dcc.root / "disk"
+    said = f" is a link to {disk}, which is missing: mount its disk, or correct it. "
+    other = dcc.root / "other"
+    other.symlink_to(disk)
+    assert f"tracker.db could not be created: {other}{said}" in Dcc({"DCC_HOME": str(other)}, dcc.root).error(
+        "init", exit_code=4
+    )
+    (home / "staging").symlink_to(disk)
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    assert (
+        f"Archives cannot be put into staging ({home}/staging): {home}/staging{said}"
+        in dcc("crawl", exit_code=2).stderr
+    )
+    assert not disk.exists()

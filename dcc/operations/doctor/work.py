@@ -179,7 +179,7 @@ def _check_replica(replica: Replica) -> Finding:
     try:
         replica.answer()
         replica.require_writable()
-        replica.require_room(0)
+        replica.require_room(1)
     except DccError as error:
         return (failed if replica.required else warning)(subject, *explained(error))
     return ok(subject, "It answers.")
