@@ -92,3 +92,22 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_named(dcc: Dcc) -> None:
         in dcc("crawl", exit_code=2).stderr
     )
     assert not disk.exists()
+
+
+@only_sqlite
+def test_where_a_restoration_and_staging_cannot_write_is_named(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc("backup", dcc.root / "sets")
+    other, staging = dcc.root / "other", dcc.root / "staging"
+    for place in (other, staging):
+        place.mkdir()
+    with read_only(other):
+        said = Dcc({"DCC_HOME": str(other)}, dcc.root).error("restore", dcc.root / "sets", exit_code=2)
+    assert (
+        f"could not be restored to the tracker database {other}/tracker.db and the QC database {other}/qc.db: " in said
+    )
+    dcc.environment["DCC_STAGING"] = str(staging)
+    with read_only(staging):
+        said = dcc("crawl", exit_code=2).stderr
+    assert f"into staging ({staging}): it cannot be written to. The disk is mounted read-only" in said
