@@ -105,7 +105,8 @@ class ArchiveCopies:
         *,
         begin_again: bool = False,
     ) -> None:
-        self.store = ArchiveStore(settings, () if begin_again else run_reading(tracker, replicas_with_copies))
+        of_settings = partial(replicas_with_copies, settings=settings)
+        self.store = ArchiveStore(settings, () if begin_again else run_reading(tracker, of_settings))
         self._staging = Staging(settings.staging_directory)
         self._places = ConnectionPlaces(tracker, settings)
         self._tracker, self._settings = tracker, settings

@@ -152,7 +152,7 @@ def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
     """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
     holding: set[str] = set()
     with suppress(NotReadyError), surroundings.reading(TRACKER) as connection:
-        holding = replicas_with_copies(connection)
+        holding = replicas_with_copies(connection, surroundings.settings)
     store = ArchiveStore(surroundings.hurried_settings, holding)
     default = str(default_replica(surroundings.settings))
     for replica in store.replicas:
