@@ -273,6 +273,7 @@ def test_another_source_of_the_same_place_is_named(dcc: Dcc) -> None:
     assert of_server("J", "ftp.example.org:2121", "jax", "/impc") == []
     assert of_server("J", "ftp.example.org", "dcc", "/impc") == []
     assert of_server("J", "FTP.example.org:2121", "dcc", "/impc/") == [f"File source 4 of the centre H {shared} 7"]
+    assert of_server("H", "ftp.example.org:21", "dcc", "/impc") == [f"File source 6 of the centre J {shared} 8"]
 
 
 @pytest.mark.servers

@@ -20,6 +20,7 @@ from sqlalchemy.engine import Row
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.due import Pause, shown_age
@@ -48,6 +49,7 @@ from dcc.tracker.register.source_addresses import (
 from dcc.tracker.register.source_pace import pace_columns, pace_of
 from dcc.tracker.submission_rows import object_of
 
+_USUAL_PORTS: Final = {"sftp": 22, "ftp": 21, "ftps": 21, "http": 80, "https": 443}
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
 
@@ -176,10 +178,18 @@ def sources_of_same_place(connection: Connection, address: SourceAddress) -> lis
     ]
 
 
-def _place(protocol: str, hostname: str, base_path: str) -> tuple[str, str, str]:
+def _place(protocol: str, hostname: str, base_path: str) -> tuple[str, object, str]:
     if protocol == SourceProtocol.FILE:
         return protocol, "", os.path.realpath(base_path)
-    return protocol, hostname.casefold(), posixpath.normpath(base_path)
+    return protocol, _server(protocol, hostname), posixpath.normpath(base_path)
+
+
+def _server(protocol: str, hostname: str) -> object:
+    """A server's name and port; of a name that only an installed package understands, the name."""
+    try:
+        return parse_hostname(hostname.casefold(), _USUAL_PORTS.get(protocol, 0))
+    except ConfigurationError:
+        return hostname
 
 
 def _protocol_id(connection: Connection, protocol: str) -> int | None:
