@@ -198,6 +198,9 @@ class UnreachableError(DccError):
 class DatabaseUnreachableError(UnreachableError):
     """A database could not be reached."""
 
+    lasts = False
+    """Whether another try is of no use."""
+
 
 class TrackerUnreachableError(DatabaseUnreachableError):
     """The tracker database could not be reached."""

@@ -69,6 +69,11 @@ def daemon_beats(instance: DagsterInstance, since: float) -> bool:
     return beating >= set(instance.get_required_daemon_types())
 
 
+def last_daemon_beat(instance: DagsterInstance) -> float | None:
+    """When a part of the daemon reported last, in Unix seconds by the clock of its machine; None if none ever did."""
+    return max((beat.timestamp for beat in instance.get_daemon_heartbeats().values()), default=None)
+
+
 def pending_changes(settings: Settings) -> list[str]:
     """What `dcc init` would change of Dagster's storage and `dagster.yaml`, a sentence each."""
     from dcc.errors import DagsterStorageOutdatedError

@@ -141,5 +141,5 @@ def _free_pool(instance: DagsterInstance) -> None:
 
 
 def _is_gone(tag: str) -> bool:
-    found = re.fullmatch(r"(.+):(\d+):(\d*)", tag)
+    found = re.fullmatch(r"(.+):(\d{1,9}):(\d*)", tag)
     return found is not None and Process(found[1], int(found[2]), found[3]).is_gone

@@ -26,6 +26,7 @@ from dcc.session.listeners import NOBODY, Listeners
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, ready_made, run_here, session_tags
+from dcc_dagster.executors import require_executor
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
@@ -68,9 +69,11 @@ def run_session(
     after it documents.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
-    InternalFaultError, and, after all work, DagsterStorageError. Of `keys`, raises NotFoundError for one that is
-    unknown or not hosted, and ConfigurationError for one with a bad name.
+    InternalFaultError, ConfigurationError if the workers of the settings lack something, and, after all work,
+    DagsterStorageError. Of `keys`, raises NotFoundError for one that is unknown or not hosted, and ConfigurationError
+    for one with a bad name.
     """
+    require_executor(settings)
     with open_session(tracker, settings, group=group) as session:
         session.urgent = frozenset(urgent)
         listeners.on_begin(session)

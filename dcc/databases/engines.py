@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import DESCRIPTION, Database, database_of
 from dcc.errors import ConfigurationError, DatabaseUnreachableError
-from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.runtime.disk_space import advice_on_writing, comes_from_full_disk, no_space_left
 from dcc.settings.database_urls import check_database_url
 
 WRITES: Final = "dcc_writes"
@@ -57,16 +57,28 @@ _MYSQL_REFUSED = {
     1142: "Check the user's rights in the database: dcc init --production --grants.",
     1143: "Check the user's rights in the database: dcc init --production --grants.",
     1698: "Check the user name and password in {setting}.",
+    1820: "Give the account a new password, and write it into {setting}.",
+    1862: "Give the account a new password, and write it into {setting}.",
+    2026: "Have the server offer TLS, or leave the options for it out of {setting}.",
+    3118: "Have the server's administrator unlock it: ALTER USER ... ACCOUNT UNLOCK.",
+    3159: "It takes connections with TLS only: add ?ssl_ca=PATH, with its authority, to {setting}.",
+    4151: "Have the server's administrator unlock it: ALTER USER ... ACCOUNT UNLOCK.",
 }
-_MYSQL_AWAY = frozenset({0, 1021, 1040, 1042, 1043, 1047, 1053, 1077, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226})
-_MYSQL_AWAY |= {1028, 1030, 1037, 1038, 1041, 1114, 1135, 1180, 1317, 3032, 3168}
-_MYSQL_AWAY |= {1290, 1836, 1927, 2000, 2002, 2003, 2005, 2006, 2012, 2013, 2055, 4031}
+_MYSQL_HINDERED = {
+    **dict.fromkeys((1021, 1114), "Free some space on the server's disk."),
+    **dict.fromkeys((1040, 1203, 1226), "Raise the server's max_connections, or run fewer dcc processes."),
+    **dict.fromkeys((1290, 1836), "Have the server take writes again, or name another one in {setting}."),
+}
+_MYSQL_AWAY = frozenset({0, 1042, 1043, 1047, 1053, 1077, 1129, 1152, 1158, 1159, 1160, 1161})
+_MYSQL_AWAY |= {1028, 1030, 1037, 1038, 1041, 1135, 1180, 1317, 3032, 3168}
+_MYSQL_AWAY |= {1927, 2000, 2002, 2003, 2005, 2006, 2012, 2013, 2055, 4031}
 _SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _SQLITE_AWAY = {
     sqlite3.SQLITE_CANTOPEN: "Check the path and its permissions; a new {noun} is made by: dcc init.",
     sqlite3.SQLITE_IOERR: "Check the disk.",
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
 }
+_SQLITE_OF_DISK = _SQLITE_AWAY.keys() | {sqlite3.SQLITE_READONLY}
 _SQLITE_UNFIT = {
     sqlite3.SQLITE_READONLY: "Check the permissions of the file, of those beside it (-wal, -shm), and of their folder.",
     sqlite3.SQLITE_CORRUPT: "Restore it from a backup.",
@@ -213,13 +225,27 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
         _reason(cause),
         advice.format(noun=database.noun, setting=database.setting, made_by=database.made_by),
     )
-    if _code(cause) in _SQLITE_AWAY and isinstance(cause, sqlite3.Error):
-        folder = Path(str(engine.url.database)).parent
-        if folder.is_dir() and comes_from_full_disk(cause, folder):
-            reason, advice = no_space_left(folder), "Free some space there, then run the command again."
-    return database.unreachable(
+    unwritable = None
+    if _code(cause) in _SQLITE_OF_DISK and isinstance(cause, sqlite3.Error):
+        path = Path(str(engine.url.database))
+        if (unwritable := first_unwritable(path)) is not None:
+            reason, advice = f"{unwritable} cannot be written to", advice_on_writing(unwritable)
+        elif path.parent.is_dir() and comes_from_full_disk(cause, path.parent):
+            reason, advice = no_space_left(path.parent), "Free some space there, then run the command again."
+    error = database.unreachable(
         f"The {database.name} {database_label(engine.url)} could not be reached: {reason}. {advice}"
     )
+    error.lasts = unwritable is not None
+    return error
+
+
+def first_unwritable(path: Path) -> Path | None:
+    """The first of the folder of a SQLite file, the file, and those beside it that this user cannot write to."""
+    beside = [path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-shm")]
+    for each in (path.parent, path, *beside):
+        if os.access(each, os.F_OK) and not os.access(each, os.W_OK):
+            return each
+    return None
 
 
 def _advice(cause: BaseException, disconnected: bool) -> str | None:
@@ -231,6 +257,8 @@ def _advice(cause: BaseException, disconnected: bool) -> str | None:
         return None
     if code in _MYSQL_REFUSED:
         return _MYSQL_REFUSED[code]
+    if code in _MYSQL_HINDERED:
+        return _MYSQL_HINDERED[code]
     if disconnected or code in _MYSQL_AWAY:
         return "Check that the server runs and that {setting} is right."
     return None
@@ -275,6 +303,8 @@ def is_transient(error: BaseException) -> bool:
     """Whether the whole transaction is worth another try."""
     if is_contention(error):
         return True
+    if isinstance(error, DatabaseUnreachableError) and error.lasts:
+        return False
     cause = _driver_failure(error)
     code = _code(cause)
     if isinstance(cause, sqlite3.Error):

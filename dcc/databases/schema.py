@@ -84,8 +84,20 @@ class UpgradePlan:
 
 
 def file_is_missing(engine: Engine) -> bool:
-    """Whether the database is a SQLite file that does not exist."""
-    return engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists()
+    """Whether the database is a SQLite file that does not exist; of one whose folder is closed, opening tells more."""
+    try:
+        return engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists()
+    except PermissionError:
+        return False
+
+
+def require_file(engine: Engine) -> None:
+    """Raise the database's `outdated` error if it is a SQLite file that does not exist."""
+    if file_is_missing(engine):
+        database, label = database_of(engine), database_label(engine.url)
+        raise database.outdated(
+            f"There is no {database.name} at {label}. Name the installation by DCC_HOME, or create one with: dcc init."
+        )
 
 
 def plan_upgrade(engine: Engine, database: Database) -> UpgradePlan:
@@ -122,10 +134,7 @@ def require_current(engine: Engine, *, patience_seconds: float | None = None) ->
     StorageUnfinishedError for a database that rows are being copied into.
     """
     database, label = database_of(engine), database_label(engine.url)
-    if file_is_missing(engine):
-        raise database.outdated(
-            f"There is no {database.name} at {label}. Name the installation by DCC_HOME, or create one with: dcc init."
-        )
+    require_file(engine)
 
     def look(connection: Connection) -> str | None:
         require_fit_server(connection, database)

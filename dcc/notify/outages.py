@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
-from dcc.messages import Message, message_from_json
+from dcc.messages import Message, count_of, message_from_json
 from dcc.notify.messages import Item, Kind
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import DeadSession, read_leases
@@ -188,7 +188,7 @@ def lost_from_store(connection: Connection, settings: Settings) -> list[Trouble]
         return []
     keys = [key for copy in lost[:_MOST_LOST] for key in delivered_as(connection, copy.sha256)]
     reason = (
-        f"{len(lost):,} of its archives have no good copy any more, such as {', '.join(map(str, keys))}. See "
+        f"No copy is good any more of {count_of(len(lost), 'archive')}, such as {', '.join(map(str, keys))}. See "
         "`dcc archive status`; restore a copy, or ask the centre for it, then `dcc archive repair`."
     )
     return [Trouble(ARCHIVES, lost[-1].sha256, ARCHIVES, reason, reported=False)]

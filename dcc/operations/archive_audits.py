@@ -61,12 +61,12 @@ def audit_archives(
 ) -> Audited:
     """Catch up with pending copies, then read the copies that are due (or `everything`) and repair them.
 
-    Archives older than DCC_ARCHIVE_KEEP_DAYS, if that is set, are removed first. `replica` is the URL of the only one
-    to audit. Each audit is recorded. Raises NotFoundError for an unknown replica, ConfigurationError,
-    TrackerUnreachableError.
+    `everything` also begins again in a directory whose copies are gone. Archives older than DCC_ARCHIVE_KEEP_DAYS, if
+    that is set, are removed first. `replica` is the URL of the only one to audit. Each audit is recorded. Raises
+    NotFoundError for an unknown replica, ConfigurationError, TrackerUnreachableError.
     """
     days = settings.archive_audit_days
-    with ArchiveCopies(tracker, settings) as copies:
+    with ArchiveCopies(tracker, settings, begin_again=everything) as copies:
         chosen = _chosen(copies.store, replica)
         removed = _remove_expired(copies, settings.archive_keep_days) if settings.archive_keep_days else 0
         caught_up = copies.catch_up()

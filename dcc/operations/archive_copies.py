@@ -43,6 +43,7 @@ from dcc.tracker.stored_archives import (
     pending_copies,
     record_copies,
     record_kept,
+    replicas_with_copies,
     unkept,
 )
 
@@ -92,13 +93,20 @@ def catch_up_after_session(tracker: Engine, settings: Settings, session: Session
 class ArchiveCopies:
     """The store's copies and what the tracker knows of them; a context manager that closes connections.
 
-    `write` runs a function in a write transaction, by default one of its own. Raises TrackerUnreachableError.
+    `write` runs a function in a write transaction, by default one of its own. `begin_again`: directories whose copies
+    are gone are used anyway. Raises TrackerUnreachableError.
     """
 
     def __init__(
-        self, tracker: Engine, settings: Settings, write: Callable[[Callable[[Connection], Any]], Any] | None = None
+        self,
+        tracker: Engine,
+        settings: Settings,
+        write: Callable[[Callable[[Connection], Any]], Any] | None = None,
+        *,
+        begin_again: bool = False,
     ) -> None:
-        self.store = ArchiveStore(settings)
+        of_settings = partial(replicas_with_copies, settings=settings)
+        self.store = ArchiveStore(settings, () if begin_again else run_reading(tracker, of_settings))
         self._staging = Staging(settings.staging_directory)
         self._places = ConnectionPlaces(tracker, settings)
         self._tracker, self._settings = tracker, settings

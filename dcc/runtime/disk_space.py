@@ -1,4 +1,4 @@
-"""Full disks: detection, and how messages name them."""
+"""Disks that are full or cannot be written to: detection, and how messages name them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,13 @@ def free_bytes(place: Path) -> int:
 def no_space_left(place: Path) -> str:
     """The words for a full disk: `no space left on the disk of /srv/dcc, free 0 bytes`."""
     return f"no space left on the disk of {place}, free {free_bytes(place):,} bytes"
+
+
+def advice_on_writing(place: Path) -> str:
+    """What to do about a file or folder that this user cannot write to."""
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        return "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
+    return f"Give it to the user that runs dcc: chown {'-R ' if place.is_dir() else ''}USER {place}"
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:

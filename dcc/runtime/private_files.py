@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -36,6 +37,10 @@ def make_directory(path: Path, mode: int = PRIVATE_DIRECTORY) -> None:
     refuse_links_of_others(path)
     missing = [path, *path.parents]
     for directory in reversed(missing[: missing.index(_nearest(path))]):
+        if directory.is_symlink():
+            # The system says only that something exists.
+            lost = f"{directory} is a link to {directory.readlink()}, which is missing: mount its disk, or correct it"
+            raise FileExistsError(errno.EEXIST, lost)
         directory.mkdir(mode=mode, exist_ok=True)
     # Raises if something else than a directory is there.
     path.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -58,7 +58,7 @@ _REMEDY: Final = "Correct DCC_ARCHIVE_REPLICAS and its credentials, or have the 
 
 @dataclass
 class Replica:
-    """One replica. Threads may share it. `url` has no password.
+    """One replica. Threads may share it. `url` has no password. `holds_copies`: copies were made there before.
 
     A replica that was away is left alone for some minutes. All methods raise StoreUnreachableError while it is away,
     StoreRefusedError, ConfigurationError, and DiskFullError if there is no room.
@@ -67,6 +67,7 @@ class Replica:
     settings: Settings
     url: str
     required: bool = True
+    holds_copies: bool = False
     _away: tuple[float, str] = (0.0, "")
     _opened: dict[int, AbstractFileSystem] = field(default_factory=dict)
     _process: int = 0
@@ -276,9 +277,17 @@ class Replica:
             return self._opened.setdefault(number, files), True
 
     def _require_directory(self) -> None:
-        """Make the default directory. Another one that is missing may be a disk that is not mounted."""
+        """Make the default directory before its first copy. Any other that is missing, and one that held copies and is
+        empty, may be a disk that is not mounted.
+        """
         root = Path(self._root)
-        if root.is_dir():
+        is_there = root.is_dir()
+        if self.holds_copies and not (is_there and any(root.iterdir())):
+            raise StoreUnreachableError(
+                f"The archive store {self.url} is {'empty' if is_there else 'missing'}, and archives were in it: mount "
+                "its disk, or put it back. If they are lost, begin again: dcc archive audit --all"
+            )
+        if is_there:
             return
         if root != default_replica(self.settings):
             raise ConnectionError("the directory does not exist; mount its disk, or make it")
@@ -293,11 +302,16 @@ def _write_into(root: Path) -> None:
 
 
 class ArchiveStore:
-    """The archive store of the settings. Threads may share it. Raises ConfigurationError."""
+    """The archive store of the settings. Threads may share it. Raises ConfigurationError.
 
-    def __init__(self, settings: Settings) -> None:
+    `holding` are the replicas in which copies were made before, as the tracker says; whoever writes there names them.
+    """
+
+    def __init__(self, settings: Settings, holding: Collection[str] = ()) -> None:
         self._settings = settings
-        self.replicas = tuple(Replica(settings, url, required) for url, required in named_replicas(settings))
+        self.replicas = tuple(
+            Replica(settings, url, required, url in holding) for url, required in named_replicas(settings)
+        )
 
     def __repr__(self) -> str:
         return f"ArchiveStore({', '.join(replica.url for replica in self.replicas)})"

@@ -27,7 +27,7 @@ from dcc.messages import Message, mark
 from dcc.naming import MANIFEST_FORMATS, Action, DocumentKind, manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
-from dcc.runtime.disk_space import is_full
+from dcc.runtime.disk_space import advice_on_writing, is_full
 from dcc.runtime.private_files import make_directory
 
 log = logging.getLogger(__name__)
@@ -77,9 +77,12 @@ class Staging:
             make_directory(self.root)
             usable = os.access(self.root, os.R_OK | os.W_OK | os.X_OK)
         except OSError as error:
-            raise _unusable(self.root, os.strerror(error.errno or 0)) from error
+            raise _unusable(self.root, error.strerror or str(error)) from error
         if not usable:
-            raise _unusable(self.root, "this user may not write there")
+            raise ConfigurationError(
+                f"Archives cannot be put into staging ({self.root}): it cannot be written to. "
+                f"{advice_on_writing(self.root)}"
+            )
 
     def prepare(self, key: ZipKey) -> None:
         """Make the directory for the archive, readable by this user only."""

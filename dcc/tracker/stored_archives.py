@@ -12,7 +12,8 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
-from dcc.store.copies import Copy, CopyState, StoredCopies
+from dcc.settings import Settings
+from dcc.store.copies import Copy, CopyState, StoredCopies, named_replicas
 from dcc.tracker.attempts import archive_md5, archive_size
 from dcc.tracker.database import insert_missing
 from dcc.tracker.models import (
@@ -318,6 +319,16 @@ def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:
     for replica, state, archives, size_bytes in connection.execute(query):
         found.setdefault(replica, {})[state] = Holdings(archives, int(size_bytes))
     return found
+
+
+def replicas_with_copies(connection: Connection, settings: Settings) -> set[str]:
+    """Those of the replicas in which a copy is, as far as it is known."""
+    a_copy = select(ArchiveCopy.id).where(ArchiveCopy.state == CopyState.GOOD.value).limit(1)
+    return {
+        url
+        for url, _ in named_replicas(settings)
+        if connection.scalar(a_copy.where(ArchiveCopy.replica == url)) is not None
+    }
 
 
 def stored_since(connection: Connection, since: datetime | None = None) -> Holdings:

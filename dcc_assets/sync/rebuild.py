@@ -10,6 +10,7 @@ from sqlalchemy import Engine, func, select
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
 from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
+from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
@@ -139,7 +140,7 @@ def rebuild_instance(
         rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id, rebuilding.centres
     )
     rebuilding.say(
-        f"Dagster shows {report.file_sources:,} file sources and {report.zip_actions:,} submissions, "
-        f"{report.failed:,} of them failed."
+        f"Dagster shows {count_of(report.file_sources, 'file source')} and "
+        f"{count_of(report.zip_actions, 'submission')}, {report.failed:,} of them failed."
     )
     return report

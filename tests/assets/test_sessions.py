@@ -7,12 +7,14 @@ from dagster import DagsterRunStatus
 from sqlalchemy import select
 
 from dcc.errors import (
+    ConfigurationError,
     DagsterStorageError,
     SessionLostError,
     TrackerUnreachableError,
 )
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
+from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import sessions
 from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
@@ -102,6 +104,16 @@ def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, 
         ((number, finished),) = connection.execute(select(CrawlingSession.id, CrawlingSession.finish_time))
     assert (number, finished is not None) == (report.session_id, True)
     _failed_checks_name_the_zip_the_documents_and_the_lines(dagster, heard)
+
+
+def test_a_session_does_not_begin_while_its_workers_lack_a_setting(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
+    without_broker = installation.with_settings(executor=ExecutorKind.CELERY)
+    with pytest.raises(ConfigurationError, match="DCC_BROKER names no broker"):
+        run(without_broker, dagster, heard)
+    with installation.tracker.connect() as connection:
+        assert connection.execute(select(CrawlingSession.id)).all() == []
 
 
 def _failed_checks_name_the_zip_the_documents_and_the_lines(dagster: Dagster, heard: Heard) -> None:

@@ -87,6 +87,16 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytes
 
 
 @only_sqlite
+def test_a_backup_goes_to_a_directory_that_is_named_and_not_into_staging(dcc: Dcc) -> None:
+    for command in ("backup", "restore"):
+        assert "it is empty. Name a directory" in dcc(command, "", exit_code=2).stderr
+    staging = dcc.root / "home" / "staging"
+    for place in (staging, staging / "sets"):
+        assert f"{place} is in staging ({staging})" in dcc.error("backup", place, exit_code=2)
+    assert not staging.exists()
+
+
+@only_sqlite
 def test_an_older_backup_that_cannot_be_removed_is_said_and_the_new_one_told(
     dcc: Dcc, monkeypatch: pytest.MonkeyPatch
 ) -> None:

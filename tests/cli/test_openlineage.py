@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 import time
 import uuid
@@ -29,6 +30,7 @@ from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, specimens
 from tests.support.ports import free_port
+from tests.support.servers import Authority
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"
 
@@ -204,3 +206,21 @@ def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(
         assert f"the server 127.0.0.1:{port} cannot be reached" in told
         assert "Max retries" not in told
         assert time.monotonic() - began < 15
+
+
+@only_sqlite
+def test_a_receiver_whose_certificate_has_expired_is_told_as_such(
+    submitted: Dcc, receiver: Receiver, authority: Authority
+) -> None:
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(authority.issue(days=-1))
+    receiver.socket = served.wrap_socket(receiver.socket, server_side=True)
+    submitted.environment |= {
+        "DCC_OPENLINEAGE_URL": f"https://127.0.0.1:{receiver.server_port}",
+        "DCC_TLS_CA_FILE": str(authority.ca_file),
+    }
+    told = submitted("crawl", exit_code=1).output
+    assert (
+        f"the TLS certificate of the server 127.0.0.1:{receiver.server_port} could not be verified (certificate has "
+        "expired). Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
+    ) in told

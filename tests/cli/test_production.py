@@ -6,6 +6,8 @@ The accounts are made from exactly what the command prints.
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +15,14 @@ from typing import Any
 
 import pymysql
 import pytest
+from dagster._daemon.types import DaemonHeartbeat
+from pydantic import SecretStr
 from sqlalchemy import make_url
 
+from dcc.cli.installation import dagster_processes
 from dcc.databases.grants import ACCOUNTS, unlock_statement
+from dcc.settings import load_settings
+from dcc_dagster.instance import open_instance
 from tests.cli.conftest import Dcc
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite
 from tests.support.installations import specimens
@@ -249,3 +256,40 @@ def test_grants_are_printed_for_other_hosts_and_servers_without_connecting(bare_
     assert "GRANT SELECT ON `phenodcc\\_raw`.* TO 'dcc_analyst'@'10.0.0.%';" in on_b
     assert "dcc_ui" not in on_b.partition("-- The accounts are locked")[0]
     assert "--production" in bare_dcc("init", "--grants", exit_code=2).stderr
+
+
+@only_mariadb
+@pytest.mark.both_databases
+def test_databases_are_not_replaced_under_a_daemon_of_another_machine(
+    unmade: Production, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reports stay when it is stopped: only one that still reports counts."""
+    monkeypatch.setattr(dagster_processes, "_WATCHED_SECONDS", 1.5)
+    dcc = unmade.dcc
+    dcc("init", "--production")
+    dcc("backup", dcc.root / "sets")
+    stopped = threading.Event()
+
+    def report() -> None:
+        instance.add_daemon_heartbeat(DaemonHeartbeat(time.time(), "SCHEDULER", "of another machine", []))
+
+    def report_until_stopped() -> None:
+        while not stopped.wait(0.2):
+            report()
+
+    settings = load_settings(
+        home=Path(dcc.environment["DCC_HOME"]), dagster_url=SecretStr(dcc.environment["DCC_DAGSTER_URL"])
+    )
+    with open_instance(settings) as instance:
+        report()
+        daemon = threading.Thread(target=report_until_stopped)
+        daemon.start()
+        try:
+            refused = dcc.error("restore", dcc.root / "sets", "--replace", "--yes", exit_code=3)
+        finally:
+            stopped.set()
+            daemon.join()
+        assert refused.startswith("A daemon of this installation runs on another machine: ")
+        done = dcc("restore", dcc.root / "sets", "--replace", "--yes")
+    assert "A daemon reported lately" in done.stderr
+    assert done.stdout.startswith("Restored ")

@@ -247,6 +247,35 @@ def test_a_folder_is_kept_with_its_whole_path_and_a_change_is_checked(
     assert "no file source 9" in dcc.error("source", "test", 9, exit_code=2)
 
 
+def test_another_source_of_the_same_place_is_named(dcc: Dcc) -> None:
+    folder = dcc.root / "centre"
+    folder.mkdir()
+    (dcc.root / "link").symlink_to(folder)
+    shared = "is the same place: both list the same archives. If one of them is enough: dcc source remove"
+
+    def added(centre: str, path: Path) -> list[str]:
+        return list(
+            dcc.json("source", "add", "--centre", centre, "--protocol", "file", "--base-path", path)["warnings"]
+        )
+
+    assert added("H", folder) == []
+    assert added("J", folder) == [f"File source 1 of the centre H {shared} 2"]
+    dcc("source", "remove", 2)
+    assert added("H", dcc.root / "link") == [f"File source 1 of the centre H {shared} 3"]
+
+    def of_server(centre: str, hostname: str, username: str, path: str) -> list[str]:
+        options = {"centre": centre, "protocol": "ftp", "hostname": hostname, "username": username, "base-path": path}
+        given = [part for name, value in options.items() for part in (f"--{name}", value)]
+        return list(dcc.json("source", "add", *given, "--no-test")["warnings"])
+
+    assert of_server("H", "ftp.example.org:2121", "dcc", "/impc") == []
+    # Each user may have a root of its own.
+    assert of_server("J", "ftp.example.org:2121", "jax", "/impc") == []
+    assert of_server("J", "ftp.example.org", "dcc", "/impc") == []
+    assert of_server("J", "FTP.example.org:2121", "dcc", "/impc/") == [f"File source 4 of the centre H {shared} 7"]
+    assert of_server("H", "ftp.example.org:21", "dcc", "/impc") == [f"File source 6 of the centre J {shared} 8"]
+
+
 @pytest.mark.servers
 def test_a_certificate_is_shown_when_it_is_refused_and_trusted_on_request(
     dcc: Dcc, ftps_server: Share, authority: Authority

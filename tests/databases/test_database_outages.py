@@ -41,7 +41,20 @@ AWAY = {
     3168: "server isn't available",
     4031: "disconnected by the server because of inactivity",
 }
-REFUSED = {1044: "no rights in the database", 1045: "wrong password", 1049: "unknown database", 1142: "no right"}
+REFUSED = {
+    1044: "no rights in the database",
+    1045: "wrong password",
+    1049: "unknown database",
+    1142: "no right",
+    4151: "locked",
+}
+REFUSED |= {
+    2026: "no TLS",
+    3159: "TLS only",
+    1820: "must change password",
+    1862: "password expired",
+    3118: "locked, of MySQL",
+}
 OTHER = {1054: "unknown column", 1062: "duplicate entry", 1064: "syntax error", 1406: "data too long"}
 
 

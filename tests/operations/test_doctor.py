@@ -47,6 +47,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import CrawlingSession, SessionLock
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
+from tests.cli.test_production import administrator
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
 from tests.support.installations import Installation
@@ -161,6 +162,23 @@ class TestDatabases:
         with pytest.raises(NotReadyError):
             _found(work.check_sessions, settings)
 
+    @only_mariadb
+    def test_a_server_that_takes_no_writes_is_found(
+        self, tracker: Engine, settings: Settings, mariadb: MariaDb
+    ) -> None:
+        """As of a server that only replicates, or after rights were lost."""
+        assert _verdicts(databases.check_databases, settings)["tracker database"] == "ok"
+        url = tracker.url.set(username="reader", password="x").render_as_string(hide_password=False)
+        reading = settings.model_copy(update={"tracker_url": SecretStr(url)})
+        with administrator(mariadb) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'x'")
+            cursor.execute(f"GRANT SELECT ON {tracker.url.database}.* TO reader@'127.0.0.1'")
+            verdict, message, _ = _found(databases.check_databases, reading)["tracker database"]
+            cursor.execute("DROP USER reader@'127.0.0.1'")
+        assert (verdict, "INSERT command denied" in message) == ("failed", True)
+        with tracker.connect() as reader:
+            assert reader.scalar(text("SELECT COUNT(*) FROM write_receipt WHERE token = 0")) == 0
+
     @only_sqlite
     def test_a_damaged_file_is_found(self, tracker: Engine, settings: Settings) -> None:
         seed_centre(tracker)
@@ -194,7 +212,7 @@ class TestDatabases:
         with read_only(path):
             verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
         assert (verdict, message) == ("failed", f"{path} cannot be written to.")
-        assert f"{path}" in advice
+        assert advice.startswith("The disk is mounted read-only")
         assert _verdicts(databases.check_databases, settings)["tracker database file"] == "ok"
 
     @only_sqlite
@@ -553,7 +571,13 @@ class TestWork:
         default = settings.home / "archive"
         default.rename(settings.home / "elsewhere")
         verdict, said, _ = _found(work.check_archive_store, installation.settings)[f"archive store {default}"]
-        assert (verdict, said) == ("failed", "The directory is missing, and 1 archive was in it.")
+        assert (verdict, f"The archive store {default} is missing, and archives were in it: mount" in said) == (
+            "failed",
+            True,
+        )
+        default.mkdir()
+        assert _verdicts(work.check_archive_store, installation.settings)[f"archive store {default}"] == "failed"
+        default.rmdir()
         default.symlink_to(settings.home / "not mounted")
         assert _verdicts(work.check_archive_store, installation.settings)[f"archive store {default}"] == "failed"
         default.unlink()

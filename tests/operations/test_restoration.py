@@ -34,13 +34,13 @@ from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
-from dcc.qc.database import open_qc_database
+from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import Centre
 from tests.support.databases import MariaDb, seed_centre
 from tests.support.dying_copies import POINTS, killed_move, killed_restoration
-from tests.support.earlier_schemas import undo
+from tests.support.earlier_schemas import init_as, undo
 from tests.support.healthy_installation import Inspected
 from tests.support.stores import BOTH_KINDS, Store, content
 
@@ -131,6 +131,18 @@ def test_what_holds_data_is_replaced_only_on_request_and_beside_no_session(
     assert session.id == 1
     assert usable(store)
     assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert restored(store, healthy_copy)
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_what_an_earlier_version_made_is_replaced(
+    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    """An upgrade that did not go well: the backup is restored into what is there."""
+    store = new_store(kind)
+    init_as(store.tracker, TRACKER, "0007")
+    init_as(store.qc, QC_DATABASE, "0004")
     restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert restored(store, healthy_copy)
 

@@ -126,6 +126,9 @@ def test_a_run_whose_process_died_holds_up_nothing(
         process_zip_actions, status=DagsterRunStatus.STARTED, tags={**tags, PROCESS_TAG: process}
     )
     alive = instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED, tags=tags)
+    # Whoever starts a run may give it any tags.
+    no_process = {PROCESS_TAG: tags[PROCESS_TAG].replace(f":{mine}:", f":{10**30}:")}
+    instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED, tags=no_process)
     assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
     assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
     assert instance.get_run_by_id(alive.run_id).status is DagsterRunStatus.STARTED  # type: ignore[union-attr]

@@ -12,6 +12,7 @@ from sqlalchemy import delete, select, update
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
 from dcc.naming import Action
+from dcc.operations.archive_audits import audit_archives
 from dcc.outcomes import EndReason, ZipKey
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from dcc.tracker.queries.zip_stories import zip_story
@@ -92,7 +93,7 @@ def test_a_session_that_a_required_replica_kept_from_storing_archives_ends_by_fa
     result = both.run_session()
     assert (result.zips[DAMAGED].succeeded, result.ended) == (True, EndReason.FAULTS)
     (notice, _) = result.closing_notices
-    assert f"could not be reached to store the archive {later}" in notice
+    assert f"The archive store {needed} is missing, and archives were in it: mount" in notice
     (installation.root / "away").rename(needed)
     assert both.run_session().ended is EndReason.FINISHED
     assert in_store(needed) == sorted([content, later])
@@ -127,3 +128,36 @@ def test_a_session_keeps_what_earlier_versions_left_in_staging(installation: Ins
     installation.run_session()
     assert copies(installation) == [(content, "archive", "good")]
     assert sorted(filter(None, delivered(installation))) == [content]
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_store_whose_disk_is_not_mounted_is_left_alone_until_it_is_or_is_given_up(
+    installation: Installation, folder: Folder, empty: bool
+) -> None:
+    first = sha256(folder.put(KEY))
+    installation.run_session()
+    store, elsewhere = installation.settings.home / "archive", installation.root / "elsewhere"
+    store.rename(elsewhere)
+    if empty:
+        store.mkdir()
+    second = sha256(folder.put(INVALID, specimens(stem="2013-10-31.3")))
+    result = installation.run_session()
+    assert result.zips[INVALID].succeeded
+    (notice,) = result.closing_notices
+    assert f"The archive store {store} is {'empty' if empty else 'missing'}, and archives were in it: mount" in notice
+    assert result.ended is EndReason.FAULTS
+    audited = audit_archives(installation.tracker, installation.settings, "nightly")
+    assert audited.away.keys() == {str(store)}
+    assert in_store(store) == []
+    assert copies(installation) == sorted([(first, "archive", "good"), (second, "archive", "pending")])
+
+    if empty:
+        store.rmdir()
+    elsewhere.rename(store)
+    assert installation.run_session().closing_notices == ()
+    assert in_store(store) == sorted([first, second])
+
+    shutil.rmtree(store)
+    begun = audit_archives(installation.tracker, installation.settings, "operator", everything=True)
+    assert (begun.is_whole, begun.away) == (True, {})
+    assert in_store(store) == sorted([first, second])

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     exits={1: "a copy is bad or missing, or an archive is lost", 4: "a replica or the tracker cannot be reached"},
 )
 @click.option("--replica", metavar="URL", help="Only this one, as in DCC_ARCHIVE_REPLICAS.")
-@click.option("--all", "everything", is_flag=True, help="All copies, not only those whose turn it is.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="All copies, not only those whose turn it is. Where all are lost, begin again.",
+)
 @json_option
 def audit(replica: str | None, everything: bool, as_json: bool) -> None:
     """Read copies of the archive store, and repair bad ones.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from dcc.operations.backups.restoration import RestoreReport
     from dcc.settings import Settings
 
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+class _Directory(click.Path):
+    """A directory; an empty text, as of a variable that is not set, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("it is empty. Name a directory; the current one is `.`", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_DIRECTORY = _Directory(file_okay=False, path_type=Path)
 
 
 @command(
@@ -170,7 +181,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
 
     DIRECTORY is a backup, or contains backups: then the newest is used. The databases of the settings, of either
     kind, must be empty unless --replace. The backup is verified first; one of an older schema is upgraded. Stop `dcc
-    ui`, `dcc daemon` and cron before: beside a daemon of this machine, it refuses. If the restoration is interrupted,
+    ui`, `dcc daemon` and cron before: beside a daemon, it refuses. If the restoration is interrupted,
     give the same command again: until it is done, no other command works with the databases. A session that was active
     during the backup counts as killed; the next one continues its work. Copies of staged files in the backup are put
     back; the next two sessions download missing ones again if they need them.
@@ -237,8 +248,8 @@ def migrate_storage(as_json: bool) -> None:
 
     From SQLite to MariaDB or MySQL, or back. DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL name the targets, so that no
     password is in the list of processes. They must have no rows; missing ones are made. The databases in use are only
-    read, and compared table by table with the copies. Stop `dcc ui`, `dcc daemon` and cron before: beside a daemon of
-    this machine, it refuses. If the copy is interrupted, give the command again: it starts from the beginning.
+    read, and compared table by table with the copies. Stop `dcc ui`, `dcc daemon` and cron before: beside a daemon, it
+    refuses. If the copy is interrupted, give the command again: it starts from the beginning.
 
     \b
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -17,17 +18,24 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from dcc.cli.shell.dagster_side import DAEMON, LOCATION_NAME, dagster_side
-from dcc.errors import DaemonActiveError, DagsterStorageError, InternalFaultError
+from dcc.cli.shell.output import tell
+from dcc.errors import DaemonActiveError, DagsterStorageError, DccError, InternalFaultError
 from dcc.runtime.logging_setup import log_plan
 from dcc.runtime.private_files import replacement_file
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
 
+log = logging.getLogger(__name__)
+
 _START_SECONDS: Final = 120.0
 _ALONE_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.25
+_RECENT_SECONDS: Final = 900.0
+"""How old the last report of a daemon may be that still runs, with room for clocks that differ."""
+_WATCHED_SECONDS: Final = 60.0
+"""Twice as long as Dagster's daemon takes between two reports."""
 _LOCK_FILE: Final = "daemon.lock"
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -89,13 +97,44 @@ def only_daemon(settings: Settings) -> Iterator[int]:
 
 @contextmanager
 def without_daemon(settings: Settings) -> Iterator[None]:
-    """Let no daemon run on this machine meanwhile. Raises DaemonActiveError if one runs, DagsterStorageError."""
-    if not _lock_path(settings).exists():
-        # None has ever run here; a lock that root makes now could not be used by another user's daemon.
+    """Let no daemon run on this machine meanwhile, and see that none runs on another.
+
+    Raises DaemonActiveError if one runs, DagsterStorageError.
+    """
+    with ExitStack() as stack:
+        # If none has ever run here, there is no lock; one that root makes now could not be used by another user.
+        if _lock_path(settings).exists():
+            stack.enter_context(_daemon_lock(settings, 0, "then give the command again"))
+        _refuse_beating_daemon(settings)
         yield
+
+
+def _refuse_beating_daemon(settings: Settings) -> None:
+    """Raise DaemonActiveError if a daemon on another machine reports to the database of DCC_DAGSTER_URL.
+
+    What it reported before it was stopped stays there. So after a recent report another one is waited for.
+    """
+    if settings.dagster_url is None or not (side := dagster_side()).configuration_path(settings).exists():
         return
-    with _daemon_lock(settings, 0, "then give the command again"):
-        yield
+    try:
+        with side.open_instance(settings) as instance:
+            last = side.last_daemon_beat(instance)
+            if last is None or time.time() - last > _RECENT_SECONDS:
+                return
+            tell("", "A daemon reported lately: looking for a minute whether it still runs ...", logging.INFO)
+            deadline = time.monotonic() + _WATCHED_SECONDS
+            while side.last_daemon_beat(instance) == last:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(_POLL_SECONDS)
+    except DccError as error:
+        # Nothing reports to a database that is missing or away.
+        log.warning("Whether a daemon runs on another machine is not known: %s", error)
+        return
+    raise DaemonActiveError(
+        "A daemon of this installation runs on another machine: it reports to the database of DCC_DAGSTER_URL. Stop "
+        "that `dcc daemon` or `dcc ui`, then give the command again."
+    )
 
 
 def _lock_path(settings: Settings) -> Path:

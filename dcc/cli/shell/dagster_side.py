@@ -91,6 +91,9 @@ class DagsterSide(Protocol):
     def daemon_beats(self, instance: Instance, since: float) -> bool:
         """Whether each part of the daemon has reported since a time, in Unix seconds."""
 
+    def last_daemon_beat(self, instance: Instance) -> float | None:
+        """When a part of the daemon reported last, in Unix seconds; None if none ever did."""
+
     def rebuild_instance(
         self, settings: Settings, tracker: Engine, instance: Instance, progress: Callable[[object], None] | None
     ) -> object:

@@ -149,7 +149,8 @@ def add(
         )
         if not asks and not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
-    _report_addition(source_id, keys, warnings, as_json)
+        shared = _same_place(tracker, source_id)
+    _report_addition(source_id, keys, warnings, shared, as_json)
 
 
 def _warn_of_plain_password(given: Place, accesskey: str) -> None:
@@ -237,14 +238,33 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     return [str(listing.error)]
 
 
-def _report_addition(source_id: int, keys: list[HostKey], warnings: list[str], as_json: bool) -> None:
+def _same_place(tracker: Engine, source_id: int) -> list[str]:
+    """What to know of other sources of the same place; centres that act for each other may share one."""
+    from dcc.tracker.register.file_sources import sources_of_same_place
+
+    address = _stored_address(tracker, source_id)
+    with tracker.connect() as connection:
+        others = sources_of_same_place(connection, address)
+    return [
+        f"File source {other} of the centre {centre} is the same place: both list the same archives. If one of them is "
+        f"enough: dcc source remove {source_id}"
+        for other, centre in others
+    ]
+
+
+def _report_addition(
+    source_id: int, keys: list[HostKey], warnings: list[str], shared: list[str], as_json: bool
+) -> None:
     note_facts(added=source_id, unusable=source_id if warnings else None)
     for warning in warnings:
         warn(
             f"The source is registered, but does not work yet: {warning} Then try it again: dcc source test {source_id}"
         )
+    for note in shared:
+        warn(note)
     if as_json:
-        echo_json({"id": source_id, "fingerprints": [key.fingerprint for key in keys], "warnings": warnings})
+        fingerprints = [key.fingerprint for key in keys]
+        echo_json({"id": source_id, "fingerprints": fingerprints, "warnings": [*warnings, *shared]})
     else:
         click.echo(source_id if terminal_width() is None else f"Registered file source {source_id}.")
 

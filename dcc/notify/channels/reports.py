@@ -76,7 +76,7 @@ def write_to_directory(directory: Path, report: Report) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
         raise ReportNotSentError(
             f"The report of session {report.session_id} could not be written to {path} ({reason}). "
-            "Correct DCC_REPORT_DIRECTORY or its permissions."
+            "See to its permissions and its disk, or name another directory in DCC_REPORT_DIRECTORY."
         ) from error
     return f"The report of session {report.session_id} was written to {path}."
 

@@ -128,10 +128,15 @@ def make_backup(
 
     Sessions go on meanwhile. The databases may have an older schema. The set gets its name once it is complete and on
     the disk; what a killed backup left is removed. An older set that cannot be removed is in the report. Raises
-    BackupError if the set cannot be written, BackupActiveError while another backup writes there, the `outdated` or
-    `unreachable` error of a database, and CopyFailedError.
+    BackupError if the set cannot be written or would be in staging, BackupActiveError while another backup writes
+    there, the `outdated` or `unreachable` error of a database, and CopyFailedError.
     """
     request = wanted or BackupRequest()
+    if directory.resolve().is_relative_to(settings.staging_directory.resolve()):
+        raise BackupError(
+            f"{directory} is in staging ({settings.staging_directory}), whose files are listed, copied and removed. "
+            "Name a directory elsewhere, best on another disk."
+        )
     with _alone_in(directory):
         with _disk_errors(directory):
             newest, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)

@@ -58,7 +58,8 @@ def migrate_storage(
     for target in targets:
         target.refuse_others()
     refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
-    with disk_errors(ConfigurationError, "The databases could not be copied", _AGAIN):
+    what = f"The databases could not be copied to the {of_tracker.label} and the {of_qc.label}"
+    with disk_errors(ConfigurationError, what, _AGAIN):
         for target in targets:
             target.begin()
         try:

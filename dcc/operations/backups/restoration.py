@@ -142,7 +142,8 @@ def restore_backup(
 
     if copies is not None:
         check_copies(index, copies, told("staged files checked"))
-    with disk_errors(BackupError, "The backup could not be restored", _AGAIN):
+    what = f"The backup could not be restored to the {of_tracker.label} and the {of_qc.label}"
+    with disk_errors(BackupError, what, _AGAIN):
         try:
             of_staging = prepare_staging(index, staging, copies, told("staged files"))
             for target in targets:

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Date, DateTime, Engine, Float, String, inspec
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import Database, database_of
 from dcc.databases.engines import open_url
-from dcc.databases.schema import UNFINISHED_COPY
+from dcc.databases.schema import UNFINISHED_COPY, require_file
 from dcc.databases.transactions import run_patiently, writing
 from dcc.session.leases import Lease, active_sessions
 from dcc.settings import Settings
@@ -219,8 +219,10 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapsh
     """Both databases at one moment, for as long as the block lasts.
 
     Meanwhile the write-ahead log of SQLite, or the undo log of MariaDB and MySQL, grows by what others write. Raises
-    the `unreachable` error of either database.
+    the `unreachable` error of either database, and the `outdated` error of one that does not exist.
     """
+    for engine in (tracker, qc):
+        require_file(engine)
     with ExitStack() as stack:
         own = [_patient_engine(stack, engine) for engine in (tracker, qc)]
 

@@ -279,7 +279,9 @@ class Target:
         return set() if marked_for == self.database.name else others
 
     def _not_ours(self, present: set[str]) -> set[str]:
-        return present - {*self.database.metadata.tables, "alembic_version", UNFINISHED_COPY}
+        # What is a view now was a table of an earlier version.
+        views = self.database.views(self.engine.dialect.name)
+        return present - {*self.database.metadata.tables, *views, "alembic_version", UNFINISHED_COPY}
 
     @contextmanager
     def _if_readable(self) -> Iterator[None]:

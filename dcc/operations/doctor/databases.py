@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 import statistics
@@ -10,17 +9,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.database import Database
-from dcc.databases.engines import database_label
+from dcc.databases.database import MADE_FIRST, Database
+from dcc.databases.engines import database_label, first_unwritable
 from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DatabaseUnreachableError, DccError
 from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
+from dcc.runtime.disk_space import advice_on_writing
 from dcc.tracker.database import TRACKER
 
 _SLOW_MILLISECONDS: Final = 50.0
@@ -47,6 +48,7 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
             latency = _latency(connection)
             require_fit_server(connection, database)
             what = _described(connection, engine)
+            _try_to_write(connection)
     except DccError as error:
         yield failed(database.name, *explained(error))
         return
@@ -70,6 +72,14 @@ def _latency(connection: Connection) -> float:
     return statistics.median(times)
 
 
+def _try_to_write(connection: Connection) -> None:
+    """See that a server takes writes of this account; nothing is left there. Of a SQLite file, its permissions tell."""
+    if connection.dialect.name in MYSQL_FAMILY and inspect(connection).has_table(MADE_FIRST):
+        receipt = {"writer": uuid4().hex}
+        connection.execute(text(f"INSERT INTO {MADE_FIRST} VALUES (:writer, 0, UTC_TIMESTAMP())"), receipt)  # noqa: S608
+        connection.rollback()
+
+
 def _described(connection: Connection, engine: Engine) -> str:
     label = database_label(engine.url)
     if engine.dialect.name not in MYSQL_FAMILY:
@@ -84,15 +94,10 @@ def _check_file(surroundings: Environment, database: Database, path: Path) -> It
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         yield warning(subject, f"Others may read {path} (mode {mode:o}).", f"chmod 600 {path}")
-    wal, index = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
-    for file in (path, wal, index):
-        if file.exists() and not os.access(file, os.W_OK):
-            yield failed(
-                subject,
-                f"{file} cannot be written to.",
-                f"Give it to the user that runs dcc: chown USER {file}; chmod 600 {file}",
-            )
-            return
+    if (file := first_unwritable(path)) is not None:
+        yield failed(subject, f"{file} cannot be written to.", advice_on_writing(file))
+        return
+    wal = path.with_name(f"{path.name}-wal")
     size = wal.stat().st_size if wal.exists() else 0
     if size > _LARGE_WAL_BYTES:
         yield warning(

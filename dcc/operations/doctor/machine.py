@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import locale
 import os
 import platform
@@ -23,7 +22,7 @@ from typing import Final
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.operations.doctor.checks import Environment, Finding, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
-from dcc.runtime.disk_space import is_full
+from dcc.runtime.disk_space import advice_on_writing, is_full
 from dcc.runtime.private_files import write_nothing
 from dcc.tracker.database import TRACKER
 
@@ -94,11 +93,9 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
 
 
 def _advice_on_writing(error: OSError, folder: Path) -> str:
-    if error.errno == errno.EROFS:
-        return "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
     if is_full(error):
         return "Free some space: dcc staging clean; then run the session again."
-    return f"Give it to the user that runs dcc: chown -R USER {folder}"
+    return advice_on_writing(folder)
 
 
 def _check_room(subject: str, folder: Path, to_stay_free: int) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -22,8 +23,17 @@ from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
 from dcc.notify.messages import Kind as MessageKind
-from dcc.operations.archive_overview import ReplicaOverview, store_overview
-from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
+from dcc.operations.archive_overview import store_overview
+from dcc.operations.doctor.checks import (
+    Environment,
+    Finding,
+    NotReadyError,
+    explained,
+    failed,
+    not_checked,
+    ok,
+    warning,
+)
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import Kind
@@ -34,12 +44,13 @@ from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
 from dcc.store.archive_store import ArchiveStore, Replica
-from dcc.store.copies import CopyState, default_replica
+from dcc.store.copies import default_replica
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register.centres import list_centres
+from dcc.tracker.stored_archives import replicas_with_copies
 
 _RECENT: Final = timedelta(days=7)
 _LOST_SHOWN: Final = 5
@@ -139,24 +150,26 @@ def check_store(surroundings: Environment) -> Iterator[Finding]:
 
 def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
     """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
-    store = ArchiveStore(surroundings.hurried_settings)
+    holding: set[str] = set()
+    with suppress(NotReadyError), surroundings.reading(TRACKER) as connection:
+        holding = replicas_with_copies(connection, surroundings.settings)
+    store = ArchiveStore(surroundings.hurried_settings, holding)
     default = str(default_replica(surroundings.settings))
-    unmade = None if os.path.lexists(default) else default
     for replica in store.replicas:
-        if replica.url != unmade:
+        if replica.url != default or replica.holds_copies or os.path.lexists(default):
             yield _check_replica(replica)
+        else:
+            yield ok(f"archive store {default}", "It is made when it is needed.")
     store.close()
     with surroundings.reading(TRACKER) as connection:
         found = store_overview(connection, surroundings.settings)
-    for of_replica in found.replicas:
-        if of_replica.replica == unmade:
-            yield _unmade(of_replica)
     faulty = found.bad + found.missing
     if found.lost:
         named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
-        yield failed("archive store", f"{len(found.lost):,} archives have no good copy: {named}", "dcc archive status")
+        lost = count_of(len(found.lost), "archive")
+        yield failed("archive store", f"No copy is good of {lost}: {named}", "dcc archive status")
     elif faulty:
-        yield warning("archive store", f"{faulty:,} copies are bad or missing.", "dcc archive repair")
+        yield warning("archive store", f"{count_of(faulty, 'copy')} bad or missing.", "dcc archive repair")
     else:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
 
@@ -166,19 +179,10 @@ def _check_replica(replica: Replica) -> Finding:
     try:
         replica.answer()
         replica.require_writable()
-        replica.require_room(0)
+        replica.require_room(1)
     except DccError as error:
         return (failed if replica.required else warning)(subject, *explained(error))
     return ok(subject, "It answers.")
-
-
-def _unmade(replica: ReplicaOverview) -> Finding:
-    """The finding on the default directory while there is none."""
-    subject, copies = f"archive store {replica.replica}", replica.copies[CopyState.GOOD].archives
-    if not copies:
-        return ok(subject, "It is made when it is needed.")
-    message = f"The directory is missing, and {count_of(copies, 'archive')} {'was' if copies == 1 else 'were'} in it."
-    return failed(subject, message, "Mount its disk, or put it back; then: dcc archive audit --all")
 
 
 def check_schema_files(surroundings: Environment) -> Iterator[Finding]:

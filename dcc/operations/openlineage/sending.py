@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -84,8 +85,13 @@ def _reason_of(error: Exception, settings: Settings) -> str:
     cause: BaseException = error
     while (deeper := cause.__cause__ or cause.__context__) is not None:
         cause = deeper
-    why = (isinstance(cause, OSError) and cause.strerror) or "it does not answer"
     where = urlsplit(_target(settings)).netloc.rpartition("@")[2]
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"the TLS certificate of the server {where} could not be verified ({cause.verify_message}). Have it "
+            "corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
+        )
+    why = (isinstance(cause, OSError) and cause.strerror) or "it does not answer"
     return f"the server {where} cannot be reached ({why}). See to it; the next session sends its own events."
 
 

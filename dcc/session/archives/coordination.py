@@ -57,6 +57,7 @@ from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.progress import Subject
 from dcc.tracker.register.source_pace import paused_sources
 from dcc.tracker.states import State
+from dcc.tracker.stored_archives import replicas_with_copies
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
@@ -108,7 +109,8 @@ class Coordinator:
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)
-        self._keeper = ArchiveKeeper(settings, self._messages.put)
+        holding = session.read(lambda tracker: replicas_with_copies(tracker, settings))
+        self._keeper = ArchiveKeeper(settings, self._messages.put, holding)
         self._from_workers = from_workers
         self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers, session.places)
         self._unfinished: dict[int, Job] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,15 @@ class KeptArchive:
 
 
 class ArchiveKeeper:
-    """Puts archives into the store; calls `tell` with each result, from any thread."""
+    """Puts archives into the store; calls `tell` with each result, from any thread.
 
-    def __init__(self, settings: Settings, tell: Callable[[KeptArchive], object]) -> None:
-        self._store = ArchiveStore(settings)
+    `holding` are the replicas in which copies were made before.
+    """
+
+    def __init__(
+        self, settings: Settings, tell: Callable[[KeptArchive], object], holding: Collection[str] = ()
+    ) -> None:
+        self._store = ArchiveStore(settings, holding)
         self._tell = tell
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="keep")
 

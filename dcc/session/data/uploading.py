@@ -21,6 +21,7 @@ from dcc.errors import (
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
+from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.apply.holding import owners_of_held_documents
@@ -76,7 +77,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         due = [document for document in due if document.xml_id not in still]
     if not due:
         return
-    task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
+    task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(due), 'document')}")
     faults = len(work.faults)
     upload = _Upload(work, due, applied, held_archives)
     try:
