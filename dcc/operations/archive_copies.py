@@ -105,8 +105,8 @@ class ArchiveCopies:
         *,
         begin_again: bool = False,
     ) -> None:
-        of_settings = partial(replicas_with_copies, settings=settings)
-        self.store = ArchiveStore(settings, () if begin_again else run_reading(tracker, of_settings))
+        holding = frozenset if begin_again else partial(self.read, partial(replicas_with_copies, settings=settings))
+        self.store = ArchiveStore(settings, holding)
         self._staging = Staging(settings.staging_directory)
         self._places = ConnectionPlaces(tracker, settings)
         self._tracker, self._settings = tracker, settings

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
@@ -58,7 +58,7 @@ _REMEDY: Final = "Correct DCC_ARCHIVE_REPLICAS and its credentials, or have the 
 
 @dataclass
 class Replica:
-    """One replica. Threads may share it. `url` has no password. `holds_copies`: copies were made there before.
+    """One replica. Threads may share it. `url` has no password. `holds_copies`: whether copies were made there before.
 
     A replica that was away is left alone for some minutes. All methods raise StoreUnreachableError while it is away,
     StoreRefusedError, ConfigurationError, and DiskFullError if there is no room.
@@ -67,7 +67,7 @@ class Replica:
     settings: Settings
     url: str
     required: bool = True
-    holds_copies: bool = False
+    holds_copies: Callable[[], bool] = bool
     _away: tuple[float, str] = (0.0, "")
     _opened: dict[int, AbstractFileSystem] = field(default_factory=dict)
     _process: int = 0
@@ -282,7 +282,7 @@ class Replica:
         """
         root = Path(self._root)
         is_there = root.is_dir()
-        if self.holds_copies and not (is_there and any(root.iterdir())):
+        if not (is_there and any(root.iterdir())) and self.holds_copies():
             raise StoreUnreachableError(
                 f"The archive store {self.url} is {'empty' if is_there else 'missing'}, and archives were in it: mount "
                 "its disk, or put it back. If they are lost, begin again: dcc archive audit --all"
@@ -301,16 +301,22 @@ def _write_into(root: Path) -> None:
             raise PermissionError(errno.EACCES, f"{folder}: {os.strerror(errno.EACCES)}")
 
 
+def _holds(holding: Callable[[], Collection[str]], url: str) -> bool:
+    return url in holding()
+
+
 class ArchiveStore:
     """The archive store of the settings. Threads may share it. Raises ConfigurationError.
 
-    `holding` are the replicas in which copies were made before, as the tracker says; whoever writes there names them.
+    `holding` says in which replicas copies were made before, as the tracker has it; whoever writes there gives it. It
+    is asked once, before the first use of a directory that is missing or empty.
     """
 
-    def __init__(self, settings: Settings, holding: Collection[str] = ()) -> None:
+    def __init__(self, settings: Settings, holding: Callable[[], Collection[str]] = frozenset) -> None:
         self._settings = settings
+        known = cache(holding)
         self.replicas = tuple(
-            Replica(settings, url, required, url in holding) for url, required in named_replicas(settings)
+            Replica(settings, url, required, partial(_holds, known, url)) for url, required in named_replicas(settings)
         )
 
     def __repr__(self) -> str:

@@ -153,10 +153,10 @@ def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
     holding: set[str] = set()
     with suppress(NotReadyError), surroundings.reading(TRACKER) as connection:
         holding = replicas_with_copies(connection, surroundings.settings)
-    store = ArchiveStore(surroundings.hurried_settings, holding)
+    store = ArchiveStore(surroundings.hurried_settings, lambda: holding)
     default = str(default_replica(surroundings.settings))
     for replica in store.replicas:
-        if replica.url != default or replica.holds_copies or os.path.lexists(default):
+        if replica.url != default or replica.holds_copies() or os.path.lexists(default):
             yield _check_replica(replica)
         else:
             yield ok(f"archive store {default}", "It is made when it is needed.")

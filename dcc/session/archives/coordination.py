@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -109,7 +110,7 @@ class Coordinator:
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)
-        holding = session.read(lambda tracker: replicas_with_copies(tracker, settings))
+        holding = partial(session.read, partial(replicas_with_copies, settings=settings))
         self._keeper = ArchiveKeeper(settings, self._messages.put, holding)
         self._from_workers = from_workers
         self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers, session.places)

@@ -28,11 +28,14 @@ class KeptArchive:
 class ArchiveKeeper:
     """Puts archives into the store; calls `tell` with each result, from any thread.
 
-    `holding` are the replicas in which copies were made before.
+    `holding` is as of `ArchiveStore`.
     """
 
     def __init__(
-        self, settings: Settings, tell: Callable[[KeptArchive], object], holding: Collection[str] = ()
+        self,
+        settings: Settings,
+        tell: Callable[[KeptArchive], object],
+        holding: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._store = ArchiveStore(settings, holding)
         self._tell = tell
