@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
@@ -228,13 +228,6 @@ def places_for(tracker: Engine, settings: Settings, group: CentreGroup | None) -
     """The places of a session; None if it is alone without workers and limits of servers."""
     is_alone = group is None and settings.executor is ExecutorKind.IN_PROCESS
     return None if is_alone and not settings.has_server_limits else ConnectionPlaces(tracker, settings)
-
-
-def place_at(
-    places: ConnectionPlaces | None, address: SourceAddress, goes_on: Callable[[], bool]
-) -> AbstractContextManager[None]:
-    """A place at a source, see `ConnectionPlaces.place`; without `places` there is no wait."""
-    return nullcontext() if places is None else places.place(address, goes_on)
 
 
 def for_seconds(seconds: float) -> Callable[[], bool]:

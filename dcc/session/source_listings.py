@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +19,7 @@ from dcc.naming import Action
 from dcc.outcomes import source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, with_log_context
-from dcc.session.connection_places import ConnectionPlaces, for_seconds, place_at, server_of
+from dcc.session.connection_places import ConnectionPlaces, for_seconds, server_of
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress
@@ -85,7 +85,7 @@ def list_source(
     began = time.monotonic()
     try:
         with (
-            place_at(places, address, for_seconds(settings.list_timeout)),
+            nullcontext() if places is None else places.place(address, for_seconds(settings.list_timeout)),
             connect(address, settings) as connection,
             watching(watch or ListingWatch(address.label, settings.list_timeout)),
         ):

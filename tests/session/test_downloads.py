@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -267,3 +269,9 @@ class TestStopping:
         sources.go.set()
         source.join(PATIENCE)
         assert sum(len(connection.fetched) for _, connection in sources.connections) == 2
+
+
+def test_fetching_loads_no_database() -> None:
+    program = "import sys, dcc.session.fetching.downloads; print('sqlalchemy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

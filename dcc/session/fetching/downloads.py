@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dcc.errors import (
     CertificateRefusedError,
@@ -23,7 +24,6 @@ from dcc.errors import (
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
-from dcc.session.connection_places import ConnectionPlaces, place_at
 from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
 from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
 from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
@@ -34,6 +34,10 @@ from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Staging
+
+if TYPE_CHECKING:
+    # Fetching needs no database.
+    from dcc.session.connection_places import ConnectionPlaces
 
 progress = progress_log(__name__)
 
@@ -137,7 +141,9 @@ class SourceDownloads:
         self._given_up: SourceError | None = None
         self._failures_in_a_row = 0
         self._connections = SourceConnections(
-            address.label, lambda: connect(address, settings), lambda goes_on: place_at(places, address, goes_on)
+            address.label,
+            lambda: connect(address, settings),
+            lambda goes_on: nullcontext() if places is None else places.place(address, goes_on),
         )
         self._counting = threading.Lock()
 
