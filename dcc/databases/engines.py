@@ -64,14 +64,15 @@ _MYSQL_REFUSED = {
     3159: "It takes connections with TLS only: add ?ssl_ca=PATH, with its authority, to {setting}.",
     4151: "Have the server's administrator unlock it: ALTER USER ... ACCOUNT UNLOCK.",
 }
-_MYSQL_HINDERED = {
+_CHECK_SERVER = "Check that the server runs and that {setting} is right."
+_MYSQL_AWAY = {
+    **dict.fromkeys((0, 1028, 1030, 1037, 1038, 1041, 1042, 1043, 1047, 1053, 1077, 1129, 1135, 1152), _CHECK_SERVER),
+    **dict.fromkeys((1158, 1159, 1160, 1161, 1180, 1317, 1927, 2000, 2002, 2003, 2005, 2006, 2012), _CHECK_SERVER),
+    **dict.fromkeys((2013, 2055, 3032, 3168, 4031), _CHECK_SERVER),
     **dict.fromkeys((1021, 1114), "Free some space on the server's disk."),
     **dict.fromkeys((1040, 1203, 1226), "Raise the server's max_connections, or run fewer dcc processes."),
     **dict.fromkeys((1290, 1836), "Have the server take writes again, or name another one in {setting}."),
 }
-_MYSQL_AWAY = frozenset({0, 1042, 1043, 1047, 1053, 1077, 1129, 1152, 1158, 1159, 1160, 1161})
-_MYSQL_AWAY |= {1028, 1030, 1037, 1038, 1041, 1135, 1180, 1317, 3032, 3168}
-_MYSQL_AWAY |= {1927, 2000, 2002, 2003, 2005, 2006, 2012, 2013, 2055, 4031}
 _SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _SQLITE_AWAY = {
     sqlite3.SQLITE_CANTOPEN: "Check the path and its permissions; a new {noun} is made by: dcc init.",
@@ -257,11 +258,7 @@ def _advice(cause: BaseException, disconnected: bool) -> str | None:
         return None
     if code in _MYSQL_REFUSED:
         return _MYSQL_REFUSED[code]
-    if code in _MYSQL_HINDERED:
-        return _MYSQL_HINDERED[code]
-    if disconnected or code in _MYSQL_AWAY:
-        return "Check that the server runs and that {setting} is right."
-    return None
+    return _MYSQL_AWAY.get(code, _CHECK_SERVER if disconnected else None)
 
 
 def _of_mysql(cause: BaseException | None) -> bool:

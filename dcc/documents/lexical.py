@@ -11,9 +11,12 @@ from datetime import date
 from functools import lru_cache
 from math import isfinite
 
+GROUPED_DIGITS = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+"
+"""A pattern of a whole number with separators of thousands."""
+
 _is_number = re.compile(
     r"[ \t\r\n]*+[+-]?"
-    r"(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*+)?)"
+    rf"(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|{GROUPED_DIGITS}(?:\.[0-9]*+)?)"
     r"[ \t\r\n]*+"
 ).fullmatch
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?")

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Final
 
-from dcc.documents.lexical import parse_date, parse_number
+from dcc.documents.lexical import GROUPED_DIGITS, parse_date, parse_number
 from dcc.messages import Message, mark
 from dcc.reference.impress import ValueType
 
-_INTEGER = re.compile(r"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:,[0-9]{3})+)")
+_INTEGER = re.compile(rf"[+-]?(?:[0-9]+|{GROUPED_DIGITS})")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})")

@@ -17,6 +17,7 @@ not named.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -34,6 +35,9 @@ from dcc.settings.secret_references import (
     read_secret_file,
     refuse_open_to_others,
 )
+
+USUAL_PORTS: Final[Mapping[str, int]] = {"sftp": 22, "ftp": 21, "ftps": 21, "http": 80, "https": 443}
+"""The port of a server whose address names none, by protocol."""
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _ACCESS_KEY = "an access key"

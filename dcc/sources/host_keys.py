@@ -17,10 +17,10 @@ from pathlib import Path
 
 from dcc.errors import ConfigurationError, HostKeyChangedError, HostKeyUnknownError
 from dcc.messages import mark
-from dcc.sources.access import Endpoint
+from dcc.sources.access import USUAL_PORTS, Endpoint
 from dcc.sources.base import SourceAddress
 
-SSH_PORT = 22
+SSH_PORT = USUAL_PORTS["sftp"]
 
 
 @dataclass(frozen=True, slots=True)

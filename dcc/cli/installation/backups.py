@@ -181,10 +181,10 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
 
     DIRECTORY is a backup, or contains backups: then the newest is used. The databases of the settings, of either
     kind, must be empty unless --replace. The backup is verified first; one of an older schema is upgraded. Stop `dcc
-    ui`, `dcc daemon` and cron before: beside a daemon, it refuses. If the restoration is interrupted,
-    give the same command again: until it is done, no other command works with the databases. A session that was active
-    during the backup counts as killed; the next one continues its work. Copies of staged files in the backup are put
-    back; the next two sessions download missing ones again if they need them.
+    ui`, `dcc daemon` and cron before: beside a daemon, it refuses. If the restoration is interrupted, give the same
+    command again: until it is done, no other command works with the databases. A session that was active during the
+    backup counts as killed; the next one continues its work. Copies of staged files in the backup are put back; the
+    next two sessions download missing ones again if they need them.
 
     \b
     JSON: {"directory", "created", "rows", "ended_sessions", "sources_without_key",

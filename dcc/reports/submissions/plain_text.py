@@ -159,13 +159,7 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
         return
     yield from _title(catalogue.say("What was accepted"))
     for entity in accepted.entities:
-        text = catalogue.say(
-            "{kind}: {accepted} of {submitted}",
-            kind=catalogue.say(KIND_LABELS[entity.kind]),
-            accepted=catalogue.number(entity.accepted),
-            submitted=catalogue.number(entity.named),
-        )
-        yield from _counted(text, _else_of(entity), catalogue)
+        yield from _counted(mark("{kind}: {accepted} of {submitted}"), entity, _else_of(entity), catalogue)
     for procedure in accepted.procedures[:_MOST_PROCEDURES]:
         name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure
         count = catalogue.say_plural("one measurement", "{number} measurements", procedure.accepted)
@@ -178,17 +172,19 @@ def _deleted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator[
         return
     yield from _title(catalogue.say("What was deleted"))
     for entity in accepted.entities:
-        text = catalogue.say(
-            "{kind}: {deleted} of {submitted} deleted",
-            kind=catalogue.say(KIND_LABELS[entity.kind]),
-            deleted=catalogue.number(entity.ended),
-            submitted=catalogue.number(entity.named),
-        )
-        yield from _counted(text, ((entity.refused, _NOT_TAKEN),), catalogue)
+        not_taken = ((entity.refused, _NOT_TAKEN),)
+        yield from _counted(mark("{kind}: {deleted} of {submitted} deleted"), entity, not_taken, catalogue)
 
 
-def _counted(text: str, also: Iterable[tuple[int, str]], catalogue: Catalogue) -> Iterator[str]:
-    """A line with further counts, where these are no noughts."""
+def _counted(words: str, entity: EntityCount, also: Iterable[tuple[int, str]], catalogue: Catalogue) -> Iterator[str]:
+    """A line on one kind of entities, with further counts where these are no noughts."""
+    text = catalogue.say(
+        words,
+        kind=catalogue.say(KIND_LABELS[entity.kind]),
+        accepted=catalogue.number(entity.accepted),
+        deleted=catalogue.number(entity.ended),
+        submitted=catalogue.number(entity.named),
+    )
     further = [catalogue.say(words, number=catalogue.number(count)) for count, words in also if count]
     yield from _texts("; ".join([text, *further]), 2)
 

@@ -54,9 +54,9 @@ def check_paths(
     `centres` are the short names of the registered centres, by default those of the convention. A document outside of
     an archive may have any name; a name that does not conform is a warning, and the root element decides its kind. A
     directory `edit` or `delete` around a file is its action. The rules judge by `reference`; without any, documents are
-    only validated. The checksum and manifest of an archive are checked with it.
-    Raises NotFoundError if there is nothing at a path to check, and OSError if it cannot be read. As
-    many threads as `settings` say check the files; all are done when this returns, and the verdicts are read from disk.
+    only validated. The checksum and manifest of an archive are checked with it. As many threads as `settings` say check
+    the files; all are done when this returns, and the verdicts are read from disk. Raises NotFoundError if there is
+    nothing at a path to check, and OSError if it cannot be read.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     setup = Setup.from_settings(settings, known)

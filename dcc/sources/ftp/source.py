@@ -19,7 +19,7 @@ from dcc.errors import (
 from dcc.messages import Message, mark, message
 from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
-from dcc.sources.access import parse_hostname, resolve_accesskey
+from dcc.sources.access import USUAL_PORTS, parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFile, SourceAddress
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.login import describe, open_session
@@ -29,7 +29,7 @@ from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
 from dcc.sources.request_texts import LISTING, SENDING
 
-FTP_PORT = 21
+FTP_PORT = USUAL_PORTS["ftp"]
 
 _MAX_TIMES = 200
 """The most archives of a directory whose times are requested one by one, if a listing lacks them."""

@@ -24,7 +24,7 @@ from dcc.messages import Message, mark, message
 from dcc.redaction import keep_secret, redact
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.access import Credential, Endpoint
+from dcc.sources.access import USUAL_PORTS, Credential, Endpoint
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.remote_names import printable
 from dcc.sources.request_turns import turn_of
@@ -33,7 +33,7 @@ from dcc.sources.sockets import open_socket, shut_down
 FAILURES = (http.client.HTTPException, OSError, ValueError)
 """Exceptions of the client if a server breaks off, refuses, or answers with rubbish."""
 
-PORTS = {"http": 80, "https": 443}
+PORTS = {scheme: USUAL_PORTS[scheme] for scheme in ("http", "https")}
 """The default port, by scheme."""
 
 REDIRECTS = (301, 302, 303, 307, 308)

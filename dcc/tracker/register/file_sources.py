@@ -20,7 +20,7 @@ from sqlalchemy.engine import Row
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.access import parse_hostname
+from dcc.sources.access import USUAL_PORTS, parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.due import Pause, shown_age
@@ -42,6 +42,7 @@ from dcc.tracker.register.source_addresses import (
     TlsTrust,
     extent_columns,
     extent_of,
+    load_addresses,
     pin_host_keys,
     trust_certificates,
     trusted_certificates,
@@ -49,7 +50,6 @@ from dcc.tracker.register.source_addresses import (
 from dcc.tracker.register.source_pace import pace_columns, pace_of
 from dcc.tracker.submission_rows import object_of
 
-_USUAL_PORTS: Final = {"sftp": 22, "ftp": 21, "ftps": 21, "http": 80, "https": 443}
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
 
@@ -152,44 +152,32 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
 
 def sources_of_same_place(connection: Connection, address: SourceAddress) -> list[tuple[int, str]]:
     """The other sources, by id and centre, that list the same folder of the same server as the same user."""
-    query = (
-        select(
-            FileSource.id,
-            Centre.short_name.label("centre"),
-            ProtocolRow.short_name.label("protocol"),
-            FileSource.hostname,
-            func.coalesce(FileSource.base_path, "").label("base_path"),
-        )
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow)
+    others = (
+        select(FileSource.id)
         .join(ResourceStateRow)
         .where(
             FileSource.id != address.id,
             FileSource.username == address.username,
             ResourceStateRow.short_name != SourceState.REMOVED,
         )
-        .order_by(FileSource.id)
     )
-    place = _place(address.protocol, address.hostname, address.base_path)
-    return [
-        (row.id, row.centre)
-        for row in connection.execute(query)
-        if _place(row.protocol, row.hostname, row.base_path) == place
-    ]
+    place = _place(address)
+    addresses = load_addresses(connection, ids=connection.scalars(others).all(), only_crawlable=False)
+    return [(other.id, other.centre) for other in addresses if _place(other) == place]
 
 
-def _place(protocol: str, hostname: str, base_path: str) -> tuple[str, object, str]:
-    if protocol == SourceProtocol.FILE:
-        return protocol, "", os.path.realpath(base_path)
-    return protocol, _server(protocol, hostname), posixpath.normpath(base_path)
+def _place(address: SourceAddress) -> tuple[str, object, str]:
+    if address.protocol == SourceProtocol.FILE:
+        return address.protocol, "", os.path.realpath(address.base_path)
+    return address.protocol, _server(address), posixpath.normpath(address.base_path)
 
 
-def _server(protocol: str, hostname: str) -> object:
+def _server(address: SourceAddress) -> object:
     """A server's name and port; of a name that only an installed package understands, the name."""
     try:
-        return parse_hostname(hostname.casefold(), _USUAL_PORTS.get(protocol, 0))
+        return parse_hostname(address.hostname.casefold(), USUAL_PORTS.get(address.protocol, 0))
     except ConfigurationError:
-        return hostname
+        return address.hostname
 
 
 def _protocol_id(connection: Connection, protocol: str) -> int | None:
