@@ -32,6 +32,13 @@ ACTOR_NAMES: Final[Mapping[Actor, str]] = {
 }
 """Who acts, in a word to be translated."""
 
+STAYS: Final = mark("No later archive clears this: it stays listed until you acknowledge it: `dcc acknowledge`.")
+"""What wranglers read of findings that stay."""
+STAYS_FOR_CENTRE: Final = mark(
+    "No later archive clears this: it stays listed until the Data Coordination Centre acknowledges it."
+)
+"""What centres read of findings that stay."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
@@ -39,7 +46,8 @@ class Declaration:
 
     `message` describes one finding; it is empty where errors bring their own. `cause` is the title of all findings with
     the same details `cause_by`. `remedy` is what to do, `for_centre` what centres read instead if it names commands of
-    wranglers. Both, and the cause, name only details that all findings of a cause share.
+    wranglers. Both, and the cause, name only details that all findings of a cause share. `stays`: no later archive ends
+    it, so that both go on with `STAYS` or `STAYS_FOR_CENTRE`.
     """
 
     cause: str
@@ -48,10 +56,16 @@ class Declaration:
     acts: Actor = Actor.CENTRE
     cause_by: tuple[str, ...] = ()
     for_centre: str = ""
+    stays: bool = False
 
     def subject(self, details: Details) -> tuple[str, ...]:
         """What the findings of a cause share."""
         return tuple(_text(details.get(name)) for name in self.cause_by)
+
+    def what_to_do(self, *, at_centre: bool) -> tuple[str, ...]:
+        """The marked texts that say what to do, to a centre or to wranglers."""
+        own = self.for_centre if at_centre and self.for_centre else self.remedy
+        return (own, STAYS_FOR_CENTRE if at_centre else STAYS) if self.stays else (own,)
 
 
 _DECLARED: dict[str, Declaration] = {}

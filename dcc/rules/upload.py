@@ -57,29 +57,20 @@ TWICE: Final = Declaration(
     message=mark("{entity} is named before in this document; the first one counts. Name it once."),
     cause=mark("Documents name the same thing twice"),
     remedy=mark(
-        "The first one counts. If another one is right, submit that for edit; if it is something else, under an id of "
-        "its own. No later archive clears this: it stays listed until you acknowledge it: `dcc acknowledge`."
-    ),
-    for_centre=mark(
         "The first one counts. If another one is right, submit that in an archive of the edit folder; if it is "
-        "something else, under an id of its own. No later archive clears this: it stays listed until the Data "
-        "Coordination Centre acknowledges it."
+        "something else, under an id of its own."
     ),
+    stays=True,
 )
 THERE: Final = Declaration(
     message=mark("{entity} is there already, by document {document}. Submit it for edit to change it."),
     cause=mark("The data to add are there already, from document {document}"),
     remedy=mark(
         "Submit new data in an archive of the add folder, and changes to earlier data in one of the edit "
-        "folder. If the same data were sent twice, the first submission counts. No later archive clears this: it stays "
-        "listed until you acknowledge it: `dcc acknowledge`."
+        "folder. If the same data were sent twice, nothing has to be done: the first submission counts."
     ),
     cause_by=("document",),
-    for_centre=mark(
-        "Submit new data in an archive of the add folder, and changes to earlier data in one of the edit "
-        "folder. If the same data were sent twice, you need not do anything: the first submission counts. No later "
-        "archive clears this: it stays listed until the Data Coordination Centre acknowledges it."
-    ),
+    stays=True,
 )
 _NOT_THERE: Final = Declaration(
     message=mark(
@@ -89,14 +80,14 @@ _NOT_THERE: Final = Declaration(
     cause=mark("The data to edit are not there"),
     remedy=mark(
         "Check the ids and the earlier uploads. Submit new data in an archive of the add folder; nothing has to be "
-        "done about what is gone already. No later archive clears this: it stays listed until you acknowledge it: "
-        "`dcc acknowledge`. If nothing of the archive took effect, `dcc retry` applies it once the data are there."
+        "done about what is gone already. If nothing of the archive took effect, `dcc retry` applies it once the data "
+        "are there."
     ),
     for_centre=mark(
         "Check the ids and the earlier uploads. Submit new data in an archive of the add folder; you need not do "
-        "anything about what is gone already. No later archive clears this: it stays listed until the Data "
-        "Coordination Centre acknowledges it."
+        "anything about what is gone already."
     ),
+    stays=True,
 )
 _DELETED_NOT_THERE: Final = replace(
     _NOT_THERE,
@@ -110,14 +101,13 @@ _HELD_EXPERIMENTS: Final = Declaration(
     message=mark("{entity} still has experiments: {experiments}. Delete these first."),
     cause=mark("Animals to delete have experiments"),
     remedy=mark(
-        "Delete their experiments too, and then the animals, both in one new archive or one after the other. No later "
-        "archive clears this: it stays listed until you acknowledge it: `dcc acknowledge`. If nothing of the archive "
-        "took effect, `dcc retry` applies it once the experiments are gone."
+        "Delete their experiments too, and then the animals, both in one new archive or one after the other. If "
+        "nothing of the archive took effect, `dcc retry` applies it once the experiments are gone."
     ),
     for_centre=mark(
-        "Delete their experiments too, and then the animals, both in one new archive or one after the other. No later "
-        "archive clears this: it stays listed until the Data Coordination Centre acknowledges it."
+        "Delete their experiments too, and then the animals, both in one new archive or one after the other."
     ),
+    stays=True,
 )
 _MORE_EXPERIMENTS: Final = replace(
     _HELD_EXPERIMENTS,
@@ -129,15 +119,9 @@ _TOO_LONG: Final = Declaration(
         "Shorten it and submit it again."
     ),
     cause=mark("Texts are longer than the {limit} characters that {column} holds"),
-    remedy=mark(
-        "Shorten them, and submit what has them again, in the same directory: nothing of it was stored. No later "
-        "archive clears this: it stays listed until you acknowledge it: `dcc acknowledge`."
-    ),
+    remedy=mark("Shorten them, and submit what has them again, in the same directory: nothing of it was stored."),
     cause_by=("column", "limit"),
-    for_centre=mark(
-        "Shorten them, and submit what has them again, in the same directory: nothing of it was stored. No later "
-        "archive clears this: it stays listed until the Data Coordination Centre acknowledges it."
-    ),
+    stays=True,
 )
 _LATE: Final = Declaration(
     message=mark(
@@ -171,14 +155,14 @@ _EDITS_ANOTHER: Final = Declaration(
     remedy=mark(
         "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it has to "
         "tell the Data Coordination Centre. That one records it with `dcc centre delegate {value} --to {archive}`, and "
-        "takes the archive again with `dcc retry`. Else it stays listed until it is acknowledged: `dcc acknowledge`."
+        "takes the archive again with `dcc retry`."
     ),
     cause_by=("value", "archive"),
     for_centre=mark(
         "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it has to "
-        "tell the Data Coordination Centre, which records that and takes the archive again. Else it stays listed until "
-        "the Data Coordination Centre acknowledges it."
+        "tell the Data Coordination Centre, which records that and takes the archive again."
     ),
+    stays=True,
 )
 _DELETES_ANOTHER: Final = replace(
     _EDITS_ANOTHER,

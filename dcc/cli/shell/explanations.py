@@ -162,7 +162,7 @@ def _remedies(declarations: Iterable[Declaration]) -> list[str]:
     platform = has_platform()
     return list(
         dict.fromkeys(
-            _named(declaration.remedy if platform else declaration.for_centre or declaration.remedy)
+            _named(" ".join(declaration.what_to_do(at_centre=not platform)))
             for declaration in declarations
         )
     )

@@ -192,14 +192,17 @@ class Cause:
 
     def remedy(self, catalogue: Catalogue) -> str:
         """What to do about it, with the commands of wranglers."""
-        if self.failed_documents:
-            return " ".join(self._remedies_of_failed(catalogue))
-        return catalogue.tell(Message(_CORRECT if self.declaration is None else self.declaration.remedy, self.details))
+        return self._what_to_do(catalogue, at_centre=False)
 
     def remedy_for_centre(self, catalogue: Catalogue) -> str:
         """What to do about it, without commands that centres do not have."""
-        own = "" if self.declaration is None else self.declaration.for_centre
-        return catalogue.tell(Message(own, self.details)) if own else self.remedy(catalogue)
+        return self._what_to_do(catalogue, at_centre=True)
+
+    def _what_to_do(self, catalogue: Catalogue, *, at_centre: bool) -> str:
+        if self.failed_documents:
+            return " ".join(self._remedies_of_failed(catalogue))
+        texts = (_CORRECT,) if self.declaration is None else self.declaration.what_to_do(at_centre=at_centre)
+        return " ".join(catalogue.tell(Message(text, self.details)) for text in texts)
 
     def _remedies_of_failed(self, catalogue: Catalogue) -> Iterator[str]:
         yield catalogue.say(_CORRECT_FAILED)
