@@ -42,6 +42,17 @@ def test_causes_and_remedies_name_only_what_findings_of_one_cause_share() -> Non
             assert names_in(text) <= shared, code
 
 
+@pytest.mark.parametrize(
+    "code", ["Q1", "Q2", "Q3", "Q3.deleted", "Q4", "Q4.many", "Q6", "Q6.deleted", "S13.there", "E9.twice"]
+)
+def test_what_no_later_archive_clears_says_who_ends_it(code: str) -> None:
+    declaration = declaration_of(code)
+    assert declaration is not None
+    assert declaration.what_to_do(at_centre=False)[-1].endswith("until you acknowledge it: `dcc acknowledge`.")
+    assert declaration.what_to_do(at_centre=True)[-1].endswith("until the Data Coordination Centre acknowledges it.")
+    assert not any("dcc " in text for text in declaration.what_to_do(at_centre=True))
+
+
 def test_findings_have_every_detail_that_their_declaration_names() -> None:
     broken = [example for example in EXAMPLES if example.role == BREAKS]
     for finding in itertools.chain(*(check(example.document, **example.options) for example in broken)):

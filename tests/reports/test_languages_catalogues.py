@@ -101,7 +101,7 @@ def test_whatever_is_declared_is_said_in_every_language(code: str) -> None:
     assert CATALOGUE
     catalogue = load_catalogue(code, Settings(home=Path("/nowhere")))
     for name, one in all_declared().items():
-        for text in (one.message, one.cause, one.remedy, one.for_centre):
+        for text in (one.message, one.cause, *one.what_to_do(at_centre=False), *one.what_to_do(at_centre=True)):
             if text:
                 values = dict.fromkeys(names_in(text), "V")
                 assert catalogue.say(text, **values) != text.format_map(values), name
