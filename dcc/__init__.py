@@ -18,9 +18,9 @@ def measurements(*, settings: Settings | None = None, url: str | None = None, **
 
     `filters` are the fields of `dcc.analysis.filters.MeasurementFilter`; each text may be a list: centre, pipeline,
     project, colony, genotype, specimen, procedure, parameter, status, date_from, date_until, only_valid,
-    as_of_document, as_of_date. The columns are those of `dcc.analysis.columns.COLUMNS`, and `parameter_name` after
-    `parameter_id`. The QC database is that of `url` (`mysql://...`, `sqlite:///...`), or of the settings, by default
-    those of the environment.
+    latest_valid, as_of_document, as_of_date. The columns are those of `dcc.analysis.columns.COLUMNS`, and
+    `parameter_name` after `parameter_id`. The QC database is that of `url` (`mysql://...`, `sqlite:///...`), or of the
+    settings, by default those of the environment.
 
     Raises NotFoundError for a value that the QC database does not know, ConfigurationError for a wrong filter or
     without the packages of `dcc[platform]`, QcDatabaseUnreachableError.

@@ -40,6 +40,9 @@ class MeasurementFilter:
     `date_until` are days of the experiment, both included, and leave out data without a day (lines, housings).
     `only_valid` leaves out data with errors, and data that the integrity rules have not judged yet.
 
+    `latest_valid` selects the latest valid version of each experiment, line and housing, with its animals' latest valid
+    ones (`dcc.qc.latest_valid`): data that were replaced by some with errors are among them.
+
     By default current measurements are selected. `as_of_document` selects those that were current after that document,
     `as_of_date` those at that time (in UTC if it has no time zone), or at the end of that day. The animals are as they
     were known then, and their validity is the present one.
@@ -63,6 +66,7 @@ class MeasurementFilter:
     date_from: date | None = None
     date_until: date | None = None
     only_valid: bool = True
+    latest_valid: bool = False
     as_of_document: int | None = None
     as_of_date: date | datetime | None = None
 
@@ -75,6 +79,10 @@ class MeasurementFilter:
         self._convert("as_of_document", index, "the number of a document")
         if self.as_of_document is not None and self.as_of_date is not None:
             raise ConfigurationError("A filter names a document and a date to go back to. Name one of them.")
+        if self.latest_valid and (self.as_of_document is not None or self.as_of_date is not None):
+            raise ConfigurationError("The latest valid data are those of the present. Leave out the past, or that.")
+        if self.latest_valid and not self.only_valid:
+            raise ConfigurationError("The latest valid data and invalid ones exclude each other. Name one of them.")
         if self.date_from and self.date_until and self.date_from > self.date_until:
             raise ConfigurationError(
                 f"A filter wants experiments from {self.date_from} until {self.date_until}, which is before. "
@@ -107,6 +115,9 @@ class MeasurementFilter:
         plain: dict[str, object] = {}
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "latest_valid" and not value:
+                # As in the exports of versions without it.
+                continue
             if isinstance(value, tuple):
                 plain[field.name] = list(value)
             elif value is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Engine, Select, case, false, func, null, select, true
+from sqlalchemy import ColumnElement, Connection, Engine, Select, case, false, func, null, or_, select, true
 
 from dcc.analysis.columns import SCHEMA, to_frame
 from dcc.analysis.filters import MeasurementFilter, conditions
@@ -24,6 +24,7 @@ from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.history import current_at, document_at, measurements_at
+from dcc.qc.latest_valid import is_latest_valid
 from dcc.qc.models import (
     DOCUMENT,
     ENTITY_TABLES,
@@ -192,7 +193,7 @@ class _Joined:
             "colony_id": colony,
             "genotype": case((SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
             "experiment_sequence_id": EXPERIMENT.c.sequence_id,
-            "is_valid": _is_valid(func.coalesce(*(owner.c.validity for owner in _OWNERS.values()))),
+            "is_valid": true() if wanted.latest_valid else _is_valid(_of_owner("validity")),
             # Overviews show only the present. They have a row for each animal of an experiment.
             "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),
             **{name: DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},
@@ -202,15 +203,13 @@ class _Joined:
 
     def select(self, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
         """The query for these columns of the selected measurements."""
-        own, past = self.measurement.c, self._wanted.as_of_document
-        is_specimen_current = SPECIMEN.c.is_current == 1 if past is None else current_at(EntityKind.SPECIMEN, past)
+        own = self.measurement.c
         statement = select(*columns).select_from(self.measurement).join(RUN, RUN.c.id == own.procedure_run_id)
         for kind, table in _OWNERS.items():
             statement = statement.outerjoin(table, (RUN.c.owner_kind == kind.value) & (table.c.id == RUN.c.owner_id))
-        statement = statement.outerjoin(SPECIMEN, same_animal(self.measurement, self.measurement) & is_specimen_current)
-        statement = statement.join(DOCUMENT, DOCUMENT.c.id == RUN.c.document_id)
-        if past is None:
-            statement = statement.where(func.coalesce(*(owner.c.is_current for owner in _OWNERS.values())) == 1)
+        of_animal = same_animal(self.measurement, self.measurement) & self._is_of_animal()
+        statement = statement.outerjoin(SPECIMEN, of_animal)
+        statement = statement.join(DOCUMENT, DOCUMENT.c.id == RUN.c.document_id).where(*self._versions())
         filtered = {
             **self.columns,
             "colony": self.columns["colony_id"],
@@ -219,6 +218,24 @@ class _Joined:
             "parameter": own.parameter_id,
         }
         return statement.where(*conditions(self._wanted, filtered))
+
+    def _is_of_animal(self) -> ColumnElement[bool]:
+        """The condition on the version of an animal whose columns are shown."""
+        if self._wanted.latest_valid:
+            return is_latest_valid(EntityKind.SPECIMEN)
+        past = self._wanted.as_of_document
+        return SPECIMEN.c.is_current == 1 if past is None else current_at(EntityKind.SPECIMEN, past)
+
+    def _versions(self) -> list[ColumnElement[bool]]:
+        """The conditions on the versions whose measurements are wanted; those of a past are chosen already."""
+        if self._wanted.latest_valid:
+            return [or_(*((RUN.c.owner_kind == kind.value) & is_latest_valid(kind) for kind in _OWNERS))]
+        return [_of_owner("is_current") == 1] if self._wanted.as_of_document is None else []
+
+
+def _of_owner(name: str) -> ColumnElement[int]:
+    """A column of the experiment, line or housing of a measurement."""
+    return func.coalesce(*(owner.c[name] for owner in _OWNERS.values()))
 
 
 def _metadata_group(run_id: ColumnElement[Any]) -> ColumnElement[Any]:

@@ -68,6 +68,7 @@ _filter_options = options(
 @click.option("--from", "date_from", type=DAY, metavar="DATE", help="Only experiments of this day or later.")
 @click.option("--until", "date_until", type=DAY, metavar="DATE", help="Only experiments of this day or earlier.")
 @click.option("--as-of", metavar="DATE|DOCUMENT", help="What was current at the end of a day, or after a document.")
+@click.option("--latest-valid", is_flag=True, help="Of data replaced by some with errors, the valid ones from before.")
 @click.option("--include-invalid", is_flag=True, help="Also what integrity rules found errors in, or have not judged.")
 @json_option
 def export(
@@ -77,6 +78,7 @@ def export(
     date_from: date | None,
     date_until: date | None,
     as_of: str | None,
+    latest_valid: bool,
     include_invalid: bool,
     as_json: bool,
     **texts: tuple[str, ...],
@@ -109,6 +111,7 @@ def export(
         date_from=date_from,
         date_until=date_until,
         only_valid=not include_invalid,
+        latest_valid=latest_valid,
         as_of_document=past_document,
         as_of_date=past_date,
     )

@@ -161,10 +161,7 @@ def _remedies(declarations: Iterable[Declaration]) -> list[str]:
     """The distinct remedies; at a centre, what centres read."""
     platform = has_platform()
     return list(
-        dict.fromkeys(
-            _named(" ".join(declaration.what_to_do(at_centre=not platform)))
-            for declaration in declarations
-        )
+        dict.fromkeys(_named(" ".join(declaration.what_to_do(at_centre=not platform))) for declaration in declarations)
     )
 
 

@@ -89,12 +89,12 @@ def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> Colu
     return and_(left == right, func.length(left) == func.length(right))
 
 
-def same_animal(whose: Any, named: Any = NAMED) -> ColumnElement[bool]:
-    """Whether a row of `specimen` is a version of the one that another row names.
+def same_animal(whose: Any, named: Any = NAMED, animal: Any = SPECIMEN) -> ColumnElement[bool]:
+    """Whether a row of `specimen`, or of its alias `animal`, is a version of the one that another row names.
 
     `whose` is the table, or an alias, with that row's centre; `named` the one with the specimenID in it.
     """
-    return and_(SPECIMEN.c.centre == whose.c.centre, same_text(SPECIMEN.c.specimen_id, named.c.specimen_id))
+    return and_(animal.c.centre == whose.c.centre, same_text(animal.c.specimen_id, named.c.specimen_id))
 
 
 def is_lifetime_of(kind: EntityKind, lifetime: Any = LIFETIME, table: Any = None) -> ColumnElement[bool]:

@@ -1,0 +1,126 @@
+"""The latest valid data: what replaced them with errors does not hide them."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, update
+
+from dcc.analysis.export import ExportFormat, export_measurements
+from dcc.analysis.measurements import MeasurementFilter, load_measurements
+from dcc.errors import ConfigurationError
+from dcc.naming import Action
+from dcc.qc.apply.upload_lock import lock_all
+from dcc.qc.contexts.experiment_validity import update_all_validity
+from dcc.qc.models import EXPERIMENT, LINE, SPECIMEN
+from dcc.vocabulary import Validity
+from tests.support.analysis_data import animal, fill, weight
+from tests.support.qc_documents import apply, line, undo_documents
+
+ANIMAL = "H3"
+
+
+@pytest.fixture
+def filled(qc_database: Engine) -> Engine:
+    fill(qc_database)
+    return qc_database
+
+
+def judge(qc: Engine, table: Any, document_id: int, validity: int) -> None:
+    """As the rules do with what a document holds, and the platform then with the experiments on its animals."""
+    with qc.begin() as connection:
+        lock_all(connection)
+        connection.execute(update(table).where(table.c.document_id == document_id).values(validity=validity))
+        update_all_validity(connection)
+
+
+def edit(qc: Engine, value: str, validity: int) -> int:
+    """Change the animal's second weighing, which was 31.5."""
+    applied = apply(qc, Action.EDIT, weight("H", 3, 2, value), centre="H")
+    judge(qc, EXPERIMENT, applied.document_id, validity)
+    return applied.document_id
+
+
+def weighing(qc: Engine, **wanted: Any) -> list[object]:
+    found = load_measurements(qc, MeasurementFilter(centre="H", specimen=ANIMAL, procedure="IMPC_BWT_001", **wanted))
+    return found[found["experiment_id"] == "W3-2"]["value"].tolist()
+
+
+@pytest.mark.both_databases
+def test_without_faulty_changes_they_are_the_current_valid_ones(filled: Engine) -> None:
+    current, latest = load_measurements(filled), load_measurements(filled, MeasurementFilter(latest_valid=True))
+    assert latest["id"].tolist() == current["id"].tolist()
+    assert latest.drop(columns="metadata_group").equals(current.drop(columns="metadata_group"))
+
+
+@pytest.mark.both_databases
+def test_a_change_with_errors_hides_no_valid_version(filled: Engine) -> None:
+    first = edit(filled, "9999", Validity.INVALID)
+    assert weighing(filled) == []
+    assert weighing(filled, latest_valid=True) == ["31.5"]
+    edit(filled, "8888", Validity.UNJUDGED)
+    assert weighing(filled, latest_valid=True) == ["31.5"]
+    valid = edit(filled, "32", Validity.VALID)
+    assert weighing(filled, latest_valid=True) == weighing(filled) == ["32"]
+    last = edit(filled, "7777", Validity.INVALID)
+    assert weighing(filled, latest_valid=True) == ["32"]
+    undo_documents(filled, [last])
+    undo_documents(filled, [valid])
+    assert weighing(filled, only_valid=False) == ["8888"]
+    assert weighing(filled, latest_valid=True) == ["31.5"]
+    assert first < valid < last
+
+
+def test_what_was_deleted_has_no_latest_version(filled: Engine) -> None:
+    edit(filled, "9999", Validity.INVALID)
+    apply(filled, Action.DELETE, weight("H", 3, 2, "9999"), centre="H")
+    assert weighing(filled, latest_valid=True) == []
+
+
+@pytest.mark.both_databases
+def test_an_animal_that_was_changed_with_errors_is_shown_as_it_was(filled: Engine) -> None:
+    before = load_measurements(filled, MeasurementFilter(centre="H", specimen=ANIMAL))
+    changed = apply(filled, Action.EDIT, animal("H", 3)._replace(strain_id="none"), centre="H")
+    judge(filled, SPECIMEN, changed.document_id, Validity.INVALID)
+    assert load_measurements(filled, MeasurementFilter(centre="H", specimen=ANIMAL)).empty
+    latest = load_measurements(filled, MeasurementFilter(centre="H", specimen=ANIMAL, latest_valid=True))
+    assert latest["id"].tolist() == before["id"].tolist()
+    assert set(latest["strain_id"]) == {"MGI:1"}
+    assert latest["is_valid"].all()
+
+
+def test_an_animal_that_never_was_valid_has_no_valid_experiments(filled: Engine) -> None:
+    apply(filled, Action.ADD, animal("H", 99), centre="H")
+    applied = apply(filled, Action.ADD, weight("H", 99, 1, "20"), centre="H")
+    judge(filled, EXPERIMENT, applied.document_id, Validity.VALID)
+    judge(filled, SPECIMEN, applied.document_id - 1, Validity.INVALID)
+    assert load_measurements(filled, MeasurementFilter(specimen="H99", latest_valid=True)).empty
+
+
+@pytest.mark.both_databases
+def test_lines_have_one_too(filled: Engine) -> None:
+    applied = apply(filled, Action.EDIT, line("C1", "13", "IMPC_FER_001"), centre="H")
+    judge(filled, LINE, applied.document_id, Validity.INVALID)
+    wanted = MeasurementFilter(centre="H", procedure="IMPC_FER_001", latest_valid=True)
+    assert load_measurements(filled, wanted)["value"].tolist() == ["12"]
+
+
+def test_a_directory_follows_a_change_with_errors(filled: Engine, tmp_path: Any) -> None:
+    wanted = MeasurementFilter(latest_valid=True)
+    before = export_measurements(filled, tmp_path / "out", ExportFormat.PARQUET, wanted)
+    edit(filled, "9999", Validity.INVALID)
+    again = export_measurements(filled, tmp_path / "out", ExportFormat.PARQUET, wanted)
+    assert again.rows == before.rows
+
+
+@pytest.mark.parametrize("other", [{"as_of_document": 3}, {"as_of_date": date(2026, 1, 2)}, {"only_valid": False}])
+def test_it_excludes_the_past_and_what_is_not_valid(other: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="latest valid"):
+        MeasurementFilter(latest_valid=True, **other)
+
+
+def test_a_filter_without_it_is_described_as_before_it_was_there() -> None:
+    assert "latest_valid" not in MeasurementFilter().described()
+    assert MeasurementFilter(latest_valid=True).described()["latest_valid"] is True
