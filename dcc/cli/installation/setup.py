@@ -241,8 +241,8 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
             draft.write_text(configuration_text(given, settings, path), "utf-8")
     except OSError as error:
         raise ConfigurationError(
-            f"The configuration file {path} cannot be written ({error.strerror}). Correct the permissions of its "
-            "directory, or name another file."
+            f"The configuration file {path} cannot be written ({error.strerror}). See to its directory, its "
+            "permissions and its disk, or name another file."
         ) from error
     if as_json:
         written = sorted({**given.of_file, **given.environment})

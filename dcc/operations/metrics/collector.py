@@ -63,8 +63,8 @@ def write_metrics_file(settings: Settings, path: Path) -> tuple[str, ...]:
         replace_file(path, exposition(Collection(settings).collect()))
     except OSError as error:
         problem = (
-            f"The metrics could not be written to {path} ({error.strerror or error}). See to its folder and its "
-            "permissions, or name another file in DCC_METRICS_FILE."
+            f"The metrics could not be written to {path} ({error.strerror or error}). See to its folder, its "
+            "permissions and its disk, or name another file in DCC_METRICS_FILE."
         )
         log.warning("%s", problem)
         return (problem,)
