@@ -88,6 +88,9 @@ def test_other_sources_are_tried_before_the_centre_is_blamed(
     if len(states) == 2 and ends != "xsd done":
         assert all(f"file source {number} (MD5 " in outcome.reasons[-1].message for number in sources)
         assert logged(installation)[-1] == outcome.reasons[-1].message
+        german = load_catalogue("de", installation.settings).tell(outcome.reasons[-1].fact)
+        assert all(f"Dateiquelle {number} (MD5 " in german for number in sources)
+        assert "file source" not in german
 
 
 def test_a_copy_of_another_size_needs_no_delegation_once_the_own_one_is_known_to_be_bad(

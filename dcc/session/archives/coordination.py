@@ -424,10 +424,10 @@ class Coordinator:
         """If several copies were bad, name them in one further reason."""
         if len(job.found_bad) < 2 or job.download_id is None:
             return
-        copies = "; ".join(
-            f"file source {found.hosting.source_id} (MD5 {found.md5}, {_FAULTS[found.fault]})"
+        copies = [
+            message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
             for found in job.found_bad.values()
-        )
+        ]
         template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
@@ -520,7 +520,10 @@ class Coordinator:
 _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
 """Protocols that do not detect changed bytes."""
 
-_FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
+_BAD_COPIES = {
+    Fault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
+    Fault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
+}
 
 
 def _outcome_of(failed: TransferFailed) -> AttemptOutcome:
