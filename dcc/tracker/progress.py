@@ -14,7 +14,7 @@ this as follows:
 - A retry, by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and makes a new
   `zip_download`. Downloads from before a re-opening no longer count for the submission.
 - A retry without bytes changes nothing: the submission gets back the state of its last download with bytes, which
-  `reopening.fell_back` records, and that re-opening does not count any more.
+  `reopening.fell_back` records, and that re-opening does not count any more. While it is being uploaded, it waits.
 
 Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`. They do when
 their problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened
@@ -230,7 +230,8 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
 def conclude(connection: Connection, za_ids: Collection[int]) -> None:
     """No attempt follows for these submissions: each takes the state of its latest download with bytes.
 
-    One that was opened again since then returns to it. One without any bytes stays as it is.
+    One that was opened again since then returns to it, but for one that is being uploaded to a source: it waits. One
+    without any bytes stays as it is.
     """
     actions = _lock_actions(connection, za_ids)
     latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
@@ -244,6 +245,8 @@ def conclude(connection: Connection, za_ids: Collection[int]) -> None:
         elif actions[za_id] == WAITING:
             back[za_id] = states[download]
     _apply(connection, ZipAction, actions, taken)
+    for row in rows_about(connection, _UPLOADING, back):
+        back.pop(row.za_id, None)
     _write_states(connection, ZipAction, back)
     change_about(connection, _FELL_BACK, back, now=utc_now())
 
@@ -376,6 +379,11 @@ _FELL_BACK = (
         .scalar_subquery(),
     )
     .values(fell_back=bindparam("now"))
+)
+_UPLOADING = select(FileSourceHasZip.za_id).where(
+    FileSourceHasZip.za_id.in_(IDS),
+    FileSourceHasZip.uploading_since.is_not(None),
+    FileSourceHasZip.gone_since.is_(None),
 )
 _CANCEL = (
     update(ZipDownload)

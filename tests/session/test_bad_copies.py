@@ -24,7 +24,8 @@ from dcc.reports.submissions.model import Outcome
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
 from tests.session.test_crash_recovery import run_dying
-from tests.support.installations import MODIFIED, Fetches, Folder, Installation, md5, specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import MODIFIED, Fetches, Folder, Installation, growing, md5, specimens
 from tests.support.served_sources import logged
 from tests.support.session_reports import session_report
 from tests.support.trials import usually
@@ -138,6 +139,24 @@ def test_two_sources_with_the_same_bad_checksum_end_the_tries(
     assert installation.states() == {KEY: "unzip failed"}
     assert installation.run_session().zips == {}
     assert fetches.folders == ["centre", "mirror"]
+
+
+@only_sqlite
+@pytest.mark.parametrize("published", [False, True], ids=["as before", "with a checksum by now"])
+def test_a_copy_that_is_uploaded_anew_is_awaited_whatever_becomes_of_the_own_one(
+    installation: Installation, folder: Folder, published: bool
+) -> None:
+    other = installation.add_folder("J", "mirror")
+    folder.put(KEY, DAMAGED)
+    other.put(KEY, SHORT)
+    installation.run_session()
+    if published:
+        publish(folder, GOOD)
+    with growing(other.path / KEY, SHORT):
+        installation.with_settings(quiet_seconds=1.5).run_session()
+    assert installation.states() == {KEY: "zip_name done"}
+    other.put(KEY, GOOD, modified=MODIFIED + 60)
+    assert installation.run_session().zips[KEY].succeeded
 
 
 @pytest.mark.parametrize("beside_mirror", [None, OTHER], ids=["none", "another"])
