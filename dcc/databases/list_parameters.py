@@ -1,11 +1,8 @@
-"""Passes thousands of numbers or texts to a statement as one parameter, and returns groups as one text each.
+"""Passes thousands of numbers or texts to a statement as one parameter.
 
 The statement is the same whatever their number. The parameter is a JSON array: SQLite (3.38) reads it by `json_each`,
 MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`. With a parameter for each number, SQLAlchemy would take longer than the
 database. Use it only for reading: MariaDB 10 scans the whole table to change or delete the rows of such a list.
-
-An answer that is the same for many numbers is grouped, with the numbers as one text. The driver of MySQL and MariaDB is
-written in Python, and takes longer for a row than the server.
 """
 
 from __future__ import annotations
@@ -101,29 +98,6 @@ def groups_in(parameter: str) -> TableValuedAlias:
     not the other way round.
     """
     return _Groups(bindparam(parameter)).table_valued(Column("number", BIG), Column("value", BIG))
-
-
-def listed(column: ColumnElement[int]) -> ColumnElement[str]:
-    """The distinct numbers in the rows of a group, for `numbers_of`; at most `AT_ONCE`.
-
-    A server cuts longer texts off, at the length set by `engines`.
-    """
-    return func.group_concat(column.distinct())
-
-
-def numbers_of(text: str) -> list[int]:
-    """The numbers that `listed` found for a group, in any order."""
-    numbers: list[int] = json.loads(f"[{text}]")
-    return numbers
-
-
-def all_of(text: str | None, elements: int) -> list[Any] | None:
-    """The elements of a text from `listed`, as a JSON array; None if the server cut it off."""
-    try:
-        found: list[Any] = json.loads(f"[{text or ''}]")
-    except ValueError:
-        return None
-    return found if len(found) == elements else None
 
 
 def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:

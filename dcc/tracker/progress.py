@@ -63,7 +63,6 @@ from dcc.tracker.submission_rows import (
     has_archive_bytes,
     latest_downloads,
     rows_about,
-    rows_by_id,
 )
 
 _REASON_LENGTH: Final = 256
@@ -398,12 +397,11 @@ def _columns(state: State) -> dict[str, object]:
 
 def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
     """The states of submissions, which no other transaction can change until this one ends, nor those below them."""
-    # Not by `rows_by_id`, which leaves the order to the server: those who lock the same would wait for each other.
     return _states_of(rows_about(connection, _LOCK, za_ids))
 
 
 def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -> dict[int, State]:
-    return _states_of(rows_by_id(connection, _READ[model], ids))
+    return _states_of(rows_about(connection, _READ[model], ids))
 
 
 def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
@@ -413,7 +411,7 @@ def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
     children: dict[int, list[State]] = {}
-    for download_id, phase, status in rows_by_id(connection, _CHILDREN, download_ids):
+    for download_id, phase, status in rows_about(connection, _CHILDREN, download_ids):
         children.setdefault(download_id, []).append(_STATES[phase, status])
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 

@@ -28,7 +28,6 @@ from sqlalchemy import (
     true,
 )
 
-from dcc.databases.row_texts import rows_of
 from dcc.errors import NotFoundError
 from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
@@ -241,14 +240,8 @@ def chunks(keys: Iterable[_Key]) -> Iterator[list[_Key]]:
         yield ordered[start : start + _CHUNK]
 
 
-def rows_by_id(connection: Connection, query: Select[*tuple[Any, ...]], ids: Iterable[int]) -> Iterator[Any]:
-    """The rows of a query about `IDS`, for any number of ids with few rows each; see `rows_of`."""
-    for some in chunks(ids):
-        yield from rows_of(connection, query, {"ids": some})
-
-
 def rows_about(connection: Connection, query: Select[*tuple[Any, ...]], keys: Iterable[Any]) -> Iterator[Any]:
-    """As `rows_by_id`, for ids or names and rows of any kind, whose columns have their names."""
+    """The rows of a query about `IDS`, for any number of ids or names with few rows each."""
     for some in chunks(keys):
         yield from connection.execute(query, {"ids": some})
 
@@ -261,19 +254,19 @@ def change_about(connection: Connection, statement: Executable, ids: Iterable[in
 
 def action_states(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
     """The states of submissions; missing ones are left out."""
-    rows = rows_by_id(connection, _ACTION_STATES, za_ids)
+    rows = rows_about(connection, _ACTION_STATES, za_ids)
     return {za_id: State(Phase(phase), Status(status)) for za_id, phase, status in rows}
 
 
 def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:
     """The submission of each download."""
-    return dict(rows_by_id(connection, _ACTIONS_OF, download_ids))
+    return dict(rows_about(connection, _ACTIONS_OF, download_ids))
 
 
 def find_parents(connection: Connection, download_ids: Iterable[int], document_ids: Iterable[int]) -> Parents:
     """The parents of downloads and of documents, and of the documents' downloads; missing ones are left out."""
     parents = Parents({}, actions_of(connection, download_ids))
-    for document_id, download_id, za_id in rows_by_id(connection, _PARENTS_OF, document_ids):
+    for document_id, download_id, za_id in rows_about(connection, _PARENTS_OF, document_ids):
         parents.documents[document_id] = download_id
         parents.downloads[download_id] = za_id
     return parents
@@ -284,10 +277,10 @@ def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[
 
     An attempt that fetched nothing is not the latest if an earlier one had the bytes.
     """
-    for za_id, latest, before_reopening in rows_by_id(connection, _LATEST_DOWNLOADS, za_ids):
+    for za_id, latest, before_reopening in rows_about(connection, _LATEST_DOWNLOADS, za_ids):
         yield za_id, latest, before_reopening or 0
 
 
 def last_attempts(connection: Connection, za_ids: Iterable[int]) -> dict[int, int]:
     """The last download of each submission with downloads, whatever its result."""
-    return dict(rows_by_id(connection, _LAST_ATTEMPTS, za_ids))
+    return dict(rows_about(connection, _LAST_ATTEMPTS, za_ids))

@@ -8,9 +8,7 @@ from dcc.databases.list_parameters import (
     AT_ONCE,
     as_json,
     groups_in,
-    listed,
     numbers_in,
-    numbers_of,
     pairs_in,
     portions,
     texts_in,
@@ -71,17 +69,6 @@ def test_lists_are_rows_with_their_numbers_to_be_joined(qc_database: Engine) -> 
     with qc_database.connect() as connection:
         rows = connection.execute(joined, {"lists": as_json([[2**40], [1, 3], [4], [2**40, 1]])})
         assert sorted(map(tuple, rows)) == [("a", 2), ("a", 4), ("b", 1), ("b", 4)]
-
-
-def test_numbers_of_a_group_are_one_text_with_each_of_them_once(qc_database: Engine) -> None:
-    with writing(qc_database) as connection:
-        rows = [("a", "x", 1), ("a", "y", 2**40), ("a", "z", 1), ("b", "x", 7)]
-        columns = ("build", "name", "snapshot_id")
-        connection.execute(insert(BUILD_BASIS), [dict(zip(columns, row, strict=True)) for row in rows])
-    grouped = select(BUILD_BASIS.c.build, listed(BUILD_BASIS.c.snapshot_id)).group_by(BUILD_BASIS.c.build)
-    with qc_database.connect() as connection:
-        found = {build: sorted(numbers_of(text)) for build, text in connection.execute(grouped)}
-    assert found == {"a": [1, 2**40], "b": [7]}
 
 
 def test_portions_have_all_numbers_in_order() -> None:

@@ -30,7 +30,7 @@ from dcc.tracker.crawls import SessionEntry, TaskEntry, list_sessions
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.submission_rows import IDS, KEY, newest_downloads, object_of, rows_by_id
+from dcc.tracker.submission_rows import IDS, KEY, newest_downloads, object_of, rows_about
 
 _AT_ONCE: Final = 500
 """Datasets of a kind in one event; a run with more has several."""
@@ -133,7 +133,7 @@ def _of_tracker(
     )
     archives = connection.execute(query).all()
     downloads = [row.download_id for row in archives if row.download_id is not None]
-    documents = {number: row for number, *row in rows_by_id(connection, _DOCUMENTS, downloads)}
+    documents = {number: row for number, *row in rows_about(connection, _DOCUMENTS, downloads)}
     return session, addresses, archives, documents
 
 
@@ -146,7 +146,7 @@ _COUNTS = select(DOCUMENT.c.tracker_id, *(DOCUMENT.c[f"{name}s"] for name in _EN
 
 
 def _opened_rows(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    return {row[0]: dict(zip(_ENTITIES, row[1:], strict=True)) for row in rows_by_id(connection, _COUNTS, ids)}
+    return {row[0]: dict(zip(_ENTITIES, row[1:], strict=True)) for row in rows_about(connection, _COUNTS, ids)}
 
 
 class SessionEvents:

@@ -40,7 +40,7 @@ from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import unstored
-from dcc.tracker.submission_rows import IDS, chunks, is_at, key_of, latest_downloads, rows_by_id, state_of
+from dcc.tracker.submission_rows import IDS, chunks, is_at, key_of, latest_downloads, rows_about, state_of
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 
@@ -99,7 +99,7 @@ def _needed_submissions(connection: Connection, latest: Mapping[int, int]) -> tu
     unvalidated: set[int] = set()
     to_upload: set[int] = set()
     held: set[int] = set()
-    for download_id, phase, status in rows_by_id(connection, _WANTED_DOCUMENTS, latest):
+    for download_id, phase, status in rows_about(connection, _WANTED_DOCUMENTS, latest):
         za_id = latest[download_id]
         if phase == Phase.UPLOAD:
             held.add(za_id)

@@ -13,12 +13,9 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, false, func, or_, select, union_all
 
 from dcc.databases.list_parameters import (
-    AT_ONCE,
     as_json,
     change_rows,
-    listed,
     numbers_in,
-    numbers_of,
     only_compared,
     portions,
 )
@@ -137,10 +134,7 @@ def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touch
 
 def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
     """The runs of documents, each with its document."""
-    found: dict[int, int] = {}
-    for document_id, run_ids in connection.execute(_OWN, {"documents": as_json(ordered)}):
-        found.update(dict.fromkeys(numbers_of(run_ids), document_id))
-    return found
+    return dict(connection.execute(_OWN, {"documents": as_json(ordered)}).all())
 
 
 def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[str, object]:
@@ -165,11 +159,11 @@ def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[
     """The documents that withdrew others, and those that open or end versions of specimens; ascending."""
     withdrawals: list[int] = []
     of_specimens: list[int] = []
-    for kind, action, found in connection.execute(_ROLES, {"documents": as_json(document_ids)}):
+    for document_id, kind, action in connection.execute(_ROLES, {"documents": as_json(document_ids)}):
         if action == DocumentAction.UNDO.value:
-            withdrawals += numbers_of(found)
+            withdrawals.append(document_id)
         if kind == DocumentKind.SPECIMEN.value:
-            of_specimens += numbers_of(found)
+            of_specimens.append(document_id)
     return sorted(withdrawals), sorted(of_specimens)
 
 
@@ -266,16 +260,10 @@ _LEFT_OUT: Final = select(DOCUMENT.c.id).where(
     DOCUMENT.c.id.in_(numbers_in("documents")),
     DOCUMENT.c.contexts_built.is_(False) | DOCUMENT.c.judged_at.is_(None),
 )
-_ROLES: Final = (
-    select(DOCUMENT.c.kind, DOCUMENT.c.action, listed(DOCUMENT.c.id))
-    .where(DOCUMENT.c.id.in_(numbers_in("documents")))
-    .group_by(DOCUMENT.c.kind, DOCUMENT.c.action)
+_ROLES: Final = select(DOCUMENT.c.id, DOCUMENT.c.kind, DOCUMENT.c.action).where(
+    DOCUMENT.c.id.in_(numbers_in("documents"))
 )
-_OWN: Final = (
-    select(RUN.c.document_id, listed(RUN.c.id))
-    .where(RUN.c.document_id.in_(numbers_in("documents")))
-    .group_by(RUN.c.document_id, RUN.c.id // AT_ONCE)
-)
+_OWN: Final = select(RUN.c.id, RUN.c.document_id).where(RUN.c.document_id.in_(numbers_in("documents")))
 _DUE: Final = {
     Build.CONTEXTS: documents_due_for_contexts(),
     Build.OVERVIEWS: DOCUMENT.c.contexts_built.is_(True) & DOCUMENT.c.overviews_built.is_(False),

@@ -25,7 +25,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from dcc.databases.list_parameters import as_json, listed, numbers_in, numbers_of, only_compared, portions
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.affected_runs import own_strain
 from dcc.qc.contexts.run_ranges import Given, of_runs
@@ -120,8 +120,8 @@ def present_members(connection: Connection, run_ids: Collection[int], colonies: 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
     """Where the measurements of these runs must be counted; at most `AT_ONCE` ids."""
     found: dict[Place, set[int]] = {}
-    for runs, *values in _PRESENT.ask(connection, run_ids, colonies=colonies):
-        found.setdefault(Place._make(_without_blanks(values)), set()).update(numbers_of(runs))
+    for run_id, *values in _PRESENT.ask(connection, run_ids, colonies=colonies):
+        found.setdefault(Place._make(_without_blanks(values)), set()).add(run_id)
     return found
 
 
@@ -211,7 +211,7 @@ def _counted(
 ) -> Select[Any]:
     owned = and_(only_compared(RUN.c.owner_kind) == kind.value, RUN.c.owner_id == owner.c.id)
     place = (RUN.c.document_id, owner.c.centre, owner.c.pipeline, RUN.c.procedure_id, genotype, strain)
-    counted = select(listed(RUN.c.id), *place).select_from(RUN).join(owner, owned).group_by(*place)
+    counted = select(RUN.c.id, *place).select_from(RUN).join(owner, owned)
     return counted.where(given(RUN.c.id), owner.c.is_current, owner.c.validity == Validity.VALID)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -11,7 +10,6 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Integer,
-    Select,
     String,
     and_,
     bindparam,
@@ -25,7 +23,6 @@ from sqlalchemy import (
 )
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
-from dcc.databases.row_texts import as_text, rows_in
 from dcc.qc.contexts.membership import genotype_of, of_snapshot, strain_of, with_specimens
 from dcc.qc.contexts.metadata_groups import (
     Group,
@@ -64,18 +61,13 @@ def _look_at(
     connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata
 ) -> tuple[list[tuple[Any, ...]], list[Group]]:
     """The overview's rows for the present state of runs, and their metadata groups."""
-    found: Sequence[Sequence[Any]] | None = rows_in(_PRESENT_LISTED.ask(connection, run_ids, colonies=colonies))
-    if found is None:
-        found = _PRESENT.ask(connection, run_ids, colonies=colonies)
+    found = _PRESENT.ask(connection, run_ids, colonies=colonies)
     groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
     return [_values(*pair) for pair in zip(found, groups, strict=True)], groups
 
 
-def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) -> CompoundSelect[Any]:
-    """The overview's data on the current, valid ones of given runs, and the origin of their animals.
-
-    `taken` says how the rows of each kind are returned.
-    """
+def _present(given: Given) -> CompoundSelect[Any]:
+    """The overview's data on the current, valid ones of given runs, and the origin of their animals."""
     animals = select(
         RUN.c.id.label("procedure_run_id"),
         func.coalesce(NAMED.c.position, 0).label("position"),
@@ -120,12 +112,7 @@ def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda 
     colonies_of_lines = colonies_of_lines.join(LINE, of_line)
     colonies_of_lines = colonies_of_lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies))
     colonies_of_lines = colonies_of_lines.where(given(RUN.c.id), LINE.c.is_current, LINE.c.validity == Validity.VALID)
-    return union_all(taken(with_specimens(animals, EXPERIMENT, colonies)), taken(colonies_of_lines))
-
-
-def _listed(rows: Select[Any]) -> Select[Any]:
-    """The number of rows and all of them as one text: a driver takes longer for a row than the database does."""
-    return rows.with_only_columns(*as_text(rows.selected_columns))
+    return union_all(with_specimens(animals, EXPERIMENT, colonies), colonies_of_lines)
 
 
 def _measured() -> ColumnElement[int]:
@@ -154,4 +141,3 @@ _NEWEST: Final = select(func.max(_GIVEN))
 _SHOWN: Final = select(OVERVIEW_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET: Final = delete(OVERVIEW_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
 _PRESENT: Final = of_runs(_present)
-_PRESENT_LISTED: Final = of_runs(partial(_present, taken=_listed))

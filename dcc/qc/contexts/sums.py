@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, String, bindparam, cast, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
 
-from dcc.databases.list_parameters import all_of, as_json, groups_in
+from dcc.databases.list_parameters import as_json, groups_in
 from dcc.qc.models import MEASUREMENT
 
 
@@ -16,13 +16,8 @@ def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tu
 
     The index of a group, a parameter, the number of its measurements, and the sum of their fingerprints.
     """
-    for number, parameters, text in _summed_groups(connection, groups) if groups else ():
-        summed = all_of(text, parameters)
-        if summed is None:
-            alone = connection.execute(_SUMS_OF_PARAMETERS, {"runs": as_json([groups[number - 1]])}).all()
-            summed = [row[1:] for row in alone]
-        for parameter, measurements, fingerprints in summed:
-            yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
+    for number, parameter, measurements, fingerprints in _summed_groups(connection, groups) if groups else ():
+        yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
 
 
 def _summed_groups(connection: Connection, groups: Sequence[Sequence[int]]) -> Sequence[Any]:
@@ -66,17 +61,8 @@ def _extent() -> Select[int, Any, Any]:
     return select(func.count(), func.min(ids), func.max(ids)).select_from(measured)
 
 
-def _listed(summed: Select[Any]) -> Select[Any]:
-    """The sums of a group as a JSON array: a row costs the driver more than the sum the database."""
-    each = summed.subquery().c
-    element = literal("[").concat(func.json_quote(each.parameter_id)).concat(",").concat(cast(each.measured, String))
-    element = element.concat(",").concat(cast(each.marks, String)).concat("]")
-    return select(each.number, func.count(), func.group_concat(element)).group_by(each.number)
-
-
 _DENSE: Final = 2
 """The most ids for each measurement of a range that is read in order."""
-_SUMS_OF_PARAMETERS: Final = _summed()
-_SUMS: Final = _listed(_SUMS_OF_PARAMETERS)
-_SUMS_WITHIN: Final = _listed(_summed_within())
+_SUMS: Final = _summed()
+_SUMS_WITHIN: Final = _summed_within()
 _EXTENT: Final = _extent()

@@ -12,7 +12,6 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc.databases.row_texts import many_rows_of
 from dcc.errors import BadFileNameError
 from dcc.naming import AnyCentre, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
@@ -21,7 +20,7 @@ from dcc.session.data.due_documents import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, has_archive_bytes, named_after, rows_by_id
+from dcc.tracker.submission_rows import IDS, has_archive_bytes, named_after, rows_about
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ def load_due(
     They are those at (the phase before, done), and those that a session left pending or running in it. A document whose
     name no longer follows `naming` is left waiting, and logged.
     """
-    return in_order_of_upload(_due_documents(many_rows_of(connection, _DUE[phase]), naming, keys))
+    return in_order_of_upload(_due_documents(connection.execute(_DUE[phase]), naming, keys))
 
 
 def load_unsettled(connection: Connection) -> dict[int, State]:
@@ -68,13 +67,13 @@ def load_unsettled(connection: Connection) -> dict[int, State]:
 
 def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
     """The states of those documents that have passed overview, by the ids of their `xml_file`."""
-    rows = rows_by_id(connection, _QC_STATES, xml_ids)
+    rows = rows_about(connection, _QC_STATES, xml_ids)
     return {xml_id: State(Phase(phase), Status(status)) for xml_id, phase, status in rows}
 
 
 def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:
     """The documents with these ids that count, in the order of upload, in any state."""
-    return in_order_of_upload(_due_documents(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
+    return in_order_of_upload(_due_documents(rows_about(connection, _BY_ID, xml_ids), naming, None))
 
 
 def archives_from(connection: Connection, sources: Collection[int]) -> set[str]:

@@ -16,7 +16,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT
 from dcc.session.data.documents import load_documents
 from dcc.session.data.due_documents import DueDocument
-from dcc.tracker.submission_rows import IDS, rows_by_id
+from dcc.tracker.submission_rows import IDS, rows_about
 from dcc.vocabulary import DocumentAction, DocumentState
 
 _NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value
@@ -54,14 +54,14 @@ def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> di
     wanted = {document.xml_id: document for document in documents}
     return {
         found.xml_id: found.with_names_of(wanted[found.xml_id])
-        for found in _documents_of_rows(rows_by_id(connection, _OF_TRACKER, wanted))
+        for found in _documents_of_rows(rows_about(connection, _OF_TRACKER, wanted))
         if found.xml_id and found.is_of(wanted[found.xml_id])
     }
 
 
 def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:
     """The documents with these ids."""
-    return list(_documents_of_rows(rows_by_id(connection, _BY_ID, document_ids)))
+    return list(_documents_of_rows(rows_about(connection, _BY_ID, document_ids)))
 
 
 def counted_by_tracker(

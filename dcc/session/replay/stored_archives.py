@@ -25,7 +25,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, chunks, has_archive_bytes, rows_by_id
+from dcc.tracker.submission_rows import IDS, chunks, has_archive_bytes, rows_about
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class _Groups(NamedTuple):
 def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> None:
     by_download = {archive.download_id: archive for archive in archives}
     of_selected: dict[int, Recorded] = {}
-    for zip_id, xml_id, name, phase, status in rows_by_id(tracker, _DOCUMENTS, by_download):
+    for zip_id, xml_id, name, phase, status in rows_about(tracker, _DOCUMENTS, by_download):
         recorded = Recorded(State(Phase(phase), Status(status)), [])
         by_download[zip_id].documents[name] = recorded
         if by_download[zip_id].is_selected:

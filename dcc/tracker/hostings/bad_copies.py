@@ -22,7 +22,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.submission_rows import IDS, rows_about, rows_by_id
+from dcc.tracker.submission_rows import IDS, rows_about
 
 _DELETE: Final = {
     model: delete(model.__table__).where(model.hosting_id == bindparam("hosting"))
@@ -80,7 +80,7 @@ def record_published(connection: Connection, published: Iterable[tuple[Hosting, 
 
 def published_checksums(connection: Connection, za_ids: Collection[int]) -> dict[int, str]:
     """The last known MD5 that each archive's centre published, if its listing there has not changed."""
-    return dict(rows_by_id(connection, _PUBLISHED, za_ids))
+    return dict(rows_about(connection, _PUBLISHED, za_ids))
 
 
 def _row(hosting: Hosting, md5: str, **more: object) -> dict[str, object]:

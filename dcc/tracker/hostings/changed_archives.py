@@ -24,7 +24,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, is_at, last_attempts, latest_downloads, rows_about, rows_by_id
+from dcc.tracker.submission_rows import IDS, is_at, last_attempts, latest_downloads, rows_about
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
@@ -62,7 +62,7 @@ _HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_
 def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, int]:
     """The hosting from which each submission was downloaded last; without those never downloaded."""
     latest = {download: za_id for za_id, download in last_attempts(connection, za_ids).items()}
-    return {latest[download]: hosting for download, hosting in rows_by_id(connection, _HOSTING_OF, latest)}
+    return {latest[download]: hosting for download, hosting in rows_about(connection, _HOSTING_OF, latest)}
 
 
 def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datetime]:

@@ -21,7 +21,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.submission_rows import IDS, object_of, rows_by_id
+from dcc.tracker.submission_rows import IDS, object_of, rows_about
 
 _MOST: Final = 1_000
 _Owner = aliased(Centre)
@@ -79,7 +79,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
     """
     if not notices:
         return []
-    known = {tuple(row) for row in rows_by_id(connection, _KNOWN, [notice.za_id for notice in notices])}
+    known = {tuple(row) for row in rows_about(connection, _KNOWN, [notice.za_id for notice in notices])}
     ids = {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
     new = {
         (ids[notice.owner], notice.za_id, notice.xml_id, str(notice.outcome)): notice
