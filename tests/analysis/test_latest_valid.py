@@ -124,3 +124,38 @@ def test_it_excludes_the_past_and_what_is_not_valid(other: dict[str, Any]) -> No
 def test_a_filter_without_it_is_described_as_before_it_was_there() -> None:
     assert "latest_valid" not in MeasurementFilter().described()
     assert MeasurementFilter(latest_valid=True).described()["latest_valid"] is True
+
+
+@pytest.mark.both_databases
+def test_data_that_were_deleted_and_came_again_with_errors_have_no_latest_version(filled: Engine) -> None:
+    apply(filled, Action.DELETE, weight("H", 3, 2, "31.5"), centre="H")
+    again = apply(filled, Action.ADD, weight("H", 3, 2, "9999"), centre="H")
+    judge(filled, EXPERIMENT, again.document_id, Validity.INVALID)
+    assert weighing(filled, latest_valid=True) == []
+
+
+def test_a_withdrawn_deletion_ends_nothing(filled: Engine) -> None:
+    deleted = apply(filled, Action.DELETE, weight("H", 3, 2, "31.5"), centre="H")
+    undo_documents(filled, [deleted.document_id])
+    edit(filled, "9999", Validity.INVALID)
+    assert weighing(filled, latest_valid=True) == ["31.5"]
+
+
+@pytest.mark.both_databases
+def test_a_change_to_an_animal_with_errors_hides_no_experiment_on_a_valid_one(filled: Engine) -> None:
+    other = apply(filled, Action.ADD, animal("H", 99), centre="H")
+    judge(filled, SPECIMEN, other.document_id, Validity.INVALID)
+    changed = apply(filled, Action.EDIT, weight("H", 3, 2, "40")._replace(specimen_ids=("H99",)), centre="H")
+    judge(filled, EXPERIMENT, changed.document_id, Validity.VALID)
+    assert load_measurements(filled, MeasurementFilter(specimen="H99")).empty
+    assert weighing(filled, latest_valid=True) == ["31.5"]
+
+
+def test_an_animal_that_is_not_needed_by_a_waiver_hides_nothing(filled: Engine) -> None:
+    added = apply(filled, Action.ADD, weight("H", 77, 1, "20"), centre="H")
+    judge(filled, EXPERIMENT, added.document_id, Validity.VALID)
+    wanted = MeasurementFilter(specimen="H77", latest_valid=True)
+    assert load_measurements(filled, wanted)["value"].tolist() == ["20"]
+    changed = apply(filled, Action.EDIT, weight("H", 77, 1, "9999"), centre="H")
+    judge(filled, EXPERIMENT, changed.document_id, Validity.INVALID)
+    assert load_measurements(filled, wanted)["value"].tolist() == ["20"]
