@@ -22,9 +22,10 @@ def is_latest_valid(kind: EntityKind, version: Any = None) -> ColumnElement[bool
     present for current versions, and for others that from when they were replaced.
     """
     own = ENTITY_TABLES[kind] if version is None else version
-    current, newer = ENTITY_TABLES[kind].alias("present"), ENTITY_TABLES[kind].alias("newer")
-    is_there = exists().where(same_key(kind, own, current), current.c.is_current == 1)
-    is_hidden = exists().where(
+    current, newer = ENTITY_TABLES[kind].alias(f"present_{kind}"), ENTITY_TABLES[kind].alias(f"newer_{kind}")
+    is_there = _exists(current, same_key(kind, own, current), current.c.is_current == 1, current.c.id > own.c.id)
+    is_hidden = _exists(
+        newer,
         same_key(kind, own, newer),
         or_(
             and_(newer.c.id > own.c.id, _is_valid(kind, newer), _counted(kind, newer)),
@@ -47,20 +48,18 @@ def _counted(kind: EntityKind, version: Any) -> ColumnElement[bool]:
     """Whether a version was current at a time, by a document that is not withdrawn."""
     lifetime, document = LIFETIME.alias(), DOCUMENT.alias()
     return and_(
-        exists().where(is_lifetime_of(kind, lifetime, version)),
-        exists().where(document.c.id == version.c.document_id, document.c.state == DocumentState.APPLIED.value),
+        _exists(lifetime, is_lifetime_of(kind, lifetime, version)),
+        _exists(document, document.c.id == version.c.document_id, document.c.state == DocumentState.APPLIED.value),
     )
 
 
 def _was_deleted(kind: EntityKind, version: Any) -> ColumnElement[bool]:
     """Whether a version was current until a deletion that is not withdrawn."""
     lifetime, document = LIFETIME.alias(), DOCUMENT.alias()
-    return exists().where(
-        is_lifetime_of(kind, lifetime, version),
-        document.c.id == lifetime.c.ended_by,
-        document.c.action == DocumentAction.DELETE.value,
-        document.c.state == DocumentState.APPLIED.value,
-    )
+    stands = document.c.state == DocumentState.APPLIED.value
+    is_deletion = and_(document.c.action == DocumentAction.DELETE.value, stands)
+    by_deletion = _exists(document, document.c.id == lifetime.c.ended_by, is_deletion)
+    return _exists(lifetime, is_lifetime_of(kind, lifetime, version), by_deletion)
 
 
 def _lacks_animal(experiment: Any) -> ColumnElement[bool]:
@@ -69,6 +68,15 @@ def _lacks_animal(experiment: Any) -> ColumnElement[bool]:
     Of an animal that never was, the experiment's own validity says whether it needs it.
     """
     named, known, valid = NAMED.alias("named"), SPECIMEN.alias("known"), SPECIMEN.alias("animal")
-    is_known = exists().where(same_animal(experiment, named, known), _counted(EntityKind.SPECIMEN, known))
-    is_valid = exists().where(same_animal(experiment, named, valid), is_latest_valid(EntityKind.SPECIMEN, valid))
-    return exists().where(named.c.experiment_row == experiment.c.id, is_known, ~is_valid)
+    # MariaDB keeps a subquery's result for the same values of the columns that it names, and takes texts that differ in
+    # trailing blanks for the same. The place of a name is always another.
+    own_place = and_(named.c.experiment_row == experiment.c.id, named.c.position >= 0)
+    is_known = _exists(known, same_animal(experiment, named, known), own_place, _counted(EntityKind.SPECIMEN, known))
+    is_latest = is_latest_valid(EntityKind.SPECIMEN, valid)
+    is_valid = _exists(valid, same_animal(experiment, named, valid), own_place, is_latest)
+    return _exists(named, named.c.experiment_row == experiment.c.id, is_known, ~is_valid)
+
+
+def _exists(table: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a row of a table meets conditions; all other tables are those of the queries around it, at any level."""
+    return exists().where(*conditions).correlate_except(table)

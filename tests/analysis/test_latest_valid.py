@@ -159,3 +159,26 @@ def test_an_animal_that_is_not_needed_by_a_waiver_hides_nothing(filled: Engine) 
     changed = apply(filled, Action.EDIT, weight("H", 77, 1, "9999"), centre="H")
     judge(filled, EXPERIMENT, changed.document_id, Validity.INVALID)
     assert load_measurements(filled, wanted)["value"].tolist() == ["20"]
+
+
+@pytest.mark.both_databases
+def test_the_animal_of_another_centre_makes_no_experiment_valid(filled: Engine) -> None:
+    applied = apply(filled, Action.ADD, animal("H", 99), centre="H")
+    judge(filled, SPECIMEN, applied.document_id, Validity.INVALID)
+    theirs = apply(filled, Action.ADD, animal("H", 99), centre="J")
+    judge(filled, SPECIMEN, theirs.document_id, Validity.VALID)
+    added = apply(filled, Action.ADD, weight("H", 99, 1, "20"), centre="H")
+    judge(filled, EXPERIMENT, added.document_id, Validity.VALID)
+    assert load_measurements(filled, MeasurementFilter(specimen="H99", latest_valid=True)).empty
+
+
+@pytest.mark.both_databases
+def test_ids_that_differ_in_trailing_blanks_are_of_others(qc_database: Engine) -> None:
+    for animal_id, validity in (("H9 ", Validity.INVALID), ("H9", Validity.VALID)):
+        added = apply(qc_database, Action.ADD, animal("H", 9)._replace(specimen_id=animal_id), centre="H")
+        judge(qc_database, SPECIMEN, added.document_id, validity)
+    for name, animal_id in (("A", "H9 "), ("B", "H9"), ("C", "H9 "), ("D", "H9")):
+        for action, value, validity in ((Action.ADD, "30", Validity.VALID), (Action.EDIT, "9999", Validity.INVALID)):
+            done = weight("H", 9, 1, value)._replace(experiment_id=name, specimen_ids=(animal_id,))
+            judge(qc_database, EXPERIMENT, apply(qc_database, action, done, centre="H").document_id, validity)
+    assert load_measurements(qc_database, MeasurementFilter(latest_valid=True))["experiment_id"].tolist() == ["B", "D"]
