@@ -48,7 +48,7 @@ class MeasurementFilter:
     were known then, and their validity is the present one.
 
     Days may also be texts such as 2026-10-31, and times of pandas. Whatever is given, the fields then hold tuples of
-    texts, sorted and distinct, a `date`, a `datetime` in UTC without a time zone, and an `int`.
+    texts, sorted and distinct, a `date`, a `datetime` in UTC without a time zone, an `int`, and a `bool`.
 
     Raises ConfigurationError for a contradiction, for a value of another type, or for more than 10,000 texts in one
     field.
@@ -76,7 +76,10 @@ class MeasurementFilter:
         for name in ("date_from", "date_until"):
             self._convert(name, _day, "a day such as 2026-10-31")
         self._convert("as_of_date", _moment, "a day such as 2026-10-31, or a time")
-        self._convert("as_of_document", index, "the number of a document")
+        self._convert("as_of_document", _number, "the number of a document")
+        for name in ("only_valid", "latest_valid"):
+            # Never None, which would select other measurements than the default.
+            self._convert(name, _truth, "True or False", optional=False)
         if self.as_of_document is not None and self.as_of_date is not None:
             raise ConfigurationError("A filter names a document and a date to go back to. Name one of them.")
         if self.latest_valid and (self.as_of_document is not None or self.as_of_date is not None):
@@ -95,10 +98,10 @@ class MeasurementFilter:
                     "Leave it out, and choose among the rows that come back."
                 )
 
-    def _convert(self, name: str, convert: Callable[[Any], object], takes: str) -> None:
+    def _convert(self, name: str, convert: Callable[[Any], object], takes: str, *, optional: bool = True) -> None:
         """Convert a field: databases and conditions differ in what they make of other types."""
         given = getattr(self, name)
-        if given is None:
+        if given is None and optional:
             return
         try:
             object.__setattr__(self, name, convert(given))
@@ -130,6 +133,19 @@ def _distinct(given: str | Iterable[str]) -> tuple[str, ...]:
     if not all(isinstance(text, str) for text in texts):
         raise TypeError
     return tuple(sorted(texts))
+
+
+def _truth(given: object) -> bool:
+    # Also those of numpy.
+    if given not in (True, False):
+        raise TypeError
+    return bool(given)
+
+
+def _number(given: Any) -> int:
+    if isinstance(given, bool):
+        raise TypeError
+    return index(given)
 
 
 def _day(given: date | str) -> date:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pandas as pd
@@ -43,6 +43,8 @@ def measurements_frame(settings: Settings | None, url: str | None, filters: Mapp
 
 def parameters_frame(settings: Settings | None, url: str | None, text: str) -> pd.DataFrame:
     """As `dcc.parameters`."""
+    if not isinstance(text, str):
+        raise ConfigurationError(f"Parameters are looked up by a text, but not by {text!r}. Correct it.")
     with _opened(settings, url) as qc, qc.connect() as connection:
         found = list_parameters(connection, text)
     text_type = PANDAS_TYPES["parameter_id"]
@@ -52,6 +54,9 @@ def parameters_frame(settings: Settings | None, url: str | None, text: str) -> p
 
 def _opened(settings: Settings | None, url: str | None) -> AbstractContextManager[Engine]:
     """The QC database of a URL, or else of the settings, which are those of the environment if not given."""
-    return current(
-        open_database(url, QC_DATABASE) if url is not None else open_qc_database(settings or load_settings())
-    )
+    if url is None:
+        return current(open_qc_database(settings or load_settings()))
+    if not isinstance(url, str):
+        raise ConfigurationError(f"url takes the text of a database URL, but not {url!r}. Correct it.")
+    # Messages name what the caller has given.
+    return current(open_database(url, replace(QC_DATABASE, setting="url")))

@@ -15,6 +15,7 @@ from dcc.qc import models
 BASELINE: Final = "baseline"
 _NAMES_COMPARED: Final = 10_000
 _NAMES_LISTED: Final = 20
+_LONGEST_BEGINNING: Final = 100
 
 
 def _columns(name: str, *tables: Table) -> list[Column[Any]]:
@@ -70,7 +71,7 @@ def _alternatives(connection: Connection, field: str, text: str) -> str:
     for column in _NAMED_IN[field]:
         # All tables but the largest: its names are in the others.
         if column.table.name != models.MEASUREMENT.name:
-            is_similar = column.startswith(text[: len(text) // 2], autoescape=True)
+            is_similar = column.startswith(text[: min(len(text) // 2, _LONGEST_BEGINNING)], autoescape=True)
             distinct = select(column).where(column.is_not(None)).distinct().order_by(is_similar.desc(), column)
             names |= dict.fromkeys(connection.scalars(distinct.limit(_NAMES_COMPARED)))
     nearest = nearest_sentence(text, names)

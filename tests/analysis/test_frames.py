@@ -111,6 +111,7 @@ def test_a_value_that_nobody_knows_is_told_with_the_nearest(settings_of_data: Se
         ({"colony": "C11"}, "no colony 'C11'. The nearest: C1"),
         ({"genotype": "base"}, "no genotype 'base'"),
         ({"specimen": "H99"}, "no specimen 'H99'. The nearest: H9"),
+        ({"specimen": "H" * 110_000}, "no specimen 'HHH"),
         ({"status": "IMPC_PARAMSC_099"}, "The nearest: IMPC_PARAMSC_0"),
     ]
     for filters, said in cases:
@@ -119,6 +120,21 @@ def test_a_value_that_nobody_knows_is_told_with_the_nearest(settings_of_data: Se
         assert said in str(raised.value), filters
     with pytest.raises(ConfigurationError, match=r"'paramter' is no filter of measurements. The nearest: parameter"):
         dcc.measurements(settings=settings_of_data, paramter=BODY_WEIGHT)
+
+
+def test_messages_name_the_url_that_was_given_and_no_setting() -> None:
+    for url, said in (
+        ("nonsense", "url: it is not a database URL"),
+        ("postgresql://a/b", "url: it names a database of the kind 'postgresql'"),
+        (5, "url takes the text of a database URL, but not 5"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            dcc.measurements(url=url)  # type: ignore[arg-type]
+
+
+def test_parameters_are_looked_up_by_a_text_only() -> None:
+    with pytest.raises(ConfigurationError, match="but not by 5"):
+        dcc.parameters(5)  # type: ignore[arg-type]
 
 
 def test_what_is_known_may_have_no_measurements(settings_of_data: Settings) -> None:

@@ -124,3 +124,61 @@ def test_it_excludes_the_past_and_what_is_not_valid(other: dict[str, Any]) -> No
 def test_a_filter_without_it_is_described_as_before_it_was_there() -> None:
     assert "latest_valid" not in MeasurementFilter().described()
     assert MeasurementFilter(latest_valid=True).described()["latest_valid"] is True
+
+
+@pytest.mark.both_databases
+def test_data_that_were_deleted_and_came_again_with_errors_have_no_latest_version(filled: Engine) -> None:
+    apply(filled, Action.DELETE, weight("H", 3, 2, "31.5"), centre="H")
+    again = apply(filled, Action.ADD, weight("H", 3, 2, "9999"), centre="H")
+    judge(filled, EXPERIMENT, again.document_id, Validity.INVALID)
+    assert weighing(filled, latest_valid=True) == []
+
+
+def test_a_withdrawn_deletion_ends_nothing(filled: Engine) -> None:
+    deleted = apply(filled, Action.DELETE, weight("H", 3, 2, "31.5"), centre="H")
+    undo_documents(filled, [deleted.document_id])
+    edit(filled, "9999", Validity.INVALID)
+    assert weighing(filled, latest_valid=True) == ["31.5"]
+
+
+@pytest.mark.both_databases
+def test_a_change_to_an_animal_with_errors_hides_no_experiment_on_a_valid_one(filled: Engine) -> None:
+    other = apply(filled, Action.ADD, animal("H", 99), centre="H")
+    judge(filled, SPECIMEN, other.document_id, Validity.INVALID)
+    changed = apply(filled, Action.EDIT, weight("H", 3, 2, "40")._replace(specimen_ids=("H99",)), centre="H")
+    judge(filled, EXPERIMENT, changed.document_id, Validity.VALID)
+    assert load_measurements(filled, MeasurementFilter(specimen="H99")).empty
+    assert weighing(filled, latest_valid=True) == ["31.5"]
+
+
+def test_an_animal_that_is_not_needed_by_a_waiver_hides_nothing(filled: Engine) -> None:
+    added = apply(filled, Action.ADD, weight("H", 77, 1, "20"), centre="H")
+    judge(filled, EXPERIMENT, added.document_id, Validity.VALID)
+    wanted = MeasurementFilter(specimen="H77", latest_valid=True)
+    assert load_measurements(filled, wanted)["value"].tolist() == ["20"]
+    changed = apply(filled, Action.EDIT, weight("H", 77, 1, "9999"), centre="H")
+    judge(filled, EXPERIMENT, changed.document_id, Validity.INVALID)
+    assert load_measurements(filled, wanted)["value"].tolist() == ["20"]
+
+
+@pytest.mark.both_databases
+def test_the_animal_of_another_centre_makes_no_experiment_valid(filled: Engine) -> None:
+    applied = apply(filled, Action.ADD, animal("H", 99), centre="H")
+    judge(filled, SPECIMEN, applied.document_id, Validity.INVALID)
+    theirs = apply(filled, Action.ADD, animal("H", 99), centre="J")
+    judge(filled, SPECIMEN, theirs.document_id, Validity.VALID)
+    added = apply(filled, Action.ADD, weight("H", 99, 1, "20"), centre="H")
+    judge(filled, EXPERIMENT, added.document_id, Validity.VALID)
+    assert load_measurements(filled, MeasurementFilter(specimen="H99", latest_valid=True)).empty
+
+
+@pytest.mark.both_databases
+def test_ids_that_differ_in_trailing_blanks_are_of_others(qc_database: Engine) -> None:
+    for animal_id, validity in (("H9 ", Validity.INVALID), ("H9", Validity.VALID)):
+        added = apply(qc_database, Action.ADD, animal("H", 9)._replace(specimen_id=animal_id), centre="H")
+        judge(qc_database, SPECIMEN, added.document_id, validity)
+    for name, animal_id in (("A", "H9 "), ("B", "H9"), ("C", "H9 "), ("D", "H9")):
+        for action, value, validity in ((Action.ADD, "30", Validity.VALID), (Action.EDIT, "9999", Validity.INVALID)):
+            done = weight("H", 9, 1, value)._replace(experiment_id=name, specimen_ids=(animal_id,))
+            judge(qc_database, EXPERIMENT, apply(qc_database, action, done, centre="H").document_id, validity)
+    assert load_measurements(qc_database, MeasurementFilter(latest_valid=True))["experiment_id"].tolist() == ["B", "D"]

@@ -173,6 +173,7 @@ def test_a_filter_takes_values_of_frames_and_days_as_text(filled: Engine) -> Non
     expected = ids(date_from=day, date_until=day)
     assert expected == ids(date_from=noon, date_until=day) == ids(date_from="2013-07-03", date_until=noon) != []
     assert ids(as_of_document=np.int64(6)) == ids(as_of_document=6) != []
+    assert MeasurementFilter(latest_valid=np.bool_(True)) == MeasurementFilter(latest_valid=True)
     assert ids(as_of_date="2026-01-05") == ids(as_of_date=date(2026, 1, 5))
     half_past_twelve = datetime(2026, 1, 6, 12, 30, tzinfo=timezone(timedelta(hours=1)))
     assert ids(as_of_date=half_past_twelve) == ids(as_of_date=datetime(2026, 1, 6, 11, 30)) != ids(as_of_document=6)
@@ -202,6 +203,11 @@ def test_a_status_of_blanks_is_a_status(filled: Engine) -> None:
         {"date_until": pd.NaT},
         {"as_of_date": np.datetime64("2026-01-05")},
         {"as_of_document": 3.5},
+        {"as_of_document": True},
+        {"only_valid": None},
+        {"only_valid": "no"},
+        {"latest_valid": "no"},
+        {"latest_valid": None},
     ],
     ids=" ".join,
 )

@@ -35,10 +35,16 @@ def test_a_parameter_a_series_and_weeks_are_drawn_into_files(filled: Dcc, tmp_pa
     assert "Woche" in weeks["caption"]
 
 
+def test_an_analyst_needs_no_tracker(filled: Dcc, tmp_path: Path) -> None:
+    filled.environment["DCC_TRACKER_URL"] = f"sqlite:///{tmp_path}/none.db"
+    filled("qc", "plot", "--centre", "H", "--parameter", WEIGHT, "--output", tmp_path / "weight.svg")
+    assert (tmp_path / "weight.svg").exists()
+
+
 def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
     plot = ("qc", "plot", "--output", tmp_path / "p.svg", "--centre")
-    assert "There is no centre 'X'" in filled.error(*plot, "X", exit_code=2)
-    assert "no current, valid number" in filled.error(*plot, "J", "--parameter", WEIGHT, exit_code=2)
+    assert "no centre 'X'" in filled.error(*plot, "X", exit_code=2)
+    assert "no centre 'J'" in filled.error(*plot, "J", "--parameter", WEIGHT, exit_code=2)
     unknown = filled.error(*plot, "H", "--parameter", WEIGHT[:-1], exit_code=2)
     assert f"no parameter '{WEIGHT[:-1]}'. `dcc data parameters` lists all" in unknown
     assert "Nothing of add/none.zip" in filled.error(*plot, "H", "--zip", "add/none.zip", exit_code=2)

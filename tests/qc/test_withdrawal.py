@@ -123,3 +123,18 @@ def test_a_withdrawal_is_not_withdrawn_and_it_is_said_how_to_bring_the_data_back
         undo(qc_database, undone_by)
     with pytest.raises(NotFoundError, match="cannot be withdrawn again"):
         undo(qc_database, added)
+
+
+@pytest.mark.both_databases
+def test_an_animal_whose_id_differs_in_trailing_blanks_does_not_stand_in_for_one_that_is_gone(
+    qc_database: Engine,
+) -> None:
+    there, missing = specimen("S1"), specimen("S1 ")
+    apply(qc_database, Action.ADD, there, missing)
+    on_both = (experiment("E1", ("S1",)), experiment("E2", ("S1 ",)))
+    apply(qc_database, Action.ADD, *on_both)
+    deleted = apply(qc_database, Action.DELETE, *on_both)
+    gone = apply(qc_database, Action.DELETE, there, missing)
+    apply(qc_database, Action.ADD, there)
+    found = undo_documents(qc_database, [deleted.document_id])
+    assert [builder.document_id for builder in found.builders] == [gone.document_id]
