@@ -136,12 +136,14 @@ def rule(
 
     For `message`, `cause`, `remedy`, `acts` and `cause_by` see Declaration; missing ones are those of `like`, which
     several rules may share. `cases` are further declarations, by the `case` of their faults, or messages where nothing
-    else differs. Raises InternalFaultError for an id that is taken or has another form, and for a missing text.
+    else differs. Raises InternalFaultError for an id that is taken or has another form, for a kind that is no
+    class, and for a missing text or docstring.
     """
 
     def register(check: AnyCheck) -> AnyCheck:
         if rule_id in RULES:
-            raise InternalFaultError(f"There are two rules {rule_id}. Give one of them another id.")
+            places = f"{RULES[rule_id].check.__module__} and {check.__module__}"
+            raise InternalFaultError(f"There are two rules {rule_id}, in {places}. Give one of them another id.")
         if RULE_ID.fullmatch(rule_id) is None:
             raise InternalFaultError(f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as D1.")
         own: dict[str, Any] = {"message": message, "cause": cause, "remedy": remedy, "acts": acts, "cause_by": cause_by}
@@ -149,6 +151,10 @@ def rule(
         for name in ("message", "cause", "remedy"):
             if not getattr(declaration, name):
                 raise InternalFaultError(f"The rule {rule_id} declares no {name}. Give it one.")
+        if not all(isinstance(kind, type) for kind in on):
+            raise InternalFaultError(f"The rule {rule_id} is for {on}. Name classes, such as Experiment.")
+        if not (check.__doc__ or "").strip():
+            raise InternalFaultError(f"The rule {rule_id} has no docstring. Write there what it demands.")
         declare(rule_id, declaration)
         for case, further in (cases or {}).items():
             of_case = replace(declaration, message=further) if isinstance(further, str) else further

@@ -490,7 +490,7 @@ class Recording:
 
 def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest.MonkeyPatch) -> Round:
     """One round in which each recipient of a channel is told one thing."""
-    monkeypatch.setattr(rounds, "open_channels", lambda _: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
     round_ = Round(installation.tracker, installation.settings)
     for own, recipient in round_.recipients(Audience.WRANGLERS):
         round_.notify(
@@ -515,7 +515,7 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = Recording()
-    monkeypatch.setattr(rounds, "open_channels", lambda _: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
     round_ = Round(installation.tracker, installation.settings)
 
     def compose(number: str, items: Sequence[Item], _: object) -> Message:
