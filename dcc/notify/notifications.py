@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from dcc.errors import DccError
+from dcc.errors import DccError, fault_of
 from dcc.notify import outages
 from dcc.notify.channels.base import Channel, notifies
 from dcc.notify.channels.opening import open_channels
@@ -241,7 +241,7 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
         failed += 1
     except Exception as error:
         log.exception("Notifications met a fault")
-        sentences.append(f"Notifications met a fault of the platform ({type(error).__name__}): report it with the log.")
+        sentences.append(f"Notifications met a fault of the platform: {fault_of(error)}. Report it.")
         failed += 1
     return Notified(tuple(sentences), sent, failed)
 

@@ -299,7 +299,7 @@ def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_i
     ("error", "told"),
     [
         (TrackerUnreachableError("It is away."), "It is away."),
-        (ZeroDivisionError(), "Notifications met a fault of the platform (ZeroDivisionError): report it with the log."),
+        (ZeroDivisionError(), "Notifications met a fault of the platform: ZeroDivisionError (line "),
     ],
 )
 def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
@@ -307,7 +307,9 @@ def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
 ) -> None:
     monkeypatch.setattr("dcc.notify.notifications.SessionNews", Mock(side_effect=error))
     found = notify_session(mailing.tracker, mailing.settings, 1)
-    assert (found.failed, found.sentences) == (1, (told,))
+    (sentence,) = found.sentences
+    assert found.failed == 1
+    assert sentence.startswith(told)
 
 
 def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(

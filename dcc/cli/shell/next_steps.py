@@ -93,6 +93,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     ),
     "show": (
         Step("dcc data causes --zip {in_error}", "what is wrong in it, by its causes, and who acts"),
+        Step("dcc retry {faulty}", "processes it again, once the platform is corrected"),
         Step("dcc report {failed}", "what to tell the centre"),
         Step("dcc data plan {held}", "what it would change, if you confirm it"),
         Step("dcc zips --centre {centre}", "the other archives of the centre"),
