@@ -186,17 +186,6 @@ class Session:
         statement = update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=status)
         self.write(lambda connection: connection.execute(statement) and None)
 
-    @contextmanager
-    def task(self, phase: Phase, comment: str) -> Iterator[None]:
-        """A task of the session, recorded with its times; an exception fails it."""
-        task_id = self.start_task(phase, comment)
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            self.finish_task(task_id, failed=failed)
-
 
 class SessionEnd(Protocol):
     """The steps around a session's work. Each method but `begin` returns notices, which are added to the session's."""
