@@ -84,6 +84,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc zips --status failed", "which archives failed", needs="failed"),
         Step("dcc source test {down}", "why its last crawl failed"),
         Step("dcc source add", "registers a file source: it asks", needs="without_sources"),
+        Step("dcc session show {in_trouble}", "why the last session did not end well"),
         _CONTEXTS._replace(needs="waits_for_qc"),
         Step("dcc crawl", "collects new archives"),
     ),

@@ -18,7 +18,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from dcc.errors import InternalFaultError
-from dcc.messages import mark
+from dcc.messages import count_of, mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
@@ -143,8 +143,8 @@ def _process(
     settings = session.settings
     addresses, centres = session.read(lambda connection: _surroundings(connection, session, work, named=named))
     setup = Setup.from_settings(settings, centres)
-    download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} submissions")
-    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} submissions")
+    download = session.start_task(Phase.DOWNLOAD, f"Download of {count_of(len(work.planned), 'submission')}")
+    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {count_of(len(work), 'submission')}")
     many = len(work) >= MANY
     with Coordinator(session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))

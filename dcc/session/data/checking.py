@@ -26,7 +26,7 @@ from dcc.errors import (
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
-from dcc.messages import mark
+from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.judging import healing
@@ -90,7 +90,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     due = _uploaded(work, merged(due, again), applied)
     if not due:
         return
-    task = work.session.start_task(Phase.DATA, f"Check of {len(due):,} documents")
+    task = work.session.start_task(Phase.DATA, f"Check of {count_of(len(due), 'document')}")
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
