@@ -25,8 +25,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dcc.declarations import ORIGIN, Declaration, code_of, declare
+from dcc.declarations import ORIGIN, VALUE, Declaration, code_of, declaration_of, declare
 from dcc.errors import InternalFaultError
+from dcc.messages import Message, names_in
 from dcc.reference.impress import Parameter
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
@@ -80,6 +81,8 @@ class Rule:
 
     def finding(self, fault: Fault, at: Context, element: Any = None) -> Finding:
         """The finding of a fault that the check yielded for an element."""
+        if not self.check.__module__.startswith("dcc."):
+            _require_sound(code_of(self.id, fault.case), fault)
         severity, details, origin = fault.severity or self.severity, fault.details, at.document.origin
         if origin is not None and severity is not Severity.UNCHECKED:
             details = {**details, ORIGIN: origin.place_of(element, fault.line, fault.value)}
@@ -97,6 +100,22 @@ class Rule:
             at.entity_kind,
             at.entity.position if at.entity is not None else None,
         )
+
+
+def _require_sound(code: str, fault: Fault) -> None:
+    """Refuse a fault of a package's rule that no message can be made of. Raises TypeError and ValueError."""
+    declaration = declaration_of(code)
+    if declaration is None:
+        raise ValueError(f"there is no case {fault.case!r}")
+    if lacking := names_in(declaration.message) - {VALUE, *fault.details}:
+        raise ValueError(f"the message lacks {', '.join(sorted(lacking))}")
+    if not isinstance(fault.line, int):
+        raise TypeError(f"the line is of the type {type(fault.line).__name__}")
+    if not isinstance(fault.value, str | None):
+        raise TypeError(f"the value is of the type {type(fault.value).__name__}")
+    for name, detail in fault.details.items():
+        if not isinstance(detail, str | int | float | list | tuple | Message | None):
+            raise TypeError(f"the detail {name} is of the type {type(detail).__name__}")
 
 
 def _procedure_of(at: Context) -> str | None:

@@ -384,6 +384,35 @@ def test_a_rule_of_a_package_that_breaks_down_is_not_called_a_fault_of_the_platf
     assert "fault of the platform" not in said
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("experiment.line, name, 'typo'", "ValueError: there is no case 'typo'"),
+        ("experiment.line, name, other='x'", "ValueError: the message lacks animal"),
+        ("'x', name, animal='x'", "TypeError: the line is of the type str"),
+        ("experiment.line, experiment, animal='x'", "TypeError: the value is of the type Experiment"),
+        ("experiment.line, name, animal=object()", "TypeError: the detail animal is of the type object"),
+    ],
+)
+def test_a_fault_that_no_message_can_be_made_of_is_explained_and_not_told_to_a_centre(
+    tmp_path: Path, given: str, told: str
+) -> None:
+    rule = KNOWN_ANIMALS.replace("The animal", "The animal {animal}").replace("experiment.line, name", given)
+    (tmp_path / "known_animals.py").write_text(rule.replace("if name in at.answers.specimens:", "if True:"), "utf-8")
+    describe(tmp_path, "known_animals", "dcc.rules")
+    ((name, document),) = experiments(animals=1).items()
+    (tmp_path / name).write_bytes(document)
+    python = [sys.executable, "-c", MAIN, "validate", str(tmp_path / name), "--json"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(python, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    assert "Rule D2 of the package known_animals 1.0 broke down at" in done.stderr
+    assert told in done.stderr
+    (verdict,) = json.loads(done.stdout)
+    assert [one["message"].partition(" broke")[0] for one in verdict["warnings"]] == [
+        "Not checked: The rule D2 of the package known_animals 1.0"
+    ]
+
+
 def test_every_rule_of_the_platform_is_in_a_group_of_its_own() -> None:
     forgotten = [rule for rule in CATALOGUE if GROUP_OF[rule].name == "added_rules"]
     assert not forgotten, f"Put {forgotten} into a group of dcc/rules/catalogue.py, the asset check that shows them."
