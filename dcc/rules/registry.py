@@ -81,7 +81,7 @@ class Rule:
 
     def finding(self, fault: Fault, at: Context, element: Any = None) -> Finding:
         """The finding of a fault that the check yielded for an element."""
-        if not self.check.__module__.startswith("dcc."):
+        if not str(self.check.__module__).startswith("dcc."):
             _require_sound(code_of(self.id, fault.case), fault)
         severity, details, origin = fault.severity or self.severity, fault.details, at.document.origin
         if origin is not None and severity is not Severity.UNCHECKED:
