@@ -353,6 +353,8 @@ def test_help_and_doctor_work_with_a_rule_that_cannot_be_loaded(
     shutil.copytree(begun, tmp_path / "home")
     monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
     assert "explain" in run(tmp_path, "-c", MAIN, "--help")
+    refused = run(tmp_path, "-c", MAIN, "daemon", ends=2)
+    assert refused.startswith("Error (configuration): no_such_module, which the package no_such_module 1.0 adds")
     examined = json.loads(run(tmp_path, "-c", MAIN, "doctor", "--no-sources", "--json", ends=4))
     found = [one for one in examined["findings"] if one["subject"] == "package no_such_module 1.0"]
     assert [(one["verdict"], "pip uninstall" in one["advice"]) for one in found] == [("failed", True)]
