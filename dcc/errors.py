@@ -9,6 +9,7 @@ there.
 from __future__ import annotations
 
 import re
+from traceback import walk_tb
 from typing import ClassVar, Final
 
 from dcc.messages import Message, mark
@@ -71,10 +72,30 @@ class DccError(Exception):
         return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
 
+_PLACE: Final = "_dcc_place"
+
+
 class InternalFaultError(DccError):
     """The platform itself has a fault."""
 
     exit_code = 70
+
+
+def fault_of(error: BaseException) -> str:
+    """What an unexpected error says: its kind, its words, and the line of the platform that raised it."""
+    words = str(error)
+    return redacted(f"{type(error).__name__}{words and ': '}{words}{_place_of(error)}")
+
+
+def keep_place(error: BaseException) -> None:
+    """Have `fault_of` know the line also in the process that the error is sent to."""
+    error.__dict__[_PLACE] = _place_of(error)
+
+
+def _place_of(error: BaseException) -> str:
+    lines = [(str(frame.f_globals.get("__name__")), line) for frame, line in walk_tb(error.__traceback__)]
+    place = next((f" (line {line} of {module})" for module, line in reversed(lines) if module.startswith("dcc")), "")
+    return str(error.__dict__.get(_PLACE, place))
 
 
 class HelperEndedError(InternalFaultError):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from dcc import errors
 from dcc.cli.shell.error_advice import errors_page, explain, explanations
 from dcc.declarations import ACTOR_NAMES, acting
 from dcc.errors import DccError
+from dcc.messages import names_in
 from dcc.reports.causes.errors import ERROR_KINDS
+from dcc.runtime.worker_processes import portable
 from dcc.vocabulary import Actor
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "errors.md"
@@ -103,3 +109,14 @@ def test_what_a_file_source_does_wrong_and_what_a_centre_does_wrong_are_told_apa
         assert issubclass(kind, errors.FaultyDataError)
         assert not issubclass(kind, errors.UnreachableError)
     assert not issubclass(errors.DiskFullError, errors.SourceError)
+
+
+def test_an_unexpected_error_says_in_which_line_it_was_raised_also_in_another_process() -> None:
+    with pytest.raises(ValueError, match="no plain name") as raised:
+        names_in("{a.b}")
+    place = r"ValueError: .* \(line \d+ of dcc\.messages\)"
+    assert re.fullmatch(place, errors.fault_of(raised.value))
+    sent = pickle.loads(pickle.dumps(portable(raised.value)))
+    assert sent.__traceback__ is None
+    assert re.fullmatch(place, errors.fault_of(sent))
+    assert errors.fault_of(KeyError("x")) == "KeyError: 'x'"

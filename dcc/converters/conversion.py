@@ -27,7 +27,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention, ZipName
 from dcc.outcomes import Problem
 from dcc.runtime.disk_space import write_all
-from dcc.runtime.installed_packages import CONVERTERS, load_added
+from dcc.runtime.installed_packages import CONVERTERS, error_of, load_added, package_of
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +40,17 @@ _HELD: Final = 64 * 1024
 @functools.cache
 def all_converters() -> tuple[Converter, ...]:
     """Converters of installed packages, then the platform's own. Raises ConfigurationError."""
-    return (*map(_made, load_added(CONVERTERS)), CsvTables())
+    return (*map(made_converter, load_added(CONVERTERS)), CsvTables())
 
 
-def _made(make: Callable[[], Converter]) -> Converter:
+def made_converter(make: Callable[[], Converter]) -> Converter:
+    """The converter that a package's function makes. Raises ConfigurationError."""
     try:
         return make()
     except Exception as error:
         raise ConfigurationError(
-            f"{make!r}, which an installed package adds as {CONVERTERS}, makes no converter: {type(error).__name__}: "
-            f"{error}. Correct or remove that package."
+            f"{make!r}, which the package {package_of(make)} adds as {CONVERTERS}, makes no converter: "
+            f"{error_of(error)} Correct or remove that package."
         ) from error
 
 

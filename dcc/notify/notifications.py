@@ -16,9 +16,10 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from dcc.errors import DccError
+from dcc.errors import DccError, fault_of
 from dcc.notify import outages
-from dcc.notify.channels.base import Channel, notifies, open_channels
+from dcc.notify.channels.base import Channel, notifies
+from dcc.notify.channels.opening import open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.news import SessionNews, notify_owners, remind_centres
@@ -159,7 +160,7 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
     trouble = Trouble(TRACKER, "", TRACKER, str(error), reported=False)
     sentences: list[str] = []
     failed: set[str] = set()
-    for channel, recipient in _wranglers(settings):
+    for channel, recipient in _wranglers(settings, sentences):
         if channel.name in failed:
             continue
         path: Path | None = None
@@ -182,7 +183,8 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
     if not claims:
         return []
     sentences: list[str] = []
-    for channel, recipient in _wranglers(settings):
+    # The round says which channels cannot be used.
+    for channel, recipient in _wranglers(settings, []):
         path = outages.outage_claim_path(settings, channel.name, recipient)
         if path not in claims:
             continue
@@ -211,10 +213,10 @@ def _send_alone(
     channel.send(message, recipient, seconds=settings.notify_seconds)
 
 
-def _wranglers(settings: Settings) -> list[tuple[Channel, str]]:
+def _wranglers(settings: Settings, problems: list[str]) -> list[tuple[Channel, str]]:
     return [
         (channel, recipient)
-        for channel in open_channels(settings)
+        for channel in open_channels(settings, problems)
         for recipient in channel.recipients(Audience.WRANGLERS, ())
     ]
 
@@ -239,7 +241,7 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
         failed += 1
     except Exception as error:
         log.exception("Notifications met a fault")
-        sentences.append(f"Notifications met a fault of the platform ({type(error).__name__}): report it with the log.")
+        sentences.append(f"Notifications met a fault of the platform: {fault_of(error)}. Report it.")
         failed += 1
     return Notified(tuple(sentences), sent, failed)
 

@@ -18,7 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentError
-from dcc.notify.channels.base import Channel, open_channels
+from dcc.notify.channels.base import Channel
+from dcc.notify.channels.opening import open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, Sending
 from dcc.notify.messages import Audience, Item, Message
@@ -58,7 +59,7 @@ class Round:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.tracker)
-        self.channels = open_channels(self.settings)
+        self.channels = open_channels(self.settings, self.sentences)
         self.composer = Composer(self.settings, self.sentences)
         self._failures: Counter[str] = Counter()
         self._not_sent = 0

@@ -60,11 +60,11 @@ from dcc.rules.elements import (
     specimens_asked_for,
 )
 from dcc.rules.experiment_rules import key_of_experiment
-from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, fault
+from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Finding, fault
 from dcc.rules.registry import RULES, Planned, Plans, Rule
 from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
-from dcc.runtime.installed_packages import load_added
+from dcc.runtime.installed_packages import error_of, load_added, package_of
 from dcc.vocabulary import Severity
 
 RULE_MODULES = (
@@ -341,10 +341,15 @@ class _Checking:
 
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
         """Report that a rule broke down: a fault of the platform, which stops no other rule."""
-        broken = fault(at.block.line, None, BROKEN_CASE, rule=rule.id, error=type(error).__name__)
+        package, kind = package_of(rule.check), type(error).__name__
+        broken = (
+            fault(at.block.line, None, BROKEN_CASE, rule=rule.id, error=kind)
+            if package is None
+            else fault(at.block.line, None, BROKEN_IN_PACKAGE, rule=rule.id, error=kind, package=package)
+        )
         if self.once(rule.finding(broken._replace(severity=Severity.UNCHECKED), at)):
-            place = (rule.id, at.path, at.document.document_id)
-            _log.error("Rule %s broke down at %s of document %d.", *place, exc_info=error)
+            named = rule.id if package is None else f"{rule.id} of the package {package}"
+            _log.error("Rule %s broke down at %s: %s", named, at.path, error_of(error), exc_info=error)
 
     def once(self, finding: Finding) -> bool:
         """Add a finding unless it was reported already; returns whether it was added."""

@@ -108,18 +108,34 @@ MORE_RULE = "more"
 
 BROKEN_CASE = "broken"
 """The case, for all rules, of a rule that broke down."""
+BROKEN_IN_PACKAGE = "broken_in_package"
+"""The case of a package's rule that broke down."""
 
 share_case(
     BROKEN_CASE,
     Declaration(
         message=mark(
-            "The rule {rule} broke down with a {error}, so that not everything was checked. This is a fault of the "
+            "The rule {rule} broke down ({error}), so that not everything was checked. This is a fault of the "
             "platform and not of the centre: report it, and have the document checked again."
         ),
         cause=mark("The rule {rule} broke down, so that not everything was checked"),
         remedy=mark("This is a fault of the platform: report it, and have the documents checked again."),
         acts=Actor.DCC,
         cause_by=("rule",),
+        for_centre=mark("The Data Coordination Centre sees to it."),
+    ),
+)
+share_case(
+    BROKEN_IN_PACKAGE,
+    Declaration(
+        message=mark(
+            "The rule {rule} of the package {package} broke down ({error}), so that not everything was checked. "
+            "Correct the package or tell those who maintain it, and have the document checked again."
+        ),
+        cause=mark("The rule {rule} of the package {package} broke down, so that not everything was checked"),
+        remedy=mark("Correct the package or tell those who maintain it, and have the documents checked again."),
+        acts=Actor.DCC,
+        cause_by=("rule", "package"),
         for_centre=mark("The Data Coordination Centre sees to it."),
     ),
 )

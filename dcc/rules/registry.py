@@ -25,8 +25,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dcc.declarations import ORIGIN, Declaration, code_of, declare
+from dcc.declarations import ORIGIN, VALUE, Declaration, code_of, declaration_of, declare
 from dcc.errors import InternalFaultError
+from dcc.messages import Message, names_in
 from dcc.reference.impress import Parameter
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
@@ -80,6 +81,8 @@ class Rule:
 
     def finding(self, fault: Fault, at: Context, element: Any = None) -> Finding:
         """The finding of a fault that the check yielded for an element."""
+        if not str(self.check.__module__).startswith("dcc."):
+            _require_sound(code_of(self.id, fault.case), fault)
         severity, details, origin = fault.severity or self.severity, fault.details, at.document.origin
         if origin is not None and severity is not Severity.UNCHECKED:
             details = {**details, ORIGIN: origin.place_of(element, fault.line, fault.value)}
@@ -97,6 +100,22 @@ class Rule:
             at.entity_kind,
             at.entity.position if at.entity is not None else None,
         )
+
+
+def _require_sound(code: str, fault: Fault) -> None:
+    """Refuse a fault of a package's rule that no message can be made of. Raises TypeError and ValueError."""
+    declaration = declaration_of(code)
+    if declaration is None:
+        raise ValueError(f"there is no case {fault.case!r}")
+    if lacking := names_in(declaration.message) - {VALUE, *fault.details}:
+        raise ValueError(f"the message lacks {', '.join(sorted(lacking))}")
+    if not isinstance(fault.line, int):
+        raise TypeError(f"the line is of the type {type(fault.line).__name__}")
+    if not isinstance(fault.value, str | None):
+        raise TypeError(f"the value is of the type {type(fault.value).__name__}")
+    for name, detail in fault.details.items():
+        if not isinstance(detail, str | int | float | list | tuple | Message | None):
+            raise TypeError(f"the detail {name} is of the type {type(detail).__name__}")
 
 
 def _procedure_of(at: Context) -> str | None:
@@ -136,12 +155,14 @@ def rule(
 
     For `message`, `cause`, `remedy`, `acts` and `cause_by` see Declaration; missing ones are those of `like`, which
     several rules may share. `cases` are further declarations, by the `case` of their faults, or messages where nothing
-    else differs. Raises InternalFaultError for an id that is taken or has another form, and for a missing text.
+    else differs. Raises InternalFaultError for an id that is taken or has another form, for a kind that is no
+    class, and for a missing text or docstring.
     """
 
     def register(check: AnyCheck) -> AnyCheck:
         if rule_id in RULES:
-            raise InternalFaultError(f"There are two rules {rule_id}. Give one of them another id.")
+            places = f"{RULES[rule_id].check.__module__} and {check.__module__}"
+            raise InternalFaultError(f"There are two rules {rule_id}, in {places}. Give one of them another id.")
         if RULE_ID.fullmatch(rule_id) is None:
             raise InternalFaultError(f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as D1.")
         own: dict[str, Any] = {"message": message, "cause": cause, "remedy": remedy, "acts": acts, "cause_by": cause_by}
@@ -149,6 +170,10 @@ def rule(
         for name in ("message", "cause", "remedy"):
             if not getattr(declaration, name):
                 raise InternalFaultError(f"The rule {rule_id} declares no {name}. Give it one.")
+        if not all(isinstance(kind, type) for kind in on):
+            raise InternalFaultError(f"The rule {rule_id} is for {on}. Name classes, such as Experiment.")
+        if not (check.__doc__ or "").strip():
+            raise InternalFaultError(f"The rule {rule_id} has no docstring. Write there what it demands.")
         declare(rule_id, declaration)
         for case, further in (cases or {}).items():
             of_case = replace(declaration, message=further) if isinstance(further, str) else further

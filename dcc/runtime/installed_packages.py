@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
 RULES: Final = "dcc.rules"
 """Modules that register rules."""
 SOURCES: Final = "dcc.sources"
-"""Functions that open a connection to a source, named by protocol; see `dcc.sources.connect.Opener`."""
+"""Functions that open a connection to a source, named by protocol; see `dcc.sources.added.Opener`."""
 CONVERTERS: Final = "dcc.converters"
 """Functions that make a converter of submitted files; see `dcc.converters.base.Converter`."""
 CHANNELS: Final = "dcc.channels"
@@ -26,7 +28,12 @@ CHANNELS: Final = "dcc.channels"
 OF_PLATFORM: Final = "dagster"
 """A package that only the whole platform has."""
 
+GROUPS: Final = (RULES, SOURCES, CONVERTERS, CHANNELS)
+"""All that packages can add."""
+
 _proposed: dict[str, str] = {}
+_failed: dict[EntryPoint, ConfigurationError] = {}
+_leaves_out = False
 
 
 @cache
@@ -55,28 +62,72 @@ def added_names(group: str) -> tuple[str, ...]:
 def load_added(group: str, *names: str) -> list[Any]:
     """Load the entry points of a group, all or those of these `names`.
 
-    Raises ConfigurationError with the name of one that cannot be loaded.
+    Raises ConfigurationError with the name of the package that cannot be loaded.
     """
     found = []
-    for entry in _added(group):
+    for _, entry in added_entries(group):
         if names and entry.name not in names:
             continue
         try:
-            found.append(entry.load())
-        except Exception as error:
-            raise ConfigurationError(
-                f"{entry.value}, which an installed package adds as {group}, cannot be loaded: {type(error).__name__}: "
-                f"{error}. Correct or remove that package."
-            ) from error
+            found.append(load_entry(entry, group))
+        except ConfigurationError:
+            if not _leaves_out:
+                raise
     if group in _proposed:
         try:
             found.append(import_module(_proposed[group]))
         except Exception as error:
             raise ConfigurationError(
-                f"The module {_proposed[group]}, proposed as {group}, cannot be loaded: {type(error).__name__}: "
-                f"{error}. Correct it, or name another one."
+                f"The module {_proposed[group]}, proposed as {group}, cannot be loaded: {error_of(error)} Correct it, "
+                "or name another one."
             ) from error
     return found
+
+
+def added_entries(group: str) -> tuple[tuple[str, EntryPoint], ...]:
+    """A group's entry points, each after the name and version of its package; nothing is loaded."""
+    return tuple((_package(entry), entry) for entry in _added(group))
+
+
+def load_entry(entry: EntryPoint, group: str) -> Any:
+    """Load an entry point. Raises ConfigurationError, again for one that failed before in this process."""
+    if entry in _failed:
+        raise _failed[entry]
+    try:
+        return entry.load()
+    except Exception as error:
+        _failed[entry] = ConfigurationError(
+            f"{entry.value}, which the package {_package(entry)} adds as {group}, cannot be loaded: {error_of(error)} "
+            "Correct or remove that package."
+        )
+        raise _failed[entry] from error
+
+
+@contextmanager
+def leaving_out_broken() -> Iterator[None]:
+    """Have `load_added` leave out what cannot be loaded, for a command that judges no data."""
+    global _leaves_out
+    _leaves_out = True
+    try:
+        yield
+    finally:
+        _leaves_out = False
+
+
+def error_of(error: Exception) -> str:
+    """The kind and words of an error of a package, as a sentence."""
+    return f"{type(error).__name__}: {error}".rstrip(".") + "."
+
+
+def package_of(thing: object) -> str | None:
+    """The name and version of the package that adds a function, class or object; None for the platform's own."""
+    module = str(getattr(thing, "__module__", None)).partition(".")[0]
+    entries = (entry for group in GROUPS for entry in _added(group))
+    return next((_package(entry) for entry in entries if entry.module.partition(".")[0] == module), None)
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.module if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
 @cache

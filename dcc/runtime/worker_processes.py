@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from dcc.errors import DccError, HelperEndedError, InternalFaultError
+from dcc.errors import DccError, HelperEndedError, InternalFaultError, fault_of, keep_place
 from dcc.runtime.log_context import log_context, logging_about, with_log_context
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent, environment_without_secrets, forbid_core_dumps
@@ -183,10 +183,11 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
 
 def portable(error: E) -> E | InternalFaultError:
     """An exception that can be sent to another process: itself, or an InternalFaultError instead."""
+    keep_place(error)
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
     except Exception:
-        return InternalFaultError(f"{type(error).__name__}: {error}")
+        return InternalFaultError(fault_of(error))
     return error
 
 

@@ -64,25 +64,15 @@ def crawl_file_sources(
     A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
     Raises TrackerUnreachableError and SessionLostError.
     """
-    failure_limit = session.settings.source_failure_limit
     session.named_sources = frozenset(source_ids or ())
-
-    def load(connection: Connection) -> tuple[list[SourceAddress], dict[int, Due]]:
-        dues = load_dues(connection, failure_limit, named=session.named_sources)
-        wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
-        available = load_addresses(connection, ids=source_ids)
-        addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
-        # Those that were listed longest ago are first where a server takes few connections.
-        return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
-
-    addresses, dues = session.read(load)
+    addresses, dues = session.read(partial(_to_crawl, session=session, ids=source_ids, only_scheduled=only_scheduled))
     if source_ids is None and not only_scheduled:
         _note_not_crawled(session, dues)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
-        following = _following(dues[crawl.source_id], crawl, failure_limit)
+        following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
         return replace(crawl, pace=str(following.pace), then="" if following.is_due else str(following))
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
@@ -101,6 +91,18 @@ def crawl_file_sources(
         with logging_about_source(second.address):
             found = settle(session, second, recent)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
+
+
+def _to_crawl(
+    connection: Connection, *, session: Session, ids: Sequence[int] | None, only_scheduled: bool
+) -> tuple[list[SourceAddress], dict[int, Due]]:
+    """The sources to crawl, and whether each source is due; see `crawl_file_sources`."""
+    dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
+    available = load_addresses(connection, ids=ids)
+    addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
+    # Those that were listed longest ago are first where a server takes few connections.
+    return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
 
 
 def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
@@ -173,14 +175,16 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
     for listing in list_again(looks, session):
         if listing.error is not None:
             log.warning("%s", listing.error)
-        if recent := _note(session, listing, archives[listing.address.id]):
+        if recent := _record_archives(session, listing, archives[listing.address.id]):
             unsettled[listing.address.id] = recent
             again.append(Relisting(listing.address, listing.ended, recent))
     for second in list_again(again, session):
         settle(session, second, unsettled[second.address.id])
 
 
-def _note(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:
+def _record_archives(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:
+    """Record how a source lists some archives; returns those to list once more."""
+
     def write(connection: Connection) -> Mapping[ZipKey, ListedFile]:
         basis = _basis(connection, session, listing)
         return ListingRecorder(basis, listing.address).relist(keys, listing.listings)
@@ -191,7 +195,7 @@ def _note(session: Session, listing: SourceListing, keys: Collection[ZipKey]) ->
 def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
     """Record a listing; returns the result, and the archives to list once more."""
     address = listing.address
-    result, outcome, error = session.write(lambda connection: _write(connection, session, listing), alone=True)
+    result, outcome, error = session.write(lambda connection: _write_crawl(connection, session, listing), alone=True)
     problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
@@ -263,9 +267,10 @@ def _basis(connection: Connection, session: Session, listing: SourceListing | No
     )
 
 
-def _write(
+def _write_crawl(
     connection: Connection, session: Session, listing: SourceListing
 ) -> tuple[RecordedListing, str, SourceError | InternalFaultError | None]:
+    """Write a listing and the row of its crawl; returns what was recorded, the outcome, and what was wrong."""
     basis = _basis(connection, session, listing)
     now = basis.now
     result = ListingRecorder(basis, listing.address).record(listing.listings, whole=listing.error is None)

@@ -34,6 +34,8 @@ UNFINISHED: Final = -1
 FIRST_LOCK: Final = 1
 """The row of sessions of all centres."""
 
+COMMENT_LENGTH: Final = 256
+"""The characters of what a task says."""
 _TASK_FAILED: Final = 1
 _LOCK: Final = SessionLock.__table__
 _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
@@ -225,11 +227,11 @@ def start_columns() -> dict[str, object]:
     return {"start_time": now, "status": UNFINISHED, "created": now}
 
 
-def finish_session(connection: Connection, session_id: int, broke_off: EndReason | None) -> EndReason:
+def finish_session(connection: Connection, session_id: int, broke_off: EndReason | None, why: str = "") -> EndReason:
     """Close a session with its statistics; returns why it ended.
 
-    `broke_off` is None if all its work was done: then its tasks tell the reason. The
-    unfinished tasks and attempts of a session that was cut short are cancelled.
+    `broke_off` is None if all its work was done: then its tasks tell the reason. The unfinished tasks and attempts of a
+    session that was cut short are cancelled; those of one that broke off say `why` too.
     """
     now = utc_now()
     is_cancelled = broke_off is not None and broke_off.is_cut_short
@@ -239,7 +241,11 @@ def finish_session(connection: Connection, session_id: int, broke_off: EndReason
     connection.execute(
         update(SessionTask)
         .where(of_session, SessionTask.finish_time.is_(None))
-        .values(finish_time=now, status=TASK_CANCELLED if is_cancelled else _TASK_FAILED)
+        .values(
+            finish_time=now,
+            status=TASK_CANCELLED if is_cancelled else _TASK_FAILED,
+            comment=func.substr(SessionTask.comment + (f": {why}" if why else ""), 1, COMMENT_LENGTH),
+        )
     )
     failed, worst = connection.execute(
         select(func.min(SessionTask.phase_id), func.max(SessionTask.status)).where(

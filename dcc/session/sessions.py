@@ -27,6 +27,7 @@ from dcc.errors import (
     ReferenceDataError,
     SessionLostError,
     SessionTimeLimitError,
+    fault_of,
 )
 from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase
@@ -35,6 +36,7 @@ from dcc.runtime.log_context import logging_about, progress_log, with_log_contex
 from dcc.runtime.logging_setup import RAISED
 from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
+    COMMENT_LENGTH,
     Acquired,
     DeadSession,
     acquire_lease,
@@ -57,7 +59,6 @@ STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, Se
 """Errors after which a session does nothing more, whatever it was doing."""
 
 _RENEWALS = 6  # in the time of a lease
-_COMMENT_LENGTH = 256
 _RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
 
 
@@ -176,7 +177,7 @@ class Session:
 
     def start_task(self, phase: Phase, comment: str) -> int:
         """Record that a task begins; returns its id."""
-        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:_COMMENT_LENGTH], **start_columns()}
+        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:COMMENT_LENGTH], **start_columns()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
     def finish_task(self, task_id: int, *, failed: bool, lacked_room: bool = False) -> None:
@@ -184,17 +185,6 @@ class Session:
         status = TASK_LACKED_ROOM if lacked_room else int(failed)
         statement = update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=status)
         self.write(lambda connection: connection.execute(statement) and None)
-
-    @contextmanager
-    def task(self, phase: Phase, comment: str) -> Iterator[None]:
-        """A task of the session, recorded with its times; an exception fails it."""
-        task_id = self.start_task(phase, comment)
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            self.finish_task(task_id, failed=failed)
 
 
 class SessionEnd(Protocol):
@@ -288,7 +278,7 @@ def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Sessio
         stop.set()
         beat.join()
         if not session._lost.is_set():
-            _release(session, None if completed else _break_off(failure))
+            _release(session, None if completed else _break_off(failure), _why(failure))
             session.notices += tuple(end.tell(session, failure, completed=completed))
 
 
@@ -320,13 +310,19 @@ def _break_off(failure: Exception | None) -> EndReason:
     return EndReason.DISK if lacks_room(failure) else EndReason.FAULTS
 
 
-def _release(session: Session, broke_off: EndReason | None) -> None:
+def _why(failure: Exception | None) -> str:
+    if failure is None:
+        return ""
+    return str(failure) if isinstance(failure, DccError) else fault_of(failure)
+
+
+def _release(session: Session, broke_off: EndReason | None, why: str) -> None:
     def release(connection: Connection) -> EndReason | None:
         mine = update(SessionLock).where(SessionLock.id == session._lock_id, SessionLock.holder == session.holder)
         keep = session.id if broke_off is None and session.is_handed_over else None
         if not connection.execute(mine.values(holder=None, session_id=keep)).rowcount:
             return EndReason.DIED
-        return finish_session(connection, session.id, broke_off) if keep is None else None
+        return finish_session(connection, session.id, broke_off, why) if keep is None else None
 
     session.ended = run_writing(session.tracker, release)
 

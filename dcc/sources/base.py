@@ -214,10 +214,12 @@ class Connection(Protocol):
     A protocol need not know what follows `close`: unchanged files are then sent again, and each file is waited for.
     """
 
+    @abstractmethod
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory. Raises ListingFailedError, SourceTimeoutError, SourceUnreachableError."""
         ...
 
+    @abstractmethod
     def fetch(
         self,
         action: Action,
@@ -238,6 +240,7 @@ class Connection(Protocol):
         """
         ...
 
+    @abstractmethod
     def read_md5(self, action: Action, name: str) -> str | None:
         """The checksum (32 lower-case hexadecimal digits) in `<name>.md5`; None if there is no such file.
 
@@ -245,6 +248,7 @@ class Connection(Protocol):
         """
         ...
 
+    @abstractmethod
     def close(self) -> None:
         """Close the connection; never raises and never waits longer than a second."""
         ...

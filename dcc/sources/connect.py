@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
 from dcc.errors import ConfigurationError, SourceMisconfiguredError
 from dcc.messages import mark
-from dcc.runtime.installed_packages import SOURCES, added_names, load_added
+from dcc.runtime.installed_packages import SOURCES, added_names, load_added, package_of
 from dcc.settings import Settings
+from dcc.sources.added import Opener, open_added
 from dcc.sources.base import Connection, SourceAddress, SourceProtocol
-
-Opener = Callable[[SourceAddress, Settings], Connection]
 
 
 def _on_first_use(module: str, name: str) -> Opener:
@@ -59,6 +58,9 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
     """
     try:
         opener = _opener(address.protocol)
+        package = package_of(opener)
+        if package is not None and opener is not None:
+            return open_added(package, opener, address, settings)
         if opener is not None:
             return opener(address, settings)
     except ConfigurationError as error:

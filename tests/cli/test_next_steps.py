@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from dcc.cli.shell.next_steps import NEXT, Step, next_line, step_fields
+from dcc.session.archives import processing
+from dcc.sources.folder import LocalConnection
 from tests.cli.conftest import Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite
@@ -88,6 +90,28 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
     folder.path.rename(talking.root / "moved")
     assert next_of("crawl", exit_code=4) == "dcc source test 1"
     assert next_of("source", "list") == "dcc source test 1"
+
+
+@only_sqlite
+def test_after_a_fault_of_the_platform_commands_lead_to_its_place_and_not_to_the_centre(
+    talking: Dcc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(talking.root / "centre")
+    folder.path.mkdir()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    talking("source", "add", "--centre", "H", "--protocol", "file", "--base-path", folder.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(processing, "Coordinator", lambda *_, **__: 1 // 0)
+        talking("crawl", exit_code=70)
+    line = talking("status").stderr.splitlines()[-1]
+    assert line.startswith("Next: dcc session show 1  # ")
+    assert "1 submission: ZeroDivisionError: " in talking("session", "show", "1").stdout
+    folder.put("add/H.2013-10-31.2.impc.zip")
+    monkeypatch.setattr(LocalConnection, "fetch", lambda *_, **__: 1 // 0)
+    told = talking("crawl", exit_code=70).stderr
+    assert "(line " in told
+    line = talking("show", "add/H.2013-10-31.2.impc.zip").stderr.splitlines()[-1]
+    assert line.startswith("Next: dcc retry add/H.2013-10-31.2.impc.zip  # ")
 
 
 @only_sqlite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from zlib import crc32
 
 import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
@@ -18,6 +19,7 @@ from dcc.settings import Settings
 from dcc.tracker.database import TRACKER, open_tracker
 from dcc.tracker.models import Base
 from tests.support.databases import only_mariadb, schema_of
+from tests.support.earlier_schemas import QC_LATER, TRACKER_LATER
 
 Made = list[tuple[Engine, MetaData]]
 KNOWN_SCHEMAS = {TRACKER.name: ("0027", 3620135179), QC_DATABASE.name: ("0013", 3655218667)}
@@ -110,3 +112,15 @@ def test_a_change_of_the_models_has_a_revision(database: Database) -> None:
         "tests/support/earlier_schemas.py."
     )
     assert (database.head, now) == (revision, checksum), f"Write {(database.head, now)} into KNOWN_SCHEMAS."
+
+
+@pytest.mark.parametrize(
+    ("database", "later"), [(TRACKER, TRACKER_LATER), (QC_DATABASE, QC_LATER)], ids=["tracker", "qc"]
+)
+def test_rows_of_earlier_versions_can_have_a_column_that_came_later(
+    database: Database, later: Mapping[str, tuple[str, ...]]
+) -> None:
+    added = [part.split(".") for parts in later.values() for part in parts if "." in part]
+    columns = [database.metadata.tables[table].columns[name] for table, name in added]
+    without = [str(column) for column in columns if not column.nullable and column.server_default is None]
+    assert not without, f"Let {without} be null, or give it a server_default: existing rows have no value."

@@ -299,7 +299,7 @@ def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_i
     ("error", "told"),
     [
         (TrackerUnreachableError("It is away."), "It is away."),
-        (ZeroDivisionError(), "Notifications met a fault of the platform (ZeroDivisionError): report it with the log."),
+        (ZeroDivisionError(), "Notifications met a fault of the platform: ZeroDivisionError (line "),
     ],
 )
 def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
@@ -307,7 +307,9 @@ def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
 ) -> None:
     monkeypatch.setattr("dcc.notify.notifications.SessionNews", Mock(side_effect=error))
     found = notify_session(mailing.tracker, mailing.settings, 1)
-    assert (found.failed, found.sentences) == (1, (told,))
+    (sentence,) = found.sentences
+    assert found.failed == 1
+    assert sentence.startswith(told)
 
 
 def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
@@ -490,7 +492,7 @@ class Recording:
 
 def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest.MonkeyPatch) -> Round:
     """One round in which each recipient of a channel is told one thing."""
-    monkeypatch.setattr(rounds, "open_channels", lambda _: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
     round_ = Round(installation.tracker, installation.settings)
     for own, recipient in round_.recipients(Audience.WRANGLERS):
         round_.notify(
@@ -515,7 +517,7 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = Recording()
-    monkeypatch.setattr(rounds, "open_channels", lambda _: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
     round_ = Round(installation.tracker, installation.settings)
 
     def compose(number: str, items: Sequence[Item], _: object) -> Message:

@@ -129,7 +129,7 @@ class TestExamining:
             ("d", "ok"),
             ("e", "failed"),
         ]
-        assert found[1].finding.message == "The check failed: RuntimeError: with ***."
+        assert found[1].finding.message.startswith("The check failed: RuntimeError: with *** (line ")
         assert found[3].finding.message == "It was not done within 1 seconds."
         assert found[6].finding == failed("e", "Correct DCC_STAGING.", "dcc explain configuration")
 

@@ -115,9 +115,9 @@ class Contexts(RuleBasedStateMachine):
         with writing(self.engine) as connection:
             building._follow_reference_data(connection)
         with writing(self.engine) as connection:
-            followed = update_validity(connection)
+            followed = update_validity(connection, None)
         with writing(self.engine) as connection:
-            building._take_documents(connection, followed)
+            building._take_documents(connection, followed, None)
 
     @rule()
     def build(self) -> None:

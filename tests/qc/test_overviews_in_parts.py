@@ -80,4 +80,4 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
 
     monkeypatch.setattr(affected_runs, "_first_documents", look_and_judge)
     with qc_database.begin() as connection:
-        assert affected_runs.due_documents(connection, Build.OVERVIEWS) == [second]
+        assert affected_runs.due_documents(connection, Build.OVERVIEWS, None) == [second]

@@ -343,7 +343,76 @@ def test_a_rule_about_other_documents_may_have_any_details(tmp_path: Path) -> No
 def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, group: str, command: str) -> None:
     describe(tmp_path, "no_such_module", group)
     said = run(tmp_path, "-c", MAIN, *command.split(), ends=2)
-    assert f"no_such_module, which an installed package adds as {group}, cannot be loaded" in said
+    assert f"no_such_module, which the package no_such_module 1.0 adds as {group}, cannot be loaded" in said
+
+
+def test_help_and_doctor_work_with_a_rule_that_cannot_be_loaded(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe(tmp_path, "no_such_module", "dcc.rules")
+    shutil.copytree(begun, tmp_path / "home")
+    monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
+    assert "explain" in run(tmp_path, "-c", MAIN, "--help")
+    refused = run(tmp_path, "-c", MAIN, "daemon", ends=2)
+    assert refused.startswith("Error (configuration): no_such_module, which the package no_such_module 1.0 adds")
+    examined = json.loads(run(tmp_path, "-c", MAIN, "doctor", "--no-sources", "--json", ends=4))
+    found = [one for one in examined["findings"] if one["subject"] == "package no_such_module 1.0"]
+    assert [(one["verdict"], "pip uninstall" in one["advice"]) for one in found] == [("failed", True)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "by", "told"),
+    [
+        ('"D2"', '"S1"', "There are two rules S1, in dcc.rules.specimen_rules and known_animals."),
+        ("    Experiment,\n", "    'Experiment',\n", "The rule D2 is for ('Experiment',). Name classes"),
+        ("    'Animals of experiments are unknown.'\n", "", "The rule D2 has no docstring. Write there"),
+    ],
+)
+def test_a_rule_that_is_declared_wrongly_is_explained(tmp_path: Path, changed: str, by: str, told: str) -> None:
+    (tmp_path / "known_animals.py").write_text(KNOWN_ANIMALS.replace(changed, by), "utf-8")
+    describe(tmp_path, "known_animals", "dcc.rules")
+    said = run(tmp_path, "-c", MAIN, "rules", "list", ends=2)
+    assert "known_animals, which the package known_animals 1.0 adds as dcc.rules" in said
+    assert told in said
+
+
+def test_a_rule_of_a_package_that_breaks_down_is_not_called_a_fault_of_the_platform(tmp_path: Path) -> None:
+    (tmp_path / "known_animals.py").write_text(KNOWN_ANIMALS.replace("(experiment, at)", "(experiment)"), "utf-8")
+    describe(tmp_path, "known_animals", "dcc.rules")
+    ((name, document),) = experiments(animals=1).items()
+    (tmp_path / name).write_bytes(document)
+    said = run(tmp_path, "-c", MAIN, "validate", str(tmp_path / name), "--json")
+    assert "The rule D2 of the package known_animals 1.0 broke down (TypeError)" in said
+    assert "fault of the platform" not in said
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("experiment.line, name, 'typo'", "ValueError: there is no case 'typo'"),
+        ("experiment.line, name, other='x'", "ValueError: the message lacks animal"),
+        ("'x', name, animal='x'", "TypeError: the line is of the type str"),
+        ("experiment.line, experiment, animal='x'", "TypeError: the value is of the type Experiment"),
+        ("experiment.line, name, animal=object()", "TypeError: the detail animal is of the type object"),
+    ],
+)
+def test_a_fault_that_no_message_can_be_made_of_is_explained_and_not_told_to_a_centre(
+    tmp_path: Path, given: str, told: str
+) -> None:
+    rule = KNOWN_ANIMALS.replace("The animal", "The animal {animal}").replace("experiment.line, name", given)
+    (tmp_path / "known_animals.py").write_text(rule.replace("if name in at.answers.specimens:", "if True:"), "utf-8")
+    describe(tmp_path, "known_animals", "dcc.rules")
+    ((name, document),) = experiments(animals=1).items()
+    (tmp_path / name).write_bytes(document)
+    python = [sys.executable, "-c", MAIN, "validate", str(tmp_path / name), "--json"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(python, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    assert "Rule D2 of the package known_animals 1.0 broke down at" in done.stderr
+    assert told in done.stderr
+    (verdict,) = json.loads(done.stdout)
+    assert [one["message"].partition(" broke")[0] for one in verdict["warnings"]] == [
+        "Not checked: The rule D2 of the package known_animals 1.0"
+    ]
 
 
 def test_every_rule_of_the_platform_is_in_a_group_of_its_own() -> None:

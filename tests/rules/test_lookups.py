@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import Engine
 
-from dcc.documents.contents import SpecimenKind
-from dcc.naming import Action
-from dcc.qc.judging.lookups import WITHOUT_QUERY, SqlLookups
-from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
+from dcc.documents.contents import Experiment, SpecimenKind
+from dcc.naming import Action, DocumentKind
+from dcc.qc.judging.lookups import WITHOUT_QUERY, SqlLookups, questionable
+from dcc.rules.checking import ABOUT_SPECIMENS
+from dcc.rules.context import ExperimentKey, KnownSpecimen, Where, latest_day
+from tests.rules.test_rules import EXAMPLES, Example
+from tests.support.integrity_cases import TODAY, mutant, specimens
 from tests.support.judging_cases import statements
-from tests.support.qc_documents import PROCEDURE, apply, experiment, specimen
+from tests.support.qc_documents import PROCEDURE, apply, apply_document, experiment, specimen, to_apply
 
 
 def test_specimens_are_known_as_they_were_submitted(qc_database: Engine) -> None:
@@ -73,3 +77,16 @@ def test_every_rule_of_the_platform_about_specimens_has_a_query() -> None:
         f"Write a query of the documents to which {sorted(WITHOUT_QUERY)} may object, in dcc/qc/judging/lookups.py. "
         "Without it, sessions judge all documents one by one."
     )
+
+
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if one.rule in ABOUT_SPECIMENS and one.found], ids=str)
+def test_the_query_of_a_rule_names_each_document_to_which_it_objects(qc_database: Engine, example: Example) -> None:
+    """A document that it does not name is not judged by the rule."""
+    of_experiments = any(isinstance(one, Experiment) for one in example.document)
+    kind = DocumentKind.EXPERIMENT if of_experiments else DocumentKind.SPECIMEN
+    if uploaded := example.options.get("uploaded", specimens(mutant()) if of_experiments else ()):
+        apply_document(qc_database, to_apply(Action.ADD, DocumentKind.SPECIMEN), lambda: uploaded)
+    applied = apply_document(qc_database, to_apply(Action.ADD, kind), lambda: example.document)
+    with qc_database.connect() as connection:
+        named = questionable(connection, {applied.document_id}, latest_day(TODAY))
+    assert named, f"{example}: the query of {example.rule} in dcc/qc/judging/lookups.py lacks a condition."

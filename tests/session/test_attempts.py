@@ -194,6 +194,6 @@ def test_what_was_under_way_ends_with_its_session(installation: Installation, fo
             progress.add_downloads(connection, hostings, utc_now(), more=[{"session_id": session}])
         end_attempts(connection, 7, AttemptOutcome.CANCELLED)
         end_attempts(connection, 8, AttemptOutcome.ABORTED)
-        cancel_orphans(connection)
+        cancel_orphans(connection, None)
     assert [one.outcome for one in attempts(installation)] == ["finished", "cancelled", "aborted", "aborted"]
     assert [state for _, state in installation.attempts(KEY)] == ["xsd done", *["download cancelled"] * 3]

@@ -17,6 +17,7 @@ from dcc.qc.reference import snapshots
 from dcc.reference.loading import SHIPPED, load_shipped
 from dcc.session.data.data_session import Recorder
 from dcc.session.data.documents import count_waiting
+from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.queries.zip_stories import zip_story
@@ -189,8 +190,11 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     monkeypatch.setattr(documents, "read_document", break_half_way)
     data.put(ZIP, specimens(), experiments())
     data.validate()
-    with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
+    with pytest.raises(
+        InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError: .* \(line \d+ of "
+    ) as raised:
         data.take_up()
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
     assert data.documents() == {SPECIMENS: "upload failed", EXPERIMENTS: "data failed"}
     assert data.log(SPECIMENS) == ["InternalFaultError"]
     assert data.rows(models.SPECIMEN, "id") == []
@@ -198,6 +202,23 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     status, tasks = data.last_session()
     assert status == Phase.UPLOAD
     assert tasks[0] == (Phase.UPLOAD, 1)
+
+
+@pytest.mark.both_databases
+def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dcc.session.data import quality_control
+
+    monkeypatch.setattr(quality_control, "documents_left_out", lambda *_: 1 // 0)
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with pytest.raises(ZeroDivisionError):
+        data.take_up()
+    with data.tracker.connect() as connection:
+        (session,) = list_sessions(connection, limit=1)
+    *_, task = session.tasks
+    assert task.outcome == "failed"
+    assert (task.comment or "").startswith("Build of data contexts, for 2 documents: ZeroDivisionError: ")
+    assert "of dcc.session.data.quality_control)" in (task.comment or "")
 
 
 @pytest.mark.both_databases

@@ -103,7 +103,7 @@ def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> in
 def _reopened(tracker: Engine, sources: set[int] | None) -> int:
     """How many failed downloads a session of these sources tries again."""
     with writing(tracker) as connection:
-        return reopen_failed_downloads(connection, sources)
+        return reopen_failed_downloads(connection, sources, None)
 
 
 class TestPreference:
@@ -214,8 +214,8 @@ class TestSourcesOfASession:
                     for source, outcome in outcomes
                 ],
             )
-            assert sources_to_use(connection, crawled) == {ok, partial}
-            assert sources_to_use(connection, idle) is None
+            assert sources_to_use(connection, crawled, None) == {ok, partial}
+            assert sources_to_use(connection, idle, None) is None
 
 
 class TestOrphans:
@@ -228,14 +228,14 @@ class TestOrphans:
         failed = _fail(tracker, zips[2])
         extracting = seed_download(tracker, zips[3].hosting_id, EXTRACTING)
         with writing(tracker) as connection:
-            assert cancel_orphans(connection).cancelled == 2
+            assert cancel_orphans(connection, None).cancelled == 2
         assert _state(tracker, ZipDownload, pending) == State(Phase.DOWNLOAD, Status.CANCELLED)
         assert _state(tracker, ZipDownload, running) == State(Phase.DOWNLOAD, Status.CANCELLED)
         assert _state(tracker, ZipDownload, failed) == NOT_DOWNLOADED
         assert _state(tracker, ZipDownload, extracting) == EXTRACTING
         assert [plan.za_id for plan in _plans(tracker)] == [zips[0].za_id, zips[1].za_id]
         with writing(tracker) as connection:
-            assert cancel_orphans(connection).cancelled == 0
+            assert cancel_orphans(connection, None).cancelled == 0
 
 
 class TestRetryPolicy:

@@ -14,6 +14,7 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, picked, printable
 from dcc.messages import count_of
+from dcc.runtime.installed_packages import leaving_out_broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,10 +61,11 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
 
     settings = settings_from_environment()
     found: list[Examined] = []
-    for examined in _findings(settings, sources=sources, deep=deep, seconds=seconds):
-        found.append(examined)
-        if not as_json and not (quiet and examined.finding.verdict is Verdict.OK):
-            _echo(examined)
+    with leaving_out_broken():
+        for examined in _findings(settings, sources=sources, deep=deep, seconds=seconds):
+            found.append(examined)
+            if not as_json and not (quiet and examined.finding.verdict is Verdict.OK):
+                _echo(examined)
     note_facts(
         unmade=any("dcc init" in one.finding.advice for one in found),
         without_sources=any(one.finding.advice == "dcc source add" for one in found),

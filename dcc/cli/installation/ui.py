@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from dcc.cli.shell.context import open_tracker, settings_from_environment
 from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER, dagster_side
 from dcc.cli.shell.group import command
 from dcc.errors import ConfigurationError
+from dcc.runtime.installed_packages import RULES, added_entries
 
 if TYPE_CHECKING:
     import subprocess
@@ -165,6 +167,9 @@ def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
     """Check settings and databases, so that a problem is reported in a line; returns the directory of the Dagster
     instance.
     """
+    if added_entries(RULES):
+        # Dagster would tell of a package that cannot be loaded by a traceback, again and again.
+        import_module("dcc.rules.checking")
     dagster_side().require_crawl_intervals(settings)
     if needs_tracker:
         with open_tracker(settings):

@@ -29,6 +29,7 @@ from dcc.errors import (
     ExportError,
     InternalFaultError,
     NotFoundError,
+    fault_of,
 )
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import is_full, no_space_left
@@ -400,6 +401,6 @@ def _as_dcc_error(error: Exception, *no_text: str) -> DccError:
             advice = "Another process writes to it: run the command again when that is done."
         return DatabaseUnreachableError(f"A database did not answer as it should: {error.orig}. {advice}")
     return InternalFaultError(
-        f"The platform itself is at fault: {type(error).__name__}: {error}. "
+        f"The platform itself is at fault: {fault_of(error)}. "
         "Run `dcc --debug` with the same command and report what it prints."
     )

@@ -84,6 +84,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc zips --status failed", "which archives failed", needs="failed"),
         Step("dcc source test {down}", "why its last crawl failed"),
         Step("dcc source add", "registers a file source: it asks", needs="without_sources"),
+        Step("dcc session show {in_trouble}", "why the last session did not end well"),
         _CONTEXTS._replace(needs="waits_for_qc"),
         Step("dcc crawl", "collects new archives"),
     ),
@@ -93,6 +94,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     ),
     "show": (
         Step("dcc data causes --zip {in_error}", "what is wrong in it, by its causes, and who acts"),
+        Step("dcc retry {faulty}", "processes it again, once the platform is corrected"),
         Step("dcc report {failed}", "what to tell the centre"),
         Step("dcc data plan {held}", "what it would change, if you confirm it"),
         Step("dcc zips --centre {centre}", "the other archives of the centre"),

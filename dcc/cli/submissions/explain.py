@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell import error_advice, explanations
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
@@ -44,6 +43,8 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
     JSON: {"id", "name" (in the tracker, empty if it has none), "meaning", "advice", "who" (acts)};
       without ID a list of them
     """
+    from dcc.cli.shell import explanations
+
     names = " ".join(error_or_rule).strip("()").split()
     if not names:
         sections = explanations.all_explanations()
@@ -61,6 +62,8 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
 
 def _explained(names: Sequence[str]) -> Explanation:
     """What names mean, with the facts for what to look at next. Raises NotFoundError with what may be meant."""
+    from dcc.cli.shell import error_advice, explanations
+
     (name, *further) = names
     state = explanations.state_explained(*names)
     if state is not None:
@@ -92,6 +95,7 @@ def _explained(names: Sequence[str]) -> Explanation:
 
 
 def _nearest_hint(name: str) -> str:
+    from dcc.cli.shell import explanations
     from dcc.nearest_names import nearest_names
 
     nearest = nearest_names(name, explanations.known_names(), 1)

@@ -11,6 +11,7 @@ from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, s
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, json_object, printable
+from dcc.errors import InternalFaultError
 from dcc.messages import count_of
 from dcc.outcomes import HELD
 from dcc.phases import Phase, Status
@@ -85,12 +86,14 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
         story = zip_story(connection, key)
         failed_documents = _failed_documents(connection, story, key, settings)
     failed = story.status is Status.FAILED
+    kinds = {error.kind for document in story.documents for error in document.errors}
+    kinds |= {reason.kind for download in story.downloads for reason in download.reasons}
+    faulty = failed and InternalFaultError.short_name() in kinds
     note_facts(
         in_error=zip_action if failed and story.phase is Phase.DATA else None,
-        failed=zip_action if failed else None,
-        held=zip_action
-        if any(error.kind == HELD for document in story.documents for error in document.errors)
-        else None,
+        faulty=zip_action if faulty else None,
+        failed=zip_action if failed and not faulty else None,
+        held=zip_action if HELD in kinds else None,
         centre=story.centre,
     )
     if as_json:

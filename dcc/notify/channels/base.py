@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dcc.notify.messages import Audience, Message
 from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
-from dcc.runtime.installed_packages import added_names, load_added
+from dcc.runtime.installed_packages import added_names
 from dcc.settings import Settings
 
 
@@ -75,9 +75,3 @@ CHANNELS: Mapping[str, Callable[[Settings], Channel | None]] = MappingProxyType(
 def notifies(settings: Settings) -> bool:
     """Whether the settings ask for notifications, or an installed package has a channel."""
     return settings.notifies or bool(added_names(ADDED_CHANNELS))
-
-
-def open_channels(settings: Settings) -> list[Channel]:
-    """The channels that the settings ask for and those of installed packages; by default none."""
-    channels = (make(settings) for make in (*CHANNELS.values(), *load_added(ADDED_CHANNELS)))
-    return [channel for channel in channels if channel is not None]

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.database import Database
 from dcc.databases.engines import open_url, parse_url
 from dcc.databases.schema import require_current
-from dcc.errors import DccError
+from dcc.errors import DccError, fault_of
 from dcc.qc.database import QC_DATABASE
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
@@ -161,7 +161,7 @@ def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
         found.put(failed(check.name, *explained(error)))
     except Exception as error:
         log.info("The check %s met a fault", check.name, exc_info=error)
-        message = f"The check failed: {type(error).__name__}: {error}."
+        message = f"The check failed: {fault_of(error)}."
         advice = "If nothing else here explains it, report it with what `dcc --debug doctor` prints."
         found.put(failed(check.name, message, advice))
     finally:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dcc.operations.doctor import databases, machine, sources, work
+from dcc.operations.doctor import databases, machine, packages, sources, work
 from dcc.operations.doctor.checks import Check, Environment, Examined, run_all
 from dcc.redaction import redacted
 from dcc.settings import Settings
@@ -28,6 +28,7 @@ CHECKS: Final = (
     Check("archives", work.check_archive_store),
     Check("clock", machine.check_clock),
     Check("versions", machine.check_versions),
+    Check("packages", packages.check_added),
     Check("files", machine.check_file_limit),
     Check("text", machine.check_text),
     Check("xsd", work.check_schema_files),

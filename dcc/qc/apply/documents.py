@@ -23,7 +23,7 @@ New additions share their statements: first each one's result is decided, from t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
@@ -195,6 +195,7 @@ class _Application:
         self._next, self._at = reserved
         self._newest = NewestDates(connection, [document for document, _ in documents])
         self._applied: dict[int, ToApply] = {}
+        self._current = _CurrentVersions(connection)
 
     def apply_alone(self, one: ToApply) -> Applied:
         """Apply a document that the database may have already."""
@@ -221,7 +222,7 @@ class _Application:
         """Apply some new additions, or one other, in the place of its `former` applications with a `confirmed` one."""
         if not documents:
             return []
-        first = dict(self._next)
+        begins = dict(self._next)
         self._current = _CurrentVersions(self._connection)
         entries: Sequence[Iterable[Entries]] = [prepared.entries() for _, prepared in documents]
         if len(entries) > 1:
@@ -233,7 +234,13 @@ class _Application:
             give_way(self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed)
         else:
             insert_documents(self._connection, [self._row_of(decision) for decision in decided])
-        taken = [decision for decision in decided if decision.keeps_rows]
+        self._write_rows([decision for decision in decided if decision.keeps_rows], begins)
+        for one in decided:
+            self._note(one)
+        return [decision.applied for decision in decided]
+
+    def _write_rows(self, taken: Sequence[_Decision], begins: Mapping[str, int]) -> None:
+        """Write the rows of documents, and the lifetimes that they end and open; `begins` are the first new ids."""
         loader = loader_on(self._connection)
         # Consecutive documents of a file have the same offsets.
         for _, some in groupby(taken, key=lambda one: (one.prepared.file, one.given)):
@@ -246,13 +253,10 @@ class _Application:
             for kind, ids in one.ended.items():
                 end_versions(self._connection, kind, ids, one.document_id)
         for kind, table in ENTITY_TABLES.items():
-            begins, following = first[table.name], self._next[table.name]
-            if following > begins:
-                open_versions(self._connection, kind, range(begins, following), self._next[LIFETIME.name])
-                self._next[LIFETIME.name] += following - begins
-        for one in decided:
-            self._note(one)
-        return [decision.applied for decision in decided]
+            new = range(begins[table.name], self._next[table.name])
+            if new:
+                open_versions(self._connection, kind, new, self._next[LIFETIME.name])
+                self._next[LIFETIME.name] += len(new)
 
     def _row_of(self, one: _Decision) -> dict[str, Any]:
         applied, prepared = one.applied, one.prepared

@@ -35,7 +35,7 @@ OfArchives = Callable[[str], bool] | None
 """Selects archives by their names; None: all."""
 
 
-def due_documents(connection: Connection, build: Build, is_own: OfArchives = None) -> list[int]:
+def due_documents(connection: Connection, build: Build, is_own: OfArchives) -> list[int]:
     """The next documents that a build does not include yet, oldest first; at least one, as many as fit a transaction.
 
     They are locked with their centres until the transaction ends. Contexts: an applied document waits until it is

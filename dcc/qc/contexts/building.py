@@ -112,7 +112,7 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchives = None) -> _Step:
+def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchives) -> _Step:
     """`followed` are documents that the validity of experiments follows."""
     step = _Step()
     documents = due_documents(connection, Build.CONTEXTS, is_own)

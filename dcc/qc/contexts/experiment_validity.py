@@ -27,7 +27,7 @@ from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIM
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 
 
-def update_validity(connection: Connection, is_own: OfArchives = None) -> set[int]:
+def update_validity(connection: Connection, is_own: OfArchives) -> set[int]:
     """Update the validity of experiments with animals in documents due for contexts; returns these documents.
 
     Nobody else applies documents of their centres, or builds, until the transaction ends.

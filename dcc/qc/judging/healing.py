@@ -116,7 +116,7 @@ def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
     change_rows(connection, DOCUMENT.c.id, document_ids, _STANDS, judged_at=None)
 
 
-def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] | None = None) -> list[int]:
+def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] | None) -> list[int]:
     """The withdrawals, documents themselves, whose consequences for judging are not followed yet.
 
     They are those that contexts do not include: these are built after documents are judged. `is_own` selects archives
@@ -178,11 +178,10 @@ def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int
     return _with_findings(connection, FINDING.c.waiver_id.in_(lapsed))
 
 
-def documents_unchecked(connection: Connection, *, not_by: str | None = None) -> list[int]:
-    """The documents that could not be checked completely; only those that `not_by`, a signature, did not judge."""
+def documents_unchecked(connection: Connection, *, not_by: str) -> list[int]:
+    """The documents that could not be checked completely, and were judged by another signature than `not_by`."""
     unchecked = FINDING.c.severity == Severity.UNCHECKED.value
-    if not_by is not None:
-        unchecked &= DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != not_by)
+    unchecked &= DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != not_by)
     return _with_findings(connection, unchecked)
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from dcc.errors import InternalFaultError
-from dcc.messages import mark
+from dcc.messages import count_of, mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
@@ -132,8 +132,8 @@ def process_zip_actions(
     del work
     if held_much:
         give_back_freed_memory()
-    for fault in faults:
-        raise fault
+    if faults:
+        raise faults[0]
 
 
 def _process(
@@ -143,8 +143,8 @@ def _process(
     settings = session.settings
     addresses, centres = session.read(lambda connection: _surroundings(connection, session, work, named=named))
     setup = Setup.from_settings(settings, centres)
-    download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} submissions")
-    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} submissions")
+    download = session.start_task(Phase.DOWNLOAD, f"Download of {count_of(len(work.planned), 'submission')}")
+    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {count_of(len(work), 'submission')}")
     many = len(work) >= MANY
     with Coordinator(session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
@@ -166,53 +166,51 @@ def _process(
 
 
 def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> Work:
-    """Find the archives to process; repairs what a dead session left."""
+    """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
-        copies = session.read(lambda connection: staged_copies_of(connection, keys))
-        whole_copies = {
-            # What lies beside it is fetched anew, which no listing tells of.
-            copy.za_id: copy._replace(unchanged=copy.unchanged and not staging.has_manifest(copy.key))
-            for copy in copies
-            if staging.holds(copy.key, copy.size_bytes, copy.md5)
-        }
-        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, whole_copies))
-    whole: list[InterruptedZip] = []
-    broken: list[int] = []
-    for left in session.read(load_interrupted):
-        if not session.covers(left.centre):
-            continue
-        if staging.holds(left.key, left.size_bytes, left.md5):
-            whole.append(left)
-        else:
-            broken.append(left.za_id)
+        copies = _whole_copies(session, staging, keys)
+        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, copies))
+    left = [one for one in session.read(load_interrupted) if session.covers(one.centre)]
+    whole = [one for one in left if staging.holds(one.key, one.size_bytes, one.md5)]
+    broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
+    return session.write(lambda connection: _take_up_waiting(connection, session, whole, broken))
 
-    def take_up(connection: Connection) -> Work:
-        if broken:
-            reason = mark("The archive is not in staging any more.")
-            progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
-        unconcluded = cancel_orphans(connection, session.centres).unconcluded
-        dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
-        sources = sources_to_use(connection, session.id, session.centres, dues)
-        reopen_failed_downloads(connection, sources, session.centres)
-        waiting = load_waiting_and_held(connection, sources, centres=session.centres)
-        add_notices(connection, waiting.delegated)
-        # A dead session was processing them, and they cannot be fetched now.
-        if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
-            progress.conclude(connection, stranded)
-        further = {
-            plan.za_id: plan for plan in load_plans(connection, sources, [submission.za_id for submission in whole])
-        }
-        held = note_held(connection, waiting.held)
-        first = set(take_urgent(connection))
-        planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
-        taken_up = whole
-        if session.urgent:
-            taken_up = [submission for submission in whole if submission.key in session.urgent]
-            planned = [plan for plan in planned if plan.key in session.urgent]
-        return Work(tuple(taken_up), tuple(planned), further=further, held=tuple(held))
 
-    return session.write(take_up)
+def _whole_copies(session: Session, staging: Staging, keys: Sequence[ZipKey]) -> dict[int, StagedCopy]:
+    """The copies of some archives that staging has in full, by submission."""
+    return {
+        # What lies beside it is fetched anew, which no listing tells of.
+        copy.za_id: copy._replace(unchanged=copy.unchanged and not staging.has_manifest(copy.key))
+        for copy in session.read(lambda connection: staged_copies_of(connection, keys))
+        if staging.holds(copy.key, copy.size_bytes, copy.md5)
+    }
+
+
+def _take_up_waiting(
+    connection: Connection, session: Session, whole: Sequence[InterruptedZip], broken: Sequence[int]
+) -> Work:
+    """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full."""
+    if broken:
+        reason = mark("The archive is not in staging any more.")
+        progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
+    unconcluded = cancel_orphans(connection, session.centres).unconcluded
+    dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    sources = sources_to_use(connection, session.id, session.centres, dues)
+    reopen_failed_downloads(connection, sources, session.centres)
+    waiting = load_waiting_and_held(connection, sources, centres=session.centres)
+    add_notices(connection, waiting.delegated)
+    # A dead session was processing them, and they cannot be fetched now.
+    if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
+        progress.conclude(connection, stranded)
+    further = {plan.za_id: plan for plan in load_plans(connection, sources, [submission.za_id for submission in whole])}
+    held = note_held(connection, waiting.held)
+    first = set(take_urgent(connection))
+    planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
+    if session.urgent:
+        whole = [submission for submission in whole if submission.key in session.urgent]
+        planned = [plan for plan in planned if plan.key in session.urgent]
+    return Work(tuple(whole), tuple(planned), further=further, held=tuple(held))
 
 
 def _take_up_named(

@@ -26,7 +26,7 @@ from dcc.errors import (
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
-from dcc.messages import mark
+from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.judging import healing
@@ -72,7 +72,7 @@ Due = tuple[DueDocument, QcDocument]
 
 _TOGETHER: Final = 250
 _BYTES_TOGETHER: Final = 50_000_000
-"""The most rows of a transaction, except for a single document: it blocks others for about a second at most."""
+"""The most documents of a transaction, and their bytes if they are several: others wait about a second at most."""
 
 _HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
@@ -90,7 +90,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     due = _uploaded(work, merged(due, again), applied)
     if not due:
         return
-    task = work.session.start_task(Phase.DATA, f"Check of {len(due):,} documents")
+    task = work.session.start_task(Phase.DATA, f"Check of {count_of(len(due), 'document')}")
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
@@ -225,26 +225,22 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
 def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[Fact]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
-        yield from _check_portions(work, due, basis, files)
-
-
-def _check_portions(work: DataSession, due: Sequence[Due], basis: Basis, files: PreparedFiles) -> Iterator[Fact]:
-    for portion in _portions(due):
-        work.session.check()
-        known = {
-            stored.id: [unpacked(finding) for finding in findings]
-            for document, stored in portion
-            if (findings := _prepared_findings(files, document)) is not None
-        }
-        judged = _judge_together(work, known, basis) if known else {}
-        for one in portion:
-            result = judged.get(one[1].id)
-            if result is None:
-                yield _check(work, *one, basis)
-            elif isinstance(result, NotFoundError):
-                yield _gone(*one, result)
-            else:
-                yield _fact(work, *one, result, 0.0)
+        for portion in _portions(due):
+            work.session.check()
+            known = {
+                stored.id: [unpacked(finding) for finding in findings]
+                for document, stored in portion
+                if (findings := _prepared_findings(files, document)) is not None
+            }
+            judged = _judge_together(work, known, basis) if known else {}
+            for one in portion:
+                result = judged.get(one[1].id)
+                if result is None:
+                    yield _check(work, *one, basis)
+                elif isinstance(result, NotFoundError):
+                    yield _gone(*one, result)
+                else:
+                    yield _fact(work, *one, result, 0.0)
 
 
 def _portions(due: Sequence[Due]) -> Iterator[list[Due]]:

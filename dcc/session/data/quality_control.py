@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.databases.transactions import run_reading, run_writing
+from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
@@ -59,7 +60,7 @@ def _build(
 ) -> Iterator[DataOutcome]:
     # Listed before the build, which then includes all of them.
     due = work.due(phase)
-    task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
+    task = work.session.start_task(phase, f"{comment}, for {count_of(len(due), 'document')}") if due else None
     built = build(work.qc, is_own=work.built_for(phase))
     if built.centres:
         yield built

@@ -63,8 +63,8 @@ def take_up_data(
     for phase in _PHASES:
         if phase <= until:
             yield from take_up_phase(work, phase)
-    for fault in work.faults:
-        raise fault
+    if work.faults:
+        raise work.faults[0]
 
 
 def take_up_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:

@@ -26,7 +26,14 @@ from dcc.databases.engines import MOST_ATTACHED, disposed, open_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
-from dcc.errors import ConfigurationError, DatabaseUnreachableError, DccError, DiskFullError, InternalFaultError
+from dcc.errors import (
+    ConfigurationError,
+    DatabaseUnreachableError,
+    DccError,
+    DiskFullError,
+    InternalFaultError,
+    fault_of,
+)
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
@@ -397,7 +404,7 @@ def _refused(found: CheckedArchive) -> Iterator[Opened]:
 
 def _failed_upload(error: Exception) -> Verdict:
     if not isinstance(error, DccError):
-        error = InternalFaultError(f"{type(error).__name__}: {error}. This is a fault of the platform: report it.")
+        error = InternalFaultError(f"{fault_of(error)}. This is a fault of the platform: report it.")
     return _verdict(failed(Phase.UPLOAD), [Problem.of(error)])
 
 

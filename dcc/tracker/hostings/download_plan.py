@@ -121,7 +121,7 @@ class LeftBehind:
 def sources_to_use(
     connection: Connection,
     session_id: int,
-    centres: Collection[str] | None = None,
+    centres: Collection[str] | None,
     dues: Mapping[int, Due] | None = None,
 ) -> set[int] | None:
     """The sources that this session could list; None, meaning all available ones, if it crawled none.
@@ -143,7 +143,7 @@ def sources_to_use(
     return listed.union(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres))))) - closed
 
 
-def cancel_orphans(connection: Connection, centres: Collection[str] | None = None) -> LeftBehind:
+def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> LeftBehind:
     """Cancel the downloads, of archives of some centres or of all, that a dead session left pending or running.
 
     Returns also the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
@@ -156,12 +156,10 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None = Non
     return LeftBehind(len(orphans), frozenset(number for number, is_orphan in rows if not is_orphan))
 
 
-def reopen_failed_downloads(
-    connection: Connection, sources: set[int] | None, centres: Collection[str] | None = None
-) -> int:
+def reopen_failed_downloads(connection: Connection, sources: set[int] | None, centres: Collection[str] | None) -> int:
     """The retry policy: failed downloads are tried again from this session's sources. Returns their number.
 
-    Of archives of some `centres` alone, if given. They include downloads that a person asked for and that failed, and
+    Of archives of some `centres`; None: of all. They include downloads that a person asked for and that failed, and
     archives that are damaged on one source while another has a copy not known to be bad.
     """
     due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id).where(~is_acknowledged(), ~is_on_hold())
@@ -253,6 +251,20 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
 
     They include those that a document has failed while others were still to be validated.
     """
+    return [
+        object_of(
+            InterruptedZip,
+            row,
+            size_bytes=row.archive_bytes,
+            documents=_documents(connection, row.download_id),
+            hosting=hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified),
+        )
+        for row in connection.execute(_interrupted_query()).all()
+    ]
+
+
+def _interrupted_query() -> Select[*tuple[Any, ...]]:
+    """The latest download of each submission that `load_interrupted` returns."""
     unfinished = [int(Status.PENDING), int(Status.RUNNING)]
     done = is_at(ZipAction, State(Phase.XSD, Status.DONE))
     failed = ZipAction.status_id == int(Status.FAILED)
@@ -272,7 +284,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
         )
         .group_by(FileSourceHasZip.za_id)
     )
-    query = (
+    return (
         select(
             ZipAction.id.label("za_id"),
             ZipAction.zip_id,
@@ -292,16 +304,6 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
         .where(ZipDownload.id.in_(latest), or_(~failed, exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)))
         .order_by(ZipDownload.id)
     )
-    return [
-        object_of(
-            InterruptedZip,
-            row,
-            size_bytes=row.archive_bytes,
-            documents=_documents(connection, row.download_id),
-            hosting=hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified),
-        )
-        for row in connection.execute(query).all()
-    ]
 
 
 def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:

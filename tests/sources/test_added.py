@@ -1,0 +1,93 @@
+"""Connections of installed packages that do what they should not: each fault is one of the source, with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from dcc.errors import ListingFailedError, SourceError, SourceMisconfiguredError, TransferFailedError
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.added import open_added
+from dcc.sources.base import Connection, SourceAddress
+from tests.support.served_from_memory import CONTENT, FakeConnection
+
+ADDRESS = SourceAddress(1, "H", "acme", "host", "user", SecretStr("x"), "")
+
+
+def opened(connection: Any) -> Connection:
+    return open_added("acme 1.0", lambda *_: connection, ADDRESS, Settings())
+
+
+class Incomplete(Connection):
+    def list_action(self, action: Action) -> Any:
+        return [1]
+
+    def close(self) -> None:
+        raise ZeroDivisionError
+
+
+class Wrong(FakeConnection):
+    def list_action(self, action: Action) -> Any:
+        return [1]
+
+    def read_md5(self, action: Action, name: str) -> Any:
+        return b"1"
+
+    def close(self) -> None:
+        raise ZeroDivisionError
+
+
+class Texts(FakeConnection):
+    def fetch(self, action: Action, name: str, sink: Callable[[Any], object], **_: Any) -> None:
+        sink("text")
+
+
+def fetch(connection: Connection, sink: Callable[[Any], object] = len) -> None:
+    connection.fetch(Action.ADD, "a.zip", sink, size=None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "work"),
+    [
+        (SourceMisconfiguredError, lambda: opened(None)),
+        (SourceMisconfiguredError, lambda: open_added("acme 1.0", Incomplete, ADDRESS, Settings())),
+        (ListingFailedError, lambda: opened(Wrong()).list_action(Action.ADD)),
+        (TransferFailedError, lambda: opened(Wrong()).read_md5(Action.ADD, "a.zip")),
+        (TransferFailedError, lambda: fetch(opened(FakeConnection(fault_at=0, fault=KeyError("x"))))),
+        (TransferFailedError, lambda: fetch(opened(Texts()))),
+    ],
+)
+def test_whatever_a_package_does_is_an_error_of_its_source(kind: type[SourceError], work: Callable[[], object]) -> None:
+    with pytest.raises(kind) as raised:
+        work()
+    assert str(raised.value).startswith(f"{ADDRESS.label}: the package acme 1.0 met a fault: ")
+
+
+def test_what_the_caller_raises_is_not_the_package_s_fault() -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(_: object) -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        fetch(opened(FakeConnection()), stop)
+
+
+def test_a_sound_connection_delivers_and_its_own_errors_stay() -> None:
+    received = bytearray()
+    connection = opened(FakeConnection(md5="0" * 32))
+    fetch(connection, received.extend)
+    assert (bytes(received), connection.read_md5(Action.ADD, "a.zip")) == (CONTENT, "0" * 32)
+    own = TransferFailedError("it broke off. Try again.")
+    with pytest.raises(TransferFailedError) as raised:
+        fetch(opened(FakeConnection(fault_at=0, fault=own)))
+    assert raised.value is own
+
+
+def test_a_package_that_cannot_close_costs_nothing() -> None:
+    opened(Wrong()).close()
