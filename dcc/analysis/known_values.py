@@ -48,7 +48,7 @@ def require_known(connection: Connection, wanted: MeasurementFilter) -> None:
 
 def require_known_value(connection: Connection, field: str, text: str) -> None:
     """Raise NotFoundError, with the nearest names, for a text that the QC database has nowhere as that field."""
-    if not _is_known(connection, field, text):
+    if not is_known(connection, field, text):
         listing = " `dcc data parameters` lists all, by words of their names too." if field == "parameter" else ""
         raise NotFoundError(
             f"The QC database has no {field} {text!r}.{_alternatives(connection, field, text)}{listing} "
@@ -56,7 +56,8 @@ def require_known_value(connection: Connection, field: str, text: str) -> None:
         )
 
 
-def _is_known(connection: Connection, field: str, text: str) -> bool:
+def is_known(connection: Connection, field: str, text: str) -> bool:
+    """Whether the QC database has a text somewhere as that field."""
     if (field, text) in {("genotype", BASELINE), ("status", "")}:
         return True
     same = has_status if field == "status" else is_one_of

@@ -39,6 +39,8 @@ def test_an_analyst_needs_no_tracker(filled: Dcc, tmp_path: Path) -> None:
     filled.environment["DCC_TRACKER_URL"] = f"sqlite:///{tmp_path}/none.db"
     filled("qc", "plot", "--centre", "H", "--parameter", WEIGHT, "--output", tmp_path / "weight.svg")
     assert (tmp_path / "weight.svg").exists()
+    for asked in (("contexts",), ("overview", "genotypes"), ("expected",)):
+        filled("qc", *asked, "--centre", "H")
 
 
 def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, reading_qc, require_centres, settings_from_environment
+from dcc.cli.shell.context import json_option, reading_qc, require_centre_of_data, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_table, warn
@@ -83,9 +83,9 @@ def expected(
     from dcc.qc.expected_procedures import Deliveries, Expected, lacking_procedures, require_pipeline
 
     settings = settings_from_environment()
-    require_centres(settings, centre)
     wanted = Expected(day or datetime.now(UTC).date(), centre, pipeline)
     with reading_qc(settings) as connection:
+        require_centre_of_data(connection, settings, centre)
         if pipeline is not None:
             require_pipeline(connection, pipeline)
         deliveries = Deliveries()

@@ -14,7 +14,7 @@ from dcc.cli.shell.context import (
     options,
     parse_zip_key,
     reading_qc,
-    require_centres,
+    require_centre_of_data,
     settings_from_environment,
     user_name,
 )
@@ -207,8 +207,9 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
     """
     from dcc.qc.contexts.listings import list_overview, overview_coverage
 
-    require_centres(settings_from_environment(), centre)
-    with reading_qc() as connection:
+    settings = settings_from_environment()
+    with reading_qc(settings) as connection:
+        require_centre_of_data(connection, settings, centre)
         rows = list_overview(connection, name, centre)
         covered = overview_coverage(connection, centre)
     if as_json:
@@ -262,7 +263,7 @@ def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import WAITING
 
-    require_centres(settings_from_environment(), given["centre"])
+    require_centre_of_data(qc, settings_from_environment(), given["centre"])
     for name in ("pipeline", "procedure", "parameter", "genotype", "strain"):
         if given[name] is not None:
             require_known_value(qc, name, given[name])

@@ -146,6 +146,17 @@ def require_centres(settings: Settings, *centres: str | None) -> None:
                 require_centre(connection, code)
 
 
+def require_centre_of_data(qc: Connection, settings: Settings, centre: str | None) -> None:
+    """Raise NotFoundError for a centre that has no data and is not registered either; None is any.
+
+    Only for one without data the tracker is asked: who reads the QC database may have none.
+    """
+    from dcc.analysis.known_values import is_known
+
+    if centre is not None and not is_known(qc, "centre", centre):
+        require_centres(settings, centre)
+
+
 @contextmanager
 def any_databases(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
     """The tracker and the QC database, of any schema, or before they are made."""
