@@ -28,7 +28,6 @@ from sqlalchemy import (
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.affected_runs import own_strain
-from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
@@ -120,7 +119,7 @@ def present_members(connection: Connection, run_ids: Collection[int], colonies: 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
     """Where the measurements of these runs must be counted; at most `AT_ONCE` ids."""
     found: dict[Place, set[int]] = {}
-    for run_id, *values in _PRESENT.ask(connection, run_ids, colonies=colonies):
+    for run_id, *values in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}):
         found.setdefault(Place._make(_without_blanks(values)), set()).add(run_id)
     return found
 
@@ -194,28 +193,26 @@ def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) 
         yield Share(document_id, ContextKey(*key), measurements, int(fingerprints))
 
 
-def _present(given: Given) -> CompoundSelect[Any]:
+def _present() -> CompoundSelect[Any]:
     genotype, strain = genotype_of(SPECIMEN).label("genotype"), strain_of(SPECIMEN, COLONY).label("strain_id")
     colonies: ColumnElement[Any] = bindparam("colonies")
-    lines = _counted(given, EntityKind.LINE, LINE, func.rtrim(LINE.c.colony_id), _or_unknown(COLONY.c.strain_id))
-    experiments = _counted(given, EntityKind.EXPERIMENT, EXPERIMENT, genotype, strain)
+    lines = _counted(EntityKind.LINE, LINE, func.rtrim(LINE.c.colony_id), _or_unknown(COLONY.c.strain_id))
+    experiments = _counted(EntityKind.EXPERIMENT, EXPERIMENT, genotype, strain)
     return union_all(
         with_specimens(experiments, EXPERIMENT, colonies),
         lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies)),
-        _counted(given, EntityKind.HOUSING, HOUSING, literal(UNKNOWN), literal(UNKNOWN)),
+        _counted(EntityKind.HOUSING, HOUSING, literal(UNKNOWN), literal(UNKNOWN)),
     )
 
 
-def _counted(
-    given: Given, kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]
-) -> Select[Any]:
+def _counted(kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]) -> Select[Any]:
     owned = and_(only_compared(RUN.c.owner_kind) == kind.value, RUN.c.owner_id == owner.c.id)
     place = (RUN.c.document_id, owner.c.centre, owner.c.pipeline, RUN.c.procedure_id, genotype, strain)
     counted = select(RUN.c.id, *place).select_from(RUN).join(owner, owned)
-    return counted.where(given(RUN.c.id), owner.c.is_current, owner.c.validity == Validity.VALID)
+    return counted.where(RUN.c.id.in_(numbers_in("runs")), owner.c.is_current, owner.c.validity == Validity.VALID)
 
 
-_PRESENT: Final = of_runs(_present)
+_PRESENT: Final = _present()
 # Joined, because MariaDB reads all members for a list of numbers.
 _GIVEN: Final = numbers_in("runs").subquery()
 _RECORDED: Final = select(MEMBER).select_from(_GIVEN).join(MEMBER, MEMBER.c.procedure_run_id == _GIVEN.c.value)

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, bindparam, delete, exists, select
+from sqlalchemy import Connection, and_, bindparam, delete, exists, select
 
-from dcc.databases.list_parameters import only_compared, portions
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
 from dcc.qc.apply.upload_lock import aside, upsert
-from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import GROUP, METADATA, OVERVIEW_ANIMAL, PARAMETER, PROCEDURE
 from dcc.reference.impress import ParameterType
 from dcc.vocabulary import MetadataOwner
@@ -112,22 +111,18 @@ def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict
         return {}
     items: dict[int, list[Item]] = {}
     runs = [run_id for run_id, names in names_of_runs.items() if names]
-    for run_id, parameter_id, value in _ITEMS.ask(connection, runs, wanted=sorted(wanted)):
+    for run_id, parameter_id, value in connection.execute(_ITEMS, {"runs": as_json(runs), "wanted": sorted(wanted)}):
         name = names_of_runs[run_id].get(parameter_id)
         if name is not None:
             items.setdefault(run_id, []).append((name, value))
     return items
 
 
-def _items(given: Given) -> Select[Any]:
-    return select(METADATA.c.procedure_run_id, METADATA.c.parameter_id, METADATA.c.value).where(
-        given(METADATA.c.procedure_run_id),
-        METADATA.c.owner_kind == MetadataOwner.PROCEDURE.value,
-        only_compared(METADATA.c.parameter_id).in_(bindparam("wanted", expanding=True)),
-    )
-
-
-_ITEMS: Final = of_runs(_items)
+_ITEMS: Final = select(METADATA.c.procedure_run_id, METADATA.c.parameter_id, METADATA.c.value).where(
+    METADATA.c.procedure_run_id.in_(numbers_in("runs")),
+    METADATA.c.owner_kind == MetadataOwner.PROCEDURE.value,
+    only_compared(METADATA.c.parameter_id).in_(bindparam("wanted", expanding=True)),
+)
 
 
 def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:

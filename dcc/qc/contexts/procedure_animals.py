@@ -31,7 +31,6 @@ from dcc.qc.contexts.metadata_groups import (
     keep_groups,
 )
 from dcc.qc.contexts.reference_basis import COLONIES, Basis
-from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import COLONY, EXPERIMENT, LINE, MEASUREMENT, NAMED, OVERVIEW_ANIMAL, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
@@ -61,13 +60,14 @@ def _look_at(
     connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata
 ) -> tuple[list[tuple[Any, ...]], list[Group]]:
     """The overview's rows for the present state of runs, and their metadata groups."""
-    found = _PRESENT.ask(connection, run_ids, colonies=colonies)
+    found = connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all()
     groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
     return [_values(*pair) for pair in zip(found, groups, strict=True)], groups
 
 
-def _present(given: Given) -> CompoundSelect[Any]:
-    """The overview's data on the current, valid ones of given runs, and the origin of their animals."""
+def _present() -> CompoundSelect[Any]:
+    """The overview's data on the current, valid ones of the parameter's runs, and the origin of their animals."""
+    given = RUN.c.id.in_(numbers_in("runs"))
     animals = select(
         RUN.c.id.label("procedure_run_id"),
         func.coalesce(NAMED.c.position, 0).label("position"),
@@ -91,7 +91,7 @@ def _present(given: Given) -> CompoundSelect[Any]:
         only_compared(RUN.c.owner_kind) == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id
     )
     animals = animals.join(EXPERIMENT, of_experiment)
-    animals = animals.where(given(RUN.c.id), EXPERIMENT.c.is_current, EXPERIMENT.c.validity == Validity.VALID)
+    animals = animals.where(given, EXPERIMENT.c.is_current, EXPERIMENT.c.validity == Validity.VALID)
     nothing = [null() for _ in range(4)]
     colonies_of_lines = select(
         RUN.c.id,
@@ -111,7 +111,7 @@ def _present(given: Given) -> CompoundSelect[Any]:
     of_line = and_(only_compared(RUN.c.owner_kind) == EntityKind.LINE.value, RUN.c.owner_id == LINE.c.id)
     colonies_of_lines = colonies_of_lines.join(LINE, of_line)
     colonies_of_lines = colonies_of_lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies))
-    colonies_of_lines = colonies_of_lines.where(given(RUN.c.id), LINE.c.is_current, LINE.c.validity == Validity.VALID)
+    colonies_of_lines = colonies_of_lines.where(given, LINE.c.is_current, LINE.c.validity == Validity.VALID)
     return union_all(with_specimens(animals, EXPERIMENT, colonies), colonies_of_lines)
 
 
@@ -140,4 +140,4 @@ _GIVEN: Final = OVERVIEW_ANIMAL.c.procedure_run_id
 _NEWEST: Final = select(func.max(_GIVEN))
 _SHOWN: Final = select(OVERVIEW_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET: Final = delete(OVERVIEW_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
-_PRESENT: Final = of_runs(_present)
+_PRESENT: Final = _present()
