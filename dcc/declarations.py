@@ -62,6 +62,10 @@ class Declaration:
         """What the findings of a cause share."""
         return tuple(_text(details.get(name)) for name in self.cause_by)
 
+    def lacks(self, details: Details) -> frozenset[str]:
+        """The names in its message that have no detail; the offending text is kept beside them."""
+        return names_in(self.message) - details.keys() - {VALUE}
+
     def what_to_do(self, *, at_centre: bool) -> tuple[str, ...]:
         """The marked texts that say what to do, to a centre or to wranglers."""
         own = self.for_centre if at_centre and self.for_centre else self.remedy
@@ -156,7 +160,7 @@ def standing_at(problem: Message, origin: Message) -> Message:
 def details_kept(code: str | None, kept: str | None, recorded: str) -> Details:
     """The stored details of a finding; the English text `recorded` with it where its message cannot be made."""
     details, declaration = from_json(kept), declaration_of(code or "")
-    if details is None or declaration is None or names_in(declaration.message) - details.keys() - {VALUE}:
+    if details is None or declaration is None or declaration.lacks(details):
         return {WORDS: recorded}
     return details
 

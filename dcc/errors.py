@@ -87,6 +87,14 @@ def fault_of(error: BaseException) -> str:
     return redacted(f"{type(error).__name__}{words and ': '}{words}{_place_of(error)}")
 
 
+def platform_fault(what: str, error: BaseException, then: str = "") -> InternalFaultError:
+    """The fault that an unexpected error with a thing is; `then` is what the platform does about it."""
+    goes_on = f"; {then}" if then else ""
+    return InternalFaultError(
+        f"{what}: {fault_of(error)}. This is a fault of the platform{goes_on}. Report it, with the log if there is one."
+    )
+
+
 def keep_place(error: BaseException) -> None:
     """Have `fault_of` know the line also in the process that the error is sent to."""
     error.__dict__[_PLACE] = _place_of(error)

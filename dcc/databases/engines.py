@@ -32,9 +32,7 @@ BUSY_SECONDS: Final = 30.0
 """Seconds for which a statement waits for another writer's lock."""
 
 LISTED_BYTES: Final = 1 << 20
-"""The maximal length of the text that a statement makes of a group of rows (`list_parameters.listed`); the rest is cut
-off.
-"""
+"""The maximal length of the text that a statement makes of a group of rows; the rest is cut off."""
 
 _MYSQL_PORT = 3306
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1"})

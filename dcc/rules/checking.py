@@ -342,11 +342,8 @@ class _Checking:
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
         """Report that a rule broke down: a fault of the platform, which stops no other rule."""
         package, kind = package_of(rule.check), type(error).__name__
-        broken = (
-            fault(at.block.line, None, BROKEN_CASE, rule=rule.id, error=kind)
-            if package is None
-            else fault(at.block.line, None, BROKEN_IN_PACKAGE, rule=rule.id, error=kind, package=package)
-        )
+        case, of_package = (BROKEN_CASE, {}) if package is None else (BROKEN_IN_PACKAGE, {"package": package})
+        broken = fault(at.block.line, None, case, rule=rule.id, error=kind, **of_package)
         if self.once(rule.finding(broken._replace(severity=Severity.UNCHECKED), at)):
             named = rule.id if package is None else f"{rule.id} of the package {package}"
             _log.error("Rule %s broke down at %s: %s", named, at.path, error_of(error), exc_info=error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dcc.declarations import (
@@ -111,32 +111,29 @@ BROKEN_CASE = "broken"
 BROKEN_IN_PACKAGE = "broken_in_package"
 """The case of a package's rule that broke down."""
 
-share_case(
-    BROKEN_CASE,
-    Declaration(
-        message=mark(
-            "The rule {rule} broke down ({error}), so that not everything was checked. This is a fault of the "
-            "platform and not of the centre: report it, and have the document checked again."
-        ),
-        cause=mark("The rule {rule} broke down, so that not everything was checked"),
-        remedy=mark("This is a fault of the platform: report it, and have the documents checked again."),
-        acts=Actor.DCC,
-        cause_by=("rule",),
-        for_centre=mark("The Data Coordination Centre sees to it."),
+_BROKEN = Declaration(
+    message=mark(
+        "The rule {rule} broke down ({error}), so that not everything was checked. This is a fault of the "
+        "platform and not of the centre: report it, and have the document checked again."
     ),
+    cause=mark("The rule {rule} broke down, so that not everything was checked"),
+    remedy=mark("This is a fault of the platform: report it, and have the documents checked again."),
+    acts=Actor.DCC,
+    cause_by=("rule",),
+    for_centre=mark("The Data Coordination Centre sees to it."),
 )
+share_case(BROKEN_CASE, _BROKEN)
 share_case(
     BROKEN_IN_PACKAGE,
-    Declaration(
+    replace(
+        _BROKEN,
         message=mark(
             "The rule {rule} of the package {package} broke down ({error}), so that not everything was checked. "
             "Correct the package or tell those who maintain it, and have the document checked again."
         ),
         cause=mark("The rule {rule} of the package {package} broke down, so that not everything was checked"),
         remedy=mark("Correct the package or tell those who maintain it, and have the documents checked again."),
-        acts=Actor.DCC,
         cause_by=("rule", "package"),
-        for_centre=mark("The Data Coordination Centre sees to it."),
     ),
 )
 

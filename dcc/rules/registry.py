@@ -25,9 +25,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dcc.declarations import ORIGIN, VALUE, Declaration, code_of, declaration_of, declare
+from dcc.declarations import ORIGIN, Declaration, code_of, declaration_of, declare
 from dcc.errors import InternalFaultError
-from dcc.messages import Message, names_in
+from dcc.messages import Message
 from dcc.reference.impress import Parameter
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
@@ -107,7 +107,7 @@ def _require_sound(code: str, fault: Fault) -> None:
     declaration = declaration_of(code)
     if declaration is None:
         raise ValueError(f"there is no case {fault.case!r}")
-    if lacking := names_in(declaration.message) - {VALUE, *fault.details}:
+    if lacking := declaration.lacks(fault.details):
         raise ValueError(f"the message lacks {', '.join(sorted(lacking))}")
     if not isinstance(fault.line, int):
         raise TypeError(f"the line is of the type {type(fault.line).__name__}")

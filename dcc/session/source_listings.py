@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
-from dcc.errors import InternalFaultError, SourceError, SourceTimeoutError, fault_of
+from dcc.errors import InternalFaultError, SourceError, SourceTimeoutError, platform_fault
 from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import source_partition
@@ -152,10 +152,7 @@ def _listed(
         return look(address, settings, watch)
     except Exception as error:
         log.exception("%s met a fault of the platform", address.label)
-        fault = InternalFaultError(
-            f"{address.label}: {fault_of(error)}. This is a fault of the platform; its next session tries again. "
-            "Report it, with the log if there is one."
-        )
+        fault = platform_fault(address.label, error, "its next session tries again")
         fault.__cause__ = error
         return SourceListing(address, error=fault)
 

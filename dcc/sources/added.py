@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from dcc.errors import DccError, ListingFailedError, SourceError, SourceMisconfiguredError, TransferFailedError
@@ -42,11 +43,12 @@ class AddedConnection(Connection):
 
     def __init__(self, package: str, label: str, connection: Connection) -> None:
         self._package, self._label, self._connection = package, label, connection
+        self._faults = partial(_faults, package, label)
         self.looks_ahead = connection.looks_ahead  # type: ignore[misc]
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory."""
-        with _faults(self._package, self._label, ListingFailedError):
+        with self._faults(ListingFailedError):
             return _checked(self._connection.list_action(action), ActionListing, "list_action")
 
     def fetch(
@@ -71,7 +73,7 @@ class AddedConnection(Connection):
                 raise
 
         try:
-            with _faults(self._package, self._label, TransferFailedError):
+            with self._faults(TransferFailedError):
                 self._connection.fetch(action, name, watched, size=size, offset=offset, modified=modified)
         except TransferFailedError:
             if of_sink:
@@ -80,7 +82,7 @@ class AddedConnection(Connection):
 
     def read_md5(self, action: Action, name: str) -> str | None:
         """The published checksum of a file."""
-        with _faults(self._package, self._label, TransferFailedError):
+        with self._faults(TransferFailedError):
             return _checked(self._connection.read_md5(action, name), (str, type(None)), "read_md5")
 
     def close(self) -> None:
@@ -92,17 +94,17 @@ class AddedConnection(Connection):
 
     def announce(self, upcoming: Sequence[Upcoming]) -> None:
         """Announce the files that will be fetched next."""
-        with _faults(self._package, self._label, TransferFailedError):
+        with self._faults(TransferFailedError):
             self._connection.announce(upcoming)
 
     def expect(self, known: Validators) -> None:
         """Let the next `fetch` raise NotModified."""
-        with _faults(self._package, self._label, TransferFailedError):
+        with self._faults(TransferFailedError):
             self._connection.expect(known)
 
     def validators(self) -> Validators | None:
         """The validators of the file fetched last."""
-        with _faults(self._package, self._label, TransferFailedError):
+        with self._faults(TransferFailedError):
             return self._connection.validators()
 
 

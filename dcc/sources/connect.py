@@ -58,11 +58,9 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
     """
     try:
         opener = _opener(address.protocol)
-        package = package_of(opener)
-        if package is not None and opener is not None:
-            return open_added(package, opener, address, settings)
         if opener is not None:
-            return opener(address, settings)
+            package = package_of(opener)
+            return opener(address, settings) if package is None else open_added(package, opener, address, settings)
     except ConfigurationError as error:
         raise SourceMisconfiguredError(str(error), source=address.label) from error
     raise SourceMisconfiguredError(

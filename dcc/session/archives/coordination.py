@@ -27,7 +27,7 @@ from dcc.errors import (
     FileMissingError,
     InternalFaultError,
     SizeMismatchError,
-    fault_of,
+    platform_fault,
 )
 from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
@@ -441,10 +441,7 @@ class Coordinator:
         if not isinstance(error, DccError):
             with _logging_about(job):
                 log.error("%s met a fault of the platform", job.key, exc_info=error)
-            fault = InternalFaultError(
-                f"{job.key}: {fault_of(error)}. This is a fault of the platform; its next session takes the archive up "
-                "again. Report it, with the log if there is one."
-            )
+            fault = platform_fault(str(job.key), error, "its next session takes the archive up again")
             if not self.faults:
                 # The one that is raised in the end: others would keep what their frames hold.
                 fault.__cause__ = error

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData, ZipData
-from dcc.errors import InternalFaultError, fault_of
+from dcc.errors import InternalFaultError, platform_fault
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
@@ -132,10 +132,7 @@ class DataSession:
     def note_fault(self, key: ZipKey, file_name: str, error: Exception) -> InternalFaultError:
         """Keep and log a fault of the platform with a document, to be raised after everything else is done."""
         log.error("%s: %s met a fault of the platform", key, file_name, exc_info=error)
-        fault = InternalFaultError(
-            f"{key}: {file_name}: {fault_of(error)}. This is a fault of the platform. Report it, with the log if there "
-            "is one."
-        )
+        fault = platform_fault(f"{key}: {file_name}", error)
         if not self.faults:
             # The one that is raised in the end: others would keep what their frames hold.
             fault.__cause__ = error
