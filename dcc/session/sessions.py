@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy import Connection, Engine, bindparam, func, select, update
 
 from dcc.databases.transactions import end_interrupted_transactions, insert_rows, run_reading, run_writing, writing
 from dcc.errors import (
@@ -59,7 +59,11 @@ STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, Se
 """Errors after which a session does nothing more, whatever it was doing."""
 
 _RENEWALS = 6  # in the time of a lease
-_RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
+
+# Made once: a session sends them with every write.
+_MINE: Final = (SessionLock.id == bindparam("lock_id")) & (SessionLock.holder == bindparam("holder_name"))
+_HELD: Final = select(SessionLock.id).where(_MINE).with_for_update()
+_RENEWAL: Final = update(SessionLock).values(heartbeat=func.current_timestamp()).where(_MINE)
 
 
 @dataclass
@@ -94,6 +98,11 @@ class Session:
     ended: EndReason | None = None
     """Why it ended; None before."""
     _deadline: datetime | None = field(default=None, repr=False)
+
+    @property
+    def lease(self) -> dict[str, object]:
+        """The parameters of statements about its own row of `session_lock`, while no other session has it."""
+        return {"lock_id": self._lock_id, "holder_name": self.holder}
 
     @property
     def centres(self) -> frozenset[str] | None:
@@ -137,19 +146,18 @@ class Session:
         meanwhile. Raises SessionLostError, before anything is written, if another session took the lease while the
         database was away; else as `run_writing`.
         """
-        mine = (SessionLock.id == self._lock_id) & (SessionLock.holder == self.holder)
 
         def fenced(connection: Connection) -> tuple[T, float]:
             if alone:
                 await_turn(connection)
-            if connection.scalar(select(SessionLock.id).where(mine).with_for_update()) is None:
+            if connection.scalar(_HELD, self.lease) is None:
                 raise self._lost_error()
             result = work(connection)
             now = time.monotonic()
             if now - self._renewed < self.settings.lease_timeout / _RENEWALS:
                 return result, self._renewed
             # No other session could take it meanwhile.
-            connection.execute(_RENEWAL.where(mine))
+            connection.execute(_RENEWAL, self.lease)
             return result, now
 
         result, renewed = run_writing(self.tracker, fenced)
@@ -318,9 +326,9 @@ def _why(failure: Exception | None) -> str:
 
 def _release(session: Session, broke_off: EndReason | None, why: str) -> None:
     def release(connection: Connection) -> EndReason | None:
-        mine = update(SessionLock).where(SessionLock.id == session._lock_id, SessionLock.holder == session.holder)
         keep = session.id if broke_off is None and session.is_handed_over else None
-        if not connection.execute(mine.values(holder=None, session_id=keep)).rowcount:
+        released = update(SessionLock).where(_MINE).values(holder=None, session_id=keep)
+        if not connection.execute(released, session.lease).rowcount:
             return EndReason.DIED
         return finish_session(connection, session.id, broke_off, why) if keep is None else None
 
@@ -332,8 +340,7 @@ def _keep_alive(session: Session, stop: threading.Event) -> None:
         began = time.monotonic()
         try:
             with writing(session.tracker) as connection:
-                mine = (SessionLock.id == session._lock_id) & (SessionLock.holder == session.holder)
-                held = connection.execute(_RENEWAL.where(mine)).rowcount > 0
+                held = connection.execute(_RENEWAL, session.lease).rowcount > 0
         except Exception as error:
             # The database may come back before the lease expires; if not, `Session.check` raises.
             log.warning("Session %s could not renew its lock: %s", session.id, error)

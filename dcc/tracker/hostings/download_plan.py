@@ -259,7 +259,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             documents=_documents(connection, row.download_id),
             hosting=hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified),
         )
-        for row in connection.execute(_interrupted_query()).all()
+        for row in connection.execute(_INTERRUPTED).all()
     ]
 
 
@@ -467,6 +467,7 @@ _LEFT_BEHIND: Final = union_all(
         .where(Reopening.last_download_id.is_not(None)),
     ),
 )
+_INTERRUPTED: Final = _interrupted_query()
 _Newer = aliased(Reopening)
 _DUE: Final = union(
     select(ZipAction.id).where(_NOT_ARRIVED),

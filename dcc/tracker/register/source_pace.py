@@ -76,25 +76,6 @@ def load_dues(
 
     Failures before the source was last changed do not count.
     """
-    query = (
-        select(
-            FileSource.id,
-            FileSource.crawl_every,
-            FileSource.crawl_windows,
-            FileSource.crawl_schedule,
-            FileSource.paused,
-            FileSource.paused_until,
-            FileSource.paused_by,
-            FileSource.pause_reason,
-            _CHANGED.label("changed"),
-            _of_last_listing(_Good.start_time).label("listed"),
-            _of_failures(func.count()).label("failures"),
-            _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
-        )
-        .join(ResourceStateRow)
-        .where(ResourceStateRow.short_name != SourceState.REMOVED)
-        .order_by(FileSource.id)
-    )
     now = now or utc_now()
     return {
         row.id: due(
@@ -104,7 +85,7 @@ def load_dues(
             failure_limit,
             is_named=row.id in named,
         )
-        for row in connection.execute(query)
+        for row in connection.execute(_DUES)
     }
 
 
@@ -130,3 +111,24 @@ def _of_failures(column: Any) -> ScalarSelect[Any]:
         .correlate(FileSource)
         .scalar_subquery()
     )
+
+
+_DUES: Final = (
+    select(
+        FileSource.id,
+        FileSource.crawl_every,
+        FileSource.crawl_windows,
+        FileSource.crawl_schedule,
+        FileSource.paused,
+        FileSource.paused_until,
+        FileSource.paused_by,
+        FileSource.pause_reason,
+        _CHANGED.label("changed"),
+        _of_last_listing(_Good.start_time).label("listed"),
+        _of_failures(func.count()).label("failures"),
+        _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
+    )
+    .join(ResourceStateRow)
+    .where(ResourceStateRow.short_name != SourceState.REMOVED)
+    .order_by(FileSource.id)
+)
