@@ -317,6 +317,10 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
 
 def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     """Submissions with each of their live hostings, best first; one row for each hosting."""
+    return _PLANNED if sources is None else _PLANNED.where(FileSource.id.in_(sources))
+
+
+def _planned() -> Select[*tuple[Any, ...]]:
     failed_before = exists().where(
         ZipDownload.zf_id == FileSourceHasZip.id,
         ZipDownload.status_id == int(Status.FAILED),
@@ -342,7 +346,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         is_delegated().label("is_delegated"),
     )
     return (
-        hosted(columns, sources)
+        hosted(columns)
         .outerjoin(BadCopy)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics)
@@ -359,12 +363,11 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     )
 
 
-def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
-    """Join the live hostings: at available sources of active centres, listed and complete, in `sources` if given."""
-    query = at_sources_in_use(query).where(
+def hosted(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """Join the live hostings: at available sources of active centres, listed and complete."""
+    return at_sources_in_use(query).where(
         FileSourceHasZip.missed_since.is_(None), FileSourceHasZip.uploading_since.is_(None)
     )
-    return query if sources is None else query.where(FileSource.id.in_(sources))
 
 
 def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
@@ -468,6 +471,7 @@ _LEFT_BEHIND: Final = union_all(
     ),
 )
 _INTERRUPTED: Final = _interrupted_query()
+_PLANNED: Final = _planned()
 _Newer = aliased(Reopening)
 _DUE: Final = union(
     select(ZipAction.id).where(_NOT_ARRIVED),

@@ -197,7 +197,7 @@ def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> Non
 def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
     """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
     query = (
-        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified), None)
+        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified))
         .join(BadCopy)
         .where(ZipAction.id == _id_of(connection, key))
         .order_by(FileSource.id)

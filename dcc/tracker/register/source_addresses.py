@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, update
@@ -69,34 +69,11 @@ def load_addresses(
     `only_crawlable` leaves out those that are not `available` or whose centre is not active; `ids` leaves out all
     others.
     """
-    query = (
-        select(
-            FileSource.id,
-            Centre.short_name.label("centre"),
-            ProtocolRow.short_name.label("protocol"),
-            FileSource.hostname,
-            FileSource.username,
-            FileSource.accesskey,
-            FileSource.base_path,
-            FileSource.delta,
-            FileSource.listed_depth,
-            FileSource.listed_include,
-            FileSource.listed_exclude,
-            FileSource.crawl_windows,
-        )
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow)
-        .join(ResourceStateRow)
-        .order_by(FileSource.id)
-    )
-    if only_crawlable:
-        query = query.where(in_use())
+    query = _ADDRESSES.where(in_use()) if only_crawlable else _ADDRESSES
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys: dict[int, list[str]] = {}
-    for source_id, key_type, key in connection.execute(
-        select(HostKey.file_source_id, HostKey.key_type, HostKey.key_base64).order_by(HostKey.id)
-    ):
+    for source_id, key_type, key in connection.execute(_HOST_KEYS):
         keys.setdefault(source_id, []).append(f"{key_type} {key}")
     trusted = trusted_certificates(connection)
     return [
@@ -155,11 +132,8 @@ class TlsTrust:
 
 def trusted_certificates(connection: Connection) -> dict[int, TlsTrust]:
     """The trust in each source that has any, by its id."""
-    query = select(TlsCertificate.file_source_id, TlsCertificate.fingerprint, TlsCertificate.authority_pem).order_by(
-        TlsCertificate.id
-    )
     found: dict[int, tuple[list[Authority], list[str]]] = {}
-    for source_id, fingerprint, pem in connection.execute(query):
+    for source_id, fingerprint, pem in connection.execute(_TRUSTED):
         authorities, fingerprints = found.setdefault(source_id, ([], []))
         if pem is None:
             fingerprints.append(fingerprint)
@@ -183,3 +157,29 @@ def trust_certificates(connection: Connection, source_id: int, trust: TlsTrust) 
         given = dict.fromkeys(parse_fingerprint(text) for text in trust.fingerprints)
         rows += [{"fingerprint": fingerprint, "authority_pem": None} for fingerprint in given]
     insert_rows(connection, TlsCertificate, [row | {"file_source_id": source_id, "created": now} for row in rows])
+
+
+_ADDRESSES: Final = (
+    select(
+        FileSource.id,
+        Centre.short_name.label("centre"),
+        ProtocolRow.short_name.label("protocol"),
+        FileSource.hostname,
+        FileSource.username,
+        FileSource.accesskey,
+        FileSource.base_path,
+        FileSource.delta,
+        FileSource.listed_depth,
+        FileSource.listed_include,
+        FileSource.listed_exclude,
+        FileSource.crawl_windows,
+    )
+    .join(Centre, Centre.id == FileSource.centre_id)
+    .join(ProtocolRow)
+    .join(ResourceStateRow)
+    .order_by(FileSource.id)
+)
+_HOST_KEYS: Final = select(HostKey.file_source_id, HostKey.key_type, HostKey.key_base64).order_by(HostKey.id)
+_TRUSTED: Final = select(
+    TlsCertificate.file_source_id, TlsCertificate.fingerprint, TlsCertificate.authority_pem
+).order_by(TlsCertificate.id)
