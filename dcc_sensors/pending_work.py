@@ -23,6 +23,7 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.download_plan import count_not_arrived
+from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
@@ -181,16 +182,20 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
     until = settings.last_phase
     if until < Phase.UPLOAD or count_waiting(connection, centres) == 0:
         return 0
-    phases = [phase for phase in Phase if Phase.UPLOAD <= phase <= until]
-    due = {
-        document.xml_id: document
-        for phase in phases
+    found = [
+        document
+        for phase in Phase
+        if Phase.UPLOAD <= phase <= until
         for document in load_due(connection, phase, settings.naming)
         if document.state != _NOT_DONE_WITH and (centres is None or document.centre in centres)
-    }
-    if not any(document.state.phase is Phase.UPLOAD for document in due.values()):
-        return len(due)
-    return len(due.keys() - _unconfirmed_documents(settings))
+    ]
+    to_upload = [document for document in found if document.state.phase <= Phase.UPLOAD]
+    # The session that takes the older archive, or the next one after the decision about it, takes these too.
+    older = waiting_for_older(connection, {document.za_id for document in to_upload})
+    left = {document.xml_id for document in to_upload if document.za_id in older}
+    if any(document.state.phase is Phase.UPLOAD for document in to_upload):
+        left |= _unconfirmed_documents(settings)
+    return len({document.xml_id for document in found} - left)
 
 
 def _unconfirmed_documents(settings: Settings) -> set[int]:

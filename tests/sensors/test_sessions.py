@@ -23,7 +23,7 @@ from dcc.operations.sessions import open_session
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.crawling import crawl_file_sources as crawl
-from dcc.session.data.corrections import withdraw_submission
+from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.settings import load_settings
 from dcc.tracker.models import FileSource, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
@@ -312,6 +312,25 @@ def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
     held.run()
     assert held.states()["delete/H.2013-10-31.2.impc.zip"] == "upload pending"
     assert asked(valid_documents, instance) == "No document is waiting."
+
+
+@only_sqlite
+def test_documents_that_wait_for_an_older_archive_are_asked_for_when_it_is_decided(
+    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens())
+    data.run()
+    held = data.with_settings(hold_threshold=1)
+    older, later = "edit/H.2013-10-31.2.impc.zip", "edit/H.2013-10-31.3.impc.zip"
+    held.put(older, valid_specimens("2013-10-31.2"))
+    held.put(later, valid_specimens("2013-10-31.3", mice=1))
+    held.run()
+    assert (held.states()[older], held.states()[later]) == ("upload pending", "upload pending")
+    assert asked(valid_documents, instance) == "No document is waiting."
+    confirm_submission(data.tracker, data.qc, data.settings, key_of(older), author="wrangler", reason="agreed")
+    data.take_up(keys=[older])
+    assert isinstance(asked(valid_documents, instance), RunRequest)
 
 
 @only_sqlite

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import date
 from typing import Final
 
 from dcc.data_outcomes import ZipData
@@ -23,7 +24,7 @@ from dcc.errors import (
 )
 from dcc.messages import count_of
 from dcc.naming import Action
-from dcc.phases import Phase
+from dcc.phases import ACTION_IDS, Phase
 from dcc.qc.apply.holding import owners_of_held_documents
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.statistics import update_statistics
@@ -53,9 +54,9 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
     data delegate. Until then, documents of their archives that delete specimens wait there too. Documents that change
-    data wait there while an older archive of their centre is unfinished. An archive whose documents are not in staging
-    any more is set to be downloaded again. Raises the `unreachable` error of either database, DiskFullError and
-    SessionLostError; a problem of a document itself makes it (upload, failed).
+    data wait there while an older archive of their centre is unfinished or has held documents. An archive whose
+    documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
+    database, DiskFullError and SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
@@ -70,7 +71,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     held -= _delegated_since(work, [document for document in due if document.xml_id in held], applied)
     held_archives = {document.za_id for document in due if document.xml_id in held}
     due = [document for document in due if document.xml_id not in held]
-    waiting = _wait_for_older(work, due)
+    waiting = _wait_for_older(work, due, held_archives)
     if waiting:
         yield from _record_waiting(work, waiting)
         still = {one.document.xml_id for one in waiting}
@@ -109,12 +110,16 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
     }
 
 
-def _wait_for_older(work: DataSession, due: Sequence[DueDocument]) -> list[Fact]:
-    """The documents that edit or delete while an older archive of their centre is unfinished, with their results."""
+def _wait_for_older(work: DataSession, due: Sequence[DueDocument], held: Set[int]) -> list[Fact]:
+    """The documents that edit or delete while an older archive of their centre is unfinished, with their results.
+
+    `held` are the archives among them whose documents are still held; those of others were confirmed.
+    """
     changing = {document.za_id for document in due if document.key.action is not Action.ADD}
     if not changing:
         return []
-    older = work.read(lambda connection: waiting_for_older(connection, changing))
+    decided = {document.za_id for document in due} - held
+    older = work.read(lambda connection: waiting_for_older(connection, changing, decided))
     return [_waiting(document, older[document.za_id]) for document in due if document.za_id in older]
 
 
@@ -129,7 +134,7 @@ def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]
     for one in waiting:
         recorder.add(one)
     for (centre, older), count in Counter((one.document.centre, one.data.waits_for) for one in waiting).items():
-        log.warning("%d documents of %s wait for %s, which is still on its way", count, centre, older)
+        log.warning("%d documents of %s wait for %s, which is older and unfinished", count, centre, older)
     return recorder.write()
 
 
@@ -144,6 +149,7 @@ class _Upload:
     ) -> None:
         self._work, self._applied = work, applied
         self._due, self._held = due, held
+        self._oldest_held: dict[str, DueDocument] = {}
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
@@ -166,6 +172,10 @@ class _Upload:
                 # Their experiments may be held: judged now, the animals would still have them.
                 self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
                 continue
+            older = self._held_before(group[0])
+            if older is not None:
+                self.recorder.add(_waiting(group[0], older))
+                continue
             for document in group:
                 self.recorder.show_running(document)
             if self.recorder.is_due or group[0].size_bytes > _LONG_BYTES:
@@ -173,10 +183,25 @@ class _Upload:
             for fact in self._apply(group):
                 # It may have been shown as running, and states only advance.
                 if fact.data.held:
-                    self._held.add(fact.document.za_id)
+                    self._hold(fact.document)
                 if fact.data.held or fact.state is None:
                     self._work.reopen({fact.document.xml_id: HELD}, _WAITS if fact.data.held else _LOST)
                 self.recorder.add(fact)
+
+    def _hold(self, document: DueDocument) -> None:
+        self._held.add(document.za_id)
+        if document.centre is not None:
+            oldest = self._oldest_held.get(document.centre, document)
+            self._oldest_held[document.centre] = min(oldest, document, key=_turn)
+
+    def _held_before(self, document: DueDocument) -> OlderArchive | None:
+        """The older archive of its centre in which this session held a document, if the document changes data."""
+        if document.centre is None or document.key.action is Action.ADD:
+            return None
+        held = self._oldest_held.get(document.centre)
+        if held is None or held.za_id == document.za_id or _turn(held) >= _turn(document):
+            return None
+        return OlderArchive(document.centre, held.key, is_held=True)
 
     def _is_addition(self, document: DueDocument) -> bool:
         return document.key.action is Action.ADD and document.xml_id not in self._applied
@@ -212,6 +237,10 @@ class _Upload:
             except Exception as error:
                 return failed_upload(document, self._work.note_fault(document.key, document.name.file_name, error))
             return fact
+
+
+def _turn(document: DueDocument) -> tuple[date, int, int]:
+    return (*document.moment, ACTION_IDS[document.key.action])
 
 
 def _untouched(document: DueDocument, reason: str) -> Fact:

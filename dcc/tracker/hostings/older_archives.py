@@ -2,14 +2,17 @@
 
 Data must be added before they are edited or deleted. If an older archive waits for a reason that is not its centre's
 (disk space, a server, its upload, an interrupted session), the younger one waits too. The same session processes both.
-Nothing waits for an archive that is refused, held, damaged, different from its MD5, or gone, nor for one whose server
-answered and did not deliver it `MOST_RETRIES` times.
+It also waits while documents of an older one are held until somebody confirms them: applied later, they would replace
+what is newer.
+
+Nothing waits for an archive that is refused, damaged, different from its MD5, or gone, or that is on another centre's
+server alone. Nor for one whose server answered and did not deliver it `MOST_RETRIES` times.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -18,11 +21,20 @@ from sqlalchemy import Connection, and_, func, or_, select
 
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.models import Centre, FileSourceHasZip, ZipAction, ZipFile
+from dcc.tracker.models import (
+    AnException,
+    Centre,
+    FileSourceHasZip,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, rows_about
 
@@ -36,10 +48,11 @@ _Moment = tuple[date, int, int]
 
 @dataclass(frozen=True, slots=True)
 class OlderArchive:
-    """The oldest unfinished archive of a centre."""
+    """The oldest unfinished archive of a centre; `is_held`: it has documents that somebody must confirm."""
 
     centre: str
     key: ZipKey
+    is_held: bool = False
 
     @property
     def said(self) -> Message:
@@ -48,7 +61,11 @@ class OlderArchive:
             "It waits for {archive}, an older archive of centre {centre} that is still on its way: what it changes may "
             "be in there. The session that takes that one takes this one too."
         )
-        return message(waits, archive=str(self.key), centre=self.centre)
+        waits_for_held = mark(
+            "It waits for {archive}, an older archive of centre {centre} that waits to be confirmed: applied later, "
+            "that one would replace what is newer. The session after the decision takes this one."
+        )
+        return message(waits_for_held if self.is_held else waits, archive=str(self.key), centre=self.centre)
 
     @property
     def message(self) -> str:
@@ -65,17 +82,20 @@ class _Open(NamedTuple):
     has_arrived: bool
 
 
-def waiting_for_older(connection: Connection, za_ids: Collection[int]) -> dict[int, OlderArchive]:
+def waiting_for_older(
+    connection: Connection, za_ids: Collection[int], decided: Collection[int] = ()
+) -> dict[int, OlderArchive]:
     """The submissions that edit or delete while older archives of their centre are unfinished, with the oldest.
 
-    Two statements, and a few for each centre with unfinished archives.
+    `decided` are ids of submissions whose held documents are applied now. Three statements, and a few for each centre
+    with unfinished archives.
     """
     younger: dict[int, list[tuple[int, _Moment]]] = defaultdict(list)
     for row in rows_about(connection, _CHANGING, za_ids):
         younger[row.centre_id].append((row.id, _moment(row)))
     if not younger:
         return {}
-    oldest = _oldest_on_the_way(connection, younger)
+    oldest = _oldest_on_the_way(connection, younger, decided)
     return {
         za_id: oldest[centre_id].archive
         for centre_id, actions in younger.items()
@@ -91,13 +111,20 @@ def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKe
     return {za_id: (key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
 
-def _oldest_on_the_way(connection: Connection, centre_ids: Iterable[int]) -> dict[int, _Open]:
+def _oldest_on_the_way(
+    connection: Connection, centre_ids: Collection[int], decided: Collection[int]
+) -> dict[int, _Open]:
     """The oldest archive of each centre that a session has yet to process; without centres that have none."""
     found: dict[int, list[_Open]] = defaultdict(list)
-    for row in connection.execute(_OPEN.where(ZipFile.centre_id.in_(list(centre_ids)))):
+    of_centres = ZipFile.centre_id.in_(list(centre_ids))
+    for row in connection.execute(_OPEN.where(of_centres)):
         archive = OlderArchive(row.short_name, key_of(row))
         has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
         found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived))
+    for row in connection.execute(_WITH_HELD_DOCUMENTS.where(of_centres)):
+        if row.id not in decided:
+            archive = OlderArchive(row.short_name, key_of(row), is_held=True)
+            found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived=True))
     oldest = {}
     for centre_id, some in found.items():
         first = next(_on_the_way(connection, sorted(some, key=lambda one: one.moment)), None)
@@ -144,6 +171,7 @@ _TO_UPLOAD: Final = (
     )
 )
 
+_HELD: Final = State(Phase.UPLOAD, Status.PENDING)
 _UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
 _FAILED_TO_ARRIVE: Final = and_(
     is_at(ZipAction, State(Phase.DOWNLOAD, Status.FAILED)),
@@ -162,6 +190,22 @@ _OPEN: Final = (
             and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
             and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
             _FAILED_TO_ARRIVE,
+        ),
+        *_NAMED,
+    )
+)
+_WITH_HELD_DOCUMENTS: Final = (
+    select(*_COLUMNS, ZipFile.file_name, Centre.short_name)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .join(Centre, Centre.id == ZipFile.centre_id)
+    .where(
+        ZipAction.id.in_(
+            select(FileSourceHasZip.za_id)
+            .join(ZipDownload)
+            .join(XmlFile)
+            .join(XmlLog)
+            .join(AnException)
+            .where(is_at(XmlFile, _HELD), XmlLog.cleared.is_(None), AnException.short_name == HELD)
         ),
         *_NAMED,
     )

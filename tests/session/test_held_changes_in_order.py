@@ -1,0 +1,123 @@
+"""What changes data waits while an older change of its centre is held: applied later, that would replace the newer."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import select
+
+from dcc.phases import Phase
+from dcc.qc import models
+from dcc.reports.submissions.collecting import collect_centre, collect_submission
+from dcc.reports.submissions.model import Outcome
+from dcc.session.data.corrections import confirm_submission, withdraw_submission
+from dcc.tracker.queries.zip_stories import zip_story
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+
+ADD = "add/H.2013-10-31.1.impc.zip"
+HELD = "edit/H.2013-11-01.1.impc.zip"
+LATER = "edit/H.2013-11-02.1.impc.zip"
+LATER_DOCUMENT = "H.2013-11-02.1.specimen.impc.xml"
+WAITING = "upload pending"
+WHO = {"author": "wrangler", "reason": "agreed with the centre"}
+
+
+@pytest.fixture
+def careful(data: DataInstallation) -> DataInstallation:
+    """An installation with three animals, in which a change of more than two of them has to be confirmed."""
+    data.put(ADD, specimens())
+    data.run()
+    return data.with_settings(hold_threshold=2)
+
+
+def hold_and_change_later(careful: DataInstallation, *, at_once: bool = True) -> None:
+    """A change of three animals, and a younger one of one of them, which is there in the same session or the next."""
+    careful.put(HELD, specimens("2013-11-01.1"))
+    if not at_once:
+        careful.run()
+    careful.put(LATER, specimens("2013-11-02.1", mice=1))
+
+
+def archives_of_animals(data: DataInstallation) -> dict[str, str]:
+    """The archive that each current animal comes from."""
+    query = select(models.SPECIMEN.c.specimen_id, models.DOCUMENT.c.zip_action, models.DOCUMENT.c.zip_file).join(
+        models.DOCUMENT, models.DOCUMENT.c.id == models.SPECIMEN.c.document_id
+    )
+    with data.qc.connect() as connection:
+        rows = connection.execute(query.where(models.SPECIMEN.c.is_current)).all()
+    return {animal: f"{action}/{zip_file}" for animal, action, zip_file in rows}
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_newer_change_waits_for_the_decision_and_stands_after_it(careful: DataInstallation, at_once: bool) -> None:
+    hold_and_change_later(careful, at_once=at_once)
+    told = careful.run().document(LATER_DOCUMENT, Phase.UPLOAD)
+    assert (told.waits_for, told.held) == (key_of(HELD), False)
+    assert "waits to be confirmed" in (told.reason or "")
+    careful.run()
+    assert (careful.states()[HELD], careful.states()[LATER]) == (WAITING, WAITING)
+    confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+    careful.run()
+    assert WAITING not in careful.states().values()
+    assert sorted(archives_of_animals(careful).values()) == [HELD, HELD, LATER]
+
+
+def test_it_is_taken_when_the_held_one_is_withdrawn(careful: DataInstallation) -> None:
+    hold_and_change_later(careful)
+    careful.run()
+    withdraw_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+    careful.run()
+    assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+
+
+def test_what_is_confirmed_and_could_not_be_applied_is_applied_first_by_the_next_session(
+    careful: DataInstallation,
+) -> None:
+    hold_and_change_later(careful)
+    careful.run()
+    with careful.qc.begin() as connection:
+        held = models.DOCUMENT.c.state == "held"
+        connection.execute(models.DOCUMENT.update().where(held).values(**WHO))
+    careful.run()
+    assert sorted(archives_of_animals(careful).values()) == [HELD, HELD, LATER]
+
+
+def test_it_waits_in_a_session_of_itself_alone(careful: DataInstallation) -> None:
+    hold_and_change_later(careful)
+    careful.run()
+    careful.take_up(keys=[LATER])
+    assert careful.states()[LATER] == WAITING
+
+
+def test_additions_older_changes_and_other_centres_do_not_wait(careful: DataInstallation) -> None:
+    """Nor do other documents of the held archive."""
+    others = careful.base.add_folder("J", "others")
+    others.put("add/J.2013-10-31.1.impc.zip", specimens(centre="J"))
+    careful.put(HELD, specimens("2013-11-01.1"), experiments("2013-11-01.2", animals=1))
+    careful.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", first=4))
+    careful.put("add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"))
+    careful.run()
+    others.put("edit/J.2013-11-05.1.impc.zip", specimens("2013-11-05.1", mice=1, centre="J"))
+    older = "edit/H.2013-10-31.3.impc.zip"
+    careful.put(older, specimens("2013-10-31.3", mice=1))
+    careful.run()
+    assert {key for key, state in careful.states().items() if not state.startswith("qc")} == {HELD}
+    assert careful.documents()["H.2013-11-01.2.experiment.impc.xml"].startswith("qc")
+
+
+def test_the_centre_and_the_wrangler_are_told(careful: DataInstallation) -> None:
+    hold_and_change_later(careful)
+    careful.run()
+    with careful.tracker.connect() as connection:
+        report = collect_submission(connection, None, key_of(LATER), careful.settings)
+        centre = collect_centre(connection, None, "H", careful.settings)
+        reasons = [one.message for one in zip_story(connection, key_of(LATER)).reasons if one.kind == "waits"]
+    assert report.outcome is Outcome.IN_ORDER
+    assert {one.outcome: str(one.key) for one in centre.zips if one.key in (key_of(HELD), key_of(LATER))} == {
+        Outcome.HELD: HELD,
+        Outcome.IN_ORDER: LATER,
+    }
+    assert reasons == [
+        f"It waits for {HELD}, an older archive of centre H that waits to be confirmed: applied later, that one would "
+        "replace what is newer. The session after the decision takes this one."
+    ]
