@@ -119,7 +119,6 @@ def judged_anew(data: DataInstallation, proposal: Proposal, home: Path) -> dict[
         qc.dispose()
 
 
-@pytest.mark.both_databases
 def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> None:
     mixed(data)
     data.put(LATER, experiments("2013-11-20.1", animals=2, first=40))
@@ -138,6 +137,7 @@ def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> Non
     assert "S12" in {one.code for one in found.causes}
 
 
+@pytest.mark.both_databases
 def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: DataInstallation) -> None:
     """Nor are those named that nobody asked for; of the others, none is judged of which no copy is left."""
     data.put("add/H.2013-10-31.1.impc.zip", specimens())

@@ -81,9 +81,7 @@ def fill(data: DataInstallation) -> None:
 
 
 @pytest.fixture
-def filled(
-    data: DataInstallation, prepared_installations: PreparedInstallations, tmp_path: Path
-) -> DataInstallation:
+def filled(data: DataInstallation, prepared_installations: PreparedInstallations, tmp_path: Path) -> DataInstallation:
     """An installation with an archive of each action, and a replay of one process."""
     prepared_installations.begin(data, fill)
     (tmp_path / "proposed.py").write_text(RULE)
