@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
-from dcc.databases.transactions import writing
-from dcc.operations.sessions import open_session
-from dcc.outcomes import SourceCrawl
-from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.models import AnException, FileSource, SourceCrawlRow
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens
-from tests.support.sent_statements import sent_statements
 from tests.support.served_sources import Relay, below, large_archive, put_many, register
 from tests.support.servers import Share
-from tests.support.trials import EVERYWHERE, usually
+from tests.support.trials import usually
 
 pytestmark = pytest.mark.servers
 
@@ -77,17 +66,6 @@ class TestServersThatStall:
         assert quick.attempts(stalled[0]) == [(source_id, "download failed"), (source_id, "xsd done")]
 
 
-def crawls(installation: Installation) -> dict[int, tuple[str, str | None, str | None]]:
-    """The latest crawl of each source as the tracker has it: outcome, kind of error, message."""
-    query = (
-        select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome, AnException.short_name, SourceCrawlRow.message)
-        .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
-        .order_by(SourceCrawlRow.id)
-    )
-    with installation.tracker.connect() as connection:
-        return {row[0]: (row[1], row[2], row[3]) for row in connection.execute(query)}
-
-
 class TestServersThatAreNotTrusted:
     @only_sqlite
     @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
@@ -99,59 +77,10 @@ class TestServersThatAreNotTrusted:
         refused = register(quick, share, accesskey=SecretStr("wrong horse"))
         unaffected = register(quick, local_folder)
         result = quick.run_session()
-        outcome, kind, message = crawls(quick)[refused]
-        assert (outcome, kind) == ("failed", "LoginRefusedError")
-        assert message is not None
-        assert "Check the user name and password" in message
-        assert "wrong horse" not in message
+        crawl = result.crawls[refused]
+        assert crawl.error is not None
+        assert (crawl.outcome, crawl.error.kind) == ("failed", "LoginRefusedError")
+        assert "Check the user name and password" in crawl.error.message
+        assert "wrong horse" not in crawl.error.message
         assert result.zips[KEY].succeeded
         assert quick.attempts(KEY) == [(unaffected, "xsd done")]
-
-    @only_sqlite
-    def test_a_password_that_is_changed_after_the_crawl_gives_the_source_up_at_once(
-        self, quick: Installation, faulty_ftp_server: Callable[..., Share]
-    ) -> None:
-        share = faulty_ftp_server()
-        keys = put_many(share, "H", 40)
-        register(quick, share)
-        with open_session(quick.tracker, quick.settings) as session:
-            list(crawl_file_sources(session))
-        with writing(quick.tracker) as connection:
-            connection.execute(update(FileSource).values(accesskey="wrong horse"))
-        failed = quick.run_session(crawl=False).zips
-        with writing(quick.tracker) as connection:
-            connection.execute(update(FileSource).values(accesskey=share.accesskey))
-        again = quick.run_session().zips
-        assert {outcome.reasons[-1].kind for outcome in failed.values()} == {"LoginRefusedError"}
-        assert sum(outcome.attempts for outcome in failed.values()) <= quick.settings.downloads_per_source
-        assert sorted(again) == sorted(keys)
-        assert set(quick.states().values()) == {"xsd done"}
-
-
-@only_sqlite
-def test_tens_of_thousands_of_entries_are_a_normal_session(
-    quick: Installation, sftp_server: Share, tmp_path: Path
-) -> None:
-    """Seven queries in five sessions for each known file.
-
-    Many more are listed from each kind of server, and recorded, by the tests of those.
-    """
-    number = 30_000 if EVERYWHERE else 10_000
-    (tmp_path / "add").mkdir()
-    for inc in range(number):
-        name = tmp_path / "add" / f"H.2013-10-{inc % 28 + 1:02}.{inc}.impc.zip"
-        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
-    register(quick, replace(sftp_server, base_path=str(tmp_path)))
-
-    def crawl() -> tuple[SourceCrawl, float, int]:
-        began = time.process_time()
-        with open_session(quick.tracker, quick.settings) as session, sent_statements(quick.tracker) as sent:
-            (found,) = crawl_file_sources(session)
-        return found, time.process_time() - began, len(sent)
-
-    first, seconds, statements = crawl()
-    assert (seconds < number / 3_000, statements < 300) == (True, True)
-    assert (first.outcome, first.listed, first.new) == ("ok", number, number)
-    again, seconds_again, statements_again = crawl()
-    assert (seconds_again < number / 6_000, statements_again < 30) == (True, True)
-    assert (again.listed, again.known, again.new, again.changed) == (number, number, 0, 0)

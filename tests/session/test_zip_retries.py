@@ -121,7 +121,10 @@ def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_w
     installation.run_session()
     note_uploaded(installation.tracker)
     changed = folder.put(KEY, specimens(mice=3))
-    installation.run_session()
+    result = installation.run_session()
+    assert (result.crawls[folder.source_id].changed, result.zips) == (1, {})
+    (finding,) = result.crawls[folder.source_id].findings
+    assert finding.endswith(f"withdraw these with `dcc data undo`, then take it with: dcc retry {KEY}")
     assert installation.states() == {KEY: "xsd done"}
     assert installation.staged()[KEY] != changed
     with pytest.raises(ConfigurationError, match=f"dcc data undo {KEY}"):
