@@ -12,10 +12,8 @@ from pydantic import SecretStr
 
 from benchmarks.replay import Facts, facts_of, recorded, rows
 from dcc.cli.demo.submissions import damaged
-from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.errors import DccError
-from dcc.qc.database import open_qc_database
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import confirm_submission
@@ -23,11 +21,11 @@ from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
 from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.database import open_tracker
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_processes import change, mixed
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.installations import Installation
+from tests.support.prepared_databases import PreparedFile
+from tests.support.prepared_installations import opened_installation
 
 SCHEMAS = Path(replaying.__file__).parents[2] / "documents" / "schemas"
 LATER = "add/H.2013-11-20.1.impc.zip"
@@ -91,35 +89,20 @@ def proposed(folder: Path) -> Proposal:
     return Proposal(schemas, {"projects": str(projects)})
 
 
-def judged_anew(data: DataInstallation, proposal: Proposal, home: Path) -> dict[tuple[str, str], Facts]:
+def judged_anew(data: DataInstallation, proposal: Proposal, made: DataInstallation) -> dict[tuple[str, str], Facts]:
     """The verdicts of one session of an empty installation by what is proposed."""
-    settings = data.settings.model_copy(
-        update={
-            "home": home,
-            "tracker_url": None,
-            "qc_url": None,
-            "staging": None,
-            "xsd_dir": proposal.xsd,
-            **{f"reference_{name}": source for name, source in proposal.reference.items()},
-        }
-    )
-    home.mkdir()
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    try:
-        init_database(tracker)
-        init_database(qc)
-        base = Installation(tracker, settings, home)
-        base.add_centre("H", "J")
-        address = SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(data.folder.path))
-        base.add_source(address)
-        DataInstallation(base, qc, data.folder).run()
-        return recorded(tracker, qc)
-    finally:
-        tracker.dispose()
-        qc.dispose()
+    reference = {f"reference_{name}": source for name, source in proposal.reference.items()}
+    made = made.with_settings(xsd_dir=proposal.xsd, **reference)
+    made.base.add_centre("H", "J")
+    address = SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(data.folder.path))
+    made.base.add_source(address)
+    made.run()
+    return recorded(made.tracker, made.qc)
 
 
-def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> None:
+def test_a_replay_is_judging_anew(
+    data: DataInstallation, tmp_path: Path, prepared_files: dict[str, PreparedFile]
+) -> None:
     mixed(data)
     data.put(LATER, experiments("2013-11-20.1", animals=2, first=40))
     data.put("edit/H.2013-11-21.1.impc.zip", change(specimens("2013-11-21.1"), "female", "male"))
@@ -128,7 +111,7 @@ def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> Non
     proposal = proposed(tmp_path)
     found = run(data, proposal, processes=2)
     verdicts = {(str(key.archive), key.file_name): facts_of(one) for key, one in found.verdicts.items()}
-    assert verdicts == judged_anew(data, proposal, tmp_path / "anew")
+    assert verdicts == judged_anew(data, proposal, opened_installation(tmp_path / "anew", prepared_files))
     changes = {one.document.file_name: (one.before, one.after) for one in found.changes if one.is_verdict}
     assert changes["H.2013-11-02.1.specimen.impc.xml"] == (ACCEPTED, "failed xsd")
     assert changes["H.2013-11-20.1.experiment.impc.xml"] == (ACCEPTED, "failed data")

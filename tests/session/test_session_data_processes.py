@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dcc.cli.demo.submissions import damaged
+from dcc.errors import SessionLostError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.session.data import checking, prepared_archives
@@ -95,7 +96,7 @@ def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole
     monkeypatch.setattr(prepared_archives, "prepare_archive", preparing)
     with monkeypatch.context() as patched:
         patched.setattr(prepared_archives.PreparedArchives, "document", _interrupted(3))
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(SessionLostError):
             data.take_up()
     first, damaged, experiment = (
         data.settings.staging_directory / f"{name}.contents" / f"prepared.rows.{kind}"
@@ -114,7 +115,7 @@ def _interrupted(call: int) -> Callable[..., Any]:
     def interrupted(*given: Any) -> Any:
         calls.append(1)
         if len(calls) == call:
-            raise KeyboardInterrupt
+            raise SessionLostError("Another took over.")
         return document(*given)
 
     return interrupted

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,32 +24,15 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime import processes
-from dcc.session import leases, sessions
+from dcc.session import leases
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
-from tests.support.databases import only_sqlite
+from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
 from tests.support.waiting import wait_until
 
 PATIENCE = 20.0
-
-HOLDER = """
-import sys, time
-from dcc.operations import archive_copies
-from dcc.operations.sessions import open_session
-from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker
-from dcc.phases import Phase
-settings = load_settings()
-with open_session(open_tracker(settings), settings) as session:
-    done = session.start_task(Phase.ZIP_NAME, "crawled")
-    session.finish_task(done, failed=False)
-    for phase in sys.argv[1:]:
-        session.start_task(Phase[phase], "under way")
-    print(session.id, flush=True)
-    time.sleep(600)
-"""
 
 
 def _rows(tracker: Engine, model: type) -> list[Row[Any]]:
@@ -75,27 +56,6 @@ def _change_lock(tracker: Engine, **values: object) -> None:
 
 def _leased(settings: Settings, seconds: float) -> Settings:
     return settings.model_copy(update={"lease_timeout": seconds})
-
-
-@contextmanager
-def _other_process(settings: Settings, *phases: Phase) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A process that holds a session, busy with tasks of `phases`; and the session's id."""
-    environment = os.environ | {"DCC_HOME": str(settings.home), "DCC_TRACKER_URL": settings.tracker_database_url}
-    root = Path(sessions.__file__).parents[2]
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, *(phase.name for phase in phases)],
-        env=environment | {"PYTHONPATH": str(root)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        yield process, int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 class TestOneAtATime:
@@ -175,19 +135,20 @@ class TestDeadHolder:
     def test_a_killed_process_is_succeeded_at_once_and_its_session_has_failed(
         self, tracker: Engine, settings: Settings
     ) -> None:
-        """What a crash left was never taken up."""
-        with _other_process(settings, Phase.QC, Phase.XSD) as (process, dead):
-            process.send_signal(signal.SIGKILL)
+        """What a crash left was never taken up. Here nobody has asked yet how the process ended."""
+        with subprocess.Popen(["sleep", "600"]) as process:
+            dead = _plant(tracker, settings, pid=process.pid)
+            process.kill()
             wait_until(lambda: "Z" in Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2])
             with open_session(tracker, settings) as session:
                 (notice,) = session.notices
                 assert notice.startswith(f"Session {dead} died (process {process.pid} on {os.uname().nodename}")
                 assert session.id > dead
                 row = _session_row(tracker, dead)
-                assert row.status == Phase.XSD
+                assert row.status == Phase.UNZIP
                 assert row.finish_time is not None
-        assert [task.status for task in _rows(tracker, SessionTask)] == [0, 1, 1]
-        assert all(task.finish_time for task in _rows(tracker, SessionTask))
+        (task,) = _rows(tracker, SessionTask)
+        assert (task.status, task.finish_time is None) == (1, False)
         with open_session(tracker, settings) as session:
             assert session.notices == (), "said once"
 
@@ -205,41 +166,30 @@ class TestDeadHolder:
             session._lost.clear()
         assert session.ended is EndReason.DIED
 
-    @only_sqlite
+    @pytest.mark.both_databases(first_only=True)
     @pytest.mark.parametrize(
-        "elsewhere",
+        "of",
         [
+            {"pid": os.getpid()},
             {"host": "other.host pid:[4026531836] 0b1d"},
             {"host": f"{os.uname().nodename} pid:[1] 0b1d"},
             {"pid_started": ""},
         ],
-        ids=["another host", "a container or boot of the same name", "a system without /proc"],
+        ids=["it lives", "another host", "a container or boot of the same name", "a system without /proc"],
     )
-    def test_a_holder_that_cannot_be_looked_up_from_here_has_its_lease(
-        self, elsewhere: dict[str, object], tracker: Engine, settings: Settings
+    def test_a_holder_that_lives_or_cannot_be_looked_up_from_here_has_its_lease(
+        self, of: dict[str, Any], tracker: Engine, settings: Settings
     ) -> None:
-        settings = _leased(settings, 60)
-        dead = _plant(tracker, settings, pid=2**22 + 1, **elsewhere)
+        settings, of = _leased(settings, 60), {"pid": 2**22 + 1} | of
+        dead = _plant(tracker, settings, **of)
         with pytest.raises(SessionActiveError, match=f"Session {dead} is active"), open_session(tracker, settings):
             pytest.fail("taken over from a holder that may be alive")
 
         _change_lock(tracker, heartbeat=utc_now() - timedelta(seconds=61))
         with open_session(tracker, settings) as session:
             (notice,) = session.notices
-            assert f"Session {dead} died (process {2**22 + 1} on " in notice
+            assert f"Session {dead} died (process {of['pid']} on " in notice
         assert _session_row(tracker, dead).status == Phase.UNZIP
-
-    @pytest.mark.both_databases
-    def test_a_process_that_lives_but_gives_no_sign_of_life_loses_its_lease(
-        self, tracker: Engine, settings: Settings
-    ) -> None:
-        settings = _leased(settings, 60)
-        silent = _plant(tracker, settings, pid=os.getpid())
-        with pytest.raises(SessionActiveError), open_session(tracker, settings):
-            pytest.fail("taken over from a holder that is alive")
-        _change_lock(tracker, heartbeat=utc_now() - timedelta(seconds=61))
-        with open_session(tracker, settings) as session:
-            assert f"Session {silent} died" in session.notices[0]
 
 
 def _plant(tracker: Engine, settings: Settings, *, pid: int, **changes: object) -> int:
@@ -313,6 +263,25 @@ class TestLease:
                 session.check()
                 wait_until(lambda: _is_lost(session))
             wait_until(lambda: not _is_lost(session))
+
+    @only_mariadb
+    def test_a_database_that_goes_away_and_comes_back_does_no_harm(
+        self, tracker: Engine, settings: Settings, mariadb: MariaDb, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A lost database stopped everything for days."""
+        with open_session(tracker, _leased(settings, 12)) as session:
+            before = _lock(tracker).heartbeat
+            mariadb.kill()
+            try:
+                wait_until(lambda: "could not renew its lock" in caplog.text)
+                session.check()
+            finally:
+                mariadb.start()
+            wait_until(lambda: _lock(tracker).heartbeat > before)
+            session.check()
+            session.finish_task(session.start_task(Phase.XSD, "goes on"), failed=False)
+        assert _session_row(tracker, session.id).status == leases.SUCCESS
+        assert PASSWORD not in caplog.text
 
 
 def _is_lost(session: Session) -> bool:

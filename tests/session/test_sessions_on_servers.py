@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.tracker.models import (
-    BadCopy,
-    CrawlFinding,
-    CrawlingSession,
-)
+from dcc.tracker.models import BadCopy, CrawlingSession
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.served_sources import Relay, large_archive, logged, register
@@ -24,12 +22,6 @@ pytestmark = pytest.mark.servers
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
-CHANGES = [
-    (share, size, modified)
-    for share in ("sftp_server", "ftp_server")
-    for size, modified in ((1_500_000, 1_400_000_300), (1_500_100, 1_400_000_000))
-]
-"""A server, and another time or another size of a file on it."""
 
 
 class TestOneTreeOverEveryProtocol:
@@ -193,24 +185,46 @@ class TestResuming:
         assert quick.staged()[KEY] == content
         assert f"{KEY}.part" not in quick.staged()
 
+
+class TestServersThatStall:
     @only_sqlite
-    @pytest.mark.parametrize(
-        ("share", "size", "modified"), usually([CHANGES[0], CHANGES[-1]], CHANGES), indirect=["share"]
-    )
-    def test_not_when_the_file_has_changed(self, quick: Installation, share: Share, size: int, modified: int) -> None:
-        """That it changed is reported."""
-        once = quick.with_settings(max_retries=0)
-        share.put(KEY, large_archive())
-        with Relay(share, cut_after=800_000, cuts=1) as relay:
-            register(quick, relay.share)
-            assert once.run_session().zips[KEY].failed
-            assert f"{KEY}.part" in quick.staged()
-            content = large_archive(size=size, seed=2)
-            share.put(KEY, content, modified)
-            relay.sent = 0
-            result = once.run_session()
-            assert result.zips[KEY].succeeded
-            assert relay.sent >= len(content)
-        assert quick.staged()[KEY] == content
-        with quick.tracker.connect() as connection:
-            assert "has changed" in connection.scalars(select(CrawlFinding.message)).one()
+    @pytest.mark.parametrize("share", usually(["sftp_server"], ["sftp_server", "ftp_server"]), indirect=True)
+    def test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session(
+        self, quick: Installation, share: Share
+    ) -> None:
+        """A session ends, however much waits at a source that stalls."""
+        stems = [f"2013-10-31.{inc}" for inc in range(20)]
+        for stem in stems:
+            share.put(f"add/H.{stem}.impc.zip", large_archive(stem, size=100_000))
+        with Relay(share, stall_after=50_000) as relay:
+            source_id = register(quick, relay.share)
+            began = time.monotonic()
+            limited = quick.with_settings(downloads_per_source=2, source_failure_limit=3)
+            result = limited.with_settings(max_retries=0, idle_timeout=1.0).run_session()
+            assert time.monotonic() - began < 20
+            stalled = [key for key, outcome in result.zips.items() if outcome.attempts]
+            assert 3 <= len(stalled) <= 5
+            relay.stall_after = None
+            quick.run_session()
+        assert set(quick.states().values()) == {"xsd done"}
+        assert quick.attempts(stalled[0]) == [(source_id, "download failed"), (source_id, "xsd done")]
+
+
+class TestServersThatAreNotTrusted:
+    @only_sqlite
+    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+    def test_a_wrong_password_costs_one_login_and_only_that_source(
+        self, quick: Installation, server: str, local_folder: Share, request: pytest.FixtureRequest
+    ) -> None:
+        share: Share = request.getfixturevalue(server)()
+        share.put(KEY, submissions.archive(specimens()))
+        refused = register(quick, share, accesskey=SecretStr("wrong horse"))
+        unaffected = register(quick, local_folder)
+        result = quick.run_session()
+        crawl = result.crawls[refused]
+        assert crawl.error is not None
+        assert (crawl.outcome, crawl.error.kind) == ("failed", "LoginRefusedError")
+        assert "Check the user name and password" in crawl.error.message
+        assert "wrong horse" not in crawl.error.message
+        assert result.zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(unaffected, "xsd done")]

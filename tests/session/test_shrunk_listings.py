@@ -16,7 +16,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_crawls
-from dcc.tracker.models import FileSourceHasZip
+from dcc.tracker.models import FileSourceHasZip, SourceCrawlRow
 from tests.support.installations import Folder, Installation
 from tests.support.served_sources import register
 from tests.support.servers import Share
@@ -158,6 +158,7 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
     said = "the directory add lists 0 archives, and held 5 before"
     assert said in caplog.text
     with installation.tracker.connect() as connection:
+        assert said in str(connection.scalars(select(SourceCrawlRow.message)).all())
         crawl = latest_crawls(connection)[folder.source_id]
         assert crawl.error is not None
         assert said in crawl.error.message

@@ -43,6 +43,7 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
     for key in (TAKEN, CHANGED, REFUSED, HELD):
         folder.put(key)
     folder.put(BROKEN, b"no archive")
+    (folder.path / "add" / "notes.txt").write_text("hello")
     installation.run_session()
     note_uploaded(installation.tracker)
     until_the_next_second()
@@ -56,9 +57,9 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
         CHANGED: {SkipReason.CHANGED: 1},
         UPLOADING: {SkipReason.UPLOADING: 1},
         BROKEN: {SkipReason.UPLOADING: 1},
-        None: {SkipReason.KNOWN: 1},
+        None: {SkipReason.KNOWN: 1, SkipReason.IGNORED: 1},
     }
     for key in (UPLOADING, BROKEN):
         folder.put(key, content, int(time.time()) - 60)
     careful.run_session()
-    assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3}
+    assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3, SkipReason.IGNORED: 1}

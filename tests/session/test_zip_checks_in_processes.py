@@ -1,4 +1,4 @@
-"""Archives and documents that processes of their own check come to what they come to in threads."""
+"""What ends processes that check archives; that they find what threads find is held in test_crash_recovery."""
 
 from __future__ import annotations
 
