@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import select, update
 
@@ -128,7 +130,13 @@ def fail_to_arrive(data: DataInstallation, second: Folder, retries: int) -> None
         connection.execute(update(ZipAction).where(ZipAction.id.in_(zips)).values(failed))
 
 
+def only_archive(folder: Folder) -> Path:
+    (path,) = (folder.path / "add").iterdir()
+    return path
+
+
 def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Folder) -> None:
+    """Additions that failed to arrive, are damaged, gone, unlike their checksum, or where they may not be taken."""
     days = iter(range(1, 10))
 
     def add_source(name: str, centre: str = "H", stem: str = "") -> Folder:
@@ -143,7 +151,7 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
     gone = add_source("gone")
     list_only(data)
     fail_to_arrive(data, failing, MOST_RETRIES)
-    (gone.path / "add" / "H.2013-10-03.1.impc.zip").unlink()
+    only_archive(gone).unlink()
     for folder in (younger, failing, unused):
         away(folder)
     with writing(data.tracker) as connection:
@@ -151,8 +159,8 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
         of_unused = update(FileSource).where(FileSource.id == unused.source_id)
         connection.execute(of_unused.values(state_id=not_available.scalar_subquery()))
     second.put("add/H.2013-10-08.1.impc.zip", b"PK\x03\x04 cut off")
-    unlike_its_checksum = add_source("another")
-    (unlike_its_checksum.path / "add" / "H.2013-10-04.1.impc.zip.md5").write_text("0" * 32)
+    another = only_archive(add_source("another"))
+    another.with_name(f"{another.name}.md5").write_text("0" * 32)
     add_source("planted", "J")
     data.run()
     assert state(data, EDIT) == "upload failed"
