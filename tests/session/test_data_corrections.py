@@ -97,6 +97,7 @@ def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataI
         withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
 
 
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize("who", ["the command", "a session"])
 def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, who: str
@@ -141,6 +142,7 @@ def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]
     return [(document.file_name, document.status) for document in found]
 
 
+@pytest.mark.both_databases
 def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(held: DataInstallation) -> None:
     assert held.log(EDITED) == ["held"]
     assert confirm(held) == [(EDITED, Status.DONE)]

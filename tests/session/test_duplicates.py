@@ -71,7 +71,7 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
 
 
 @pytest.mark.both_databases(first_only=True)
-@pytest.mark.parametrize("again", [AGAIN, "edit/H.2013-11-01.1.impc.zip", "delete/H.2013-11-01.1.impc.zip"])
+@pytest.mark.parametrize("again", ["delete/H.2013-11-01.1.impc.zip", "edit/H.2013-11-01.1.impc.zip", AGAIN])
 def test_a_duplicate_is_known_again_when_the_session_was_killed_before_it_was_recorded(
     data: DataInstallation, again: str
 ) -> None:

@@ -29,6 +29,7 @@ ALL = {
 REASON = "The step {} is left out for this file source or group of centres (DCC_LEFT_OUT_STEPS)."
 
 
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize(
     ("step", "last", "contexts", "documents"),
     [

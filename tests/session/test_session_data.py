@@ -189,6 +189,7 @@ def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypat
     assert "of dcc.session.data.quality_control)" in (task.comment or "")
 
 
+@pytest.mark.both_databases
 def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_waiting(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

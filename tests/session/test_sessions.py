@@ -306,6 +306,7 @@ def _locked_file(tracker: Engine) -> Iterator[None]:
 
 
 class TestHandingOver:
+    @pytest.mark.both_databases
     def test_a_session_handed_over_is_gone_on_with_by_a_later_run(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, settings) as first:
             first.hand_over()
