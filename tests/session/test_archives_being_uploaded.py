@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -90,6 +90,14 @@ class TestYoungArchives:
         crawl = result.crawls[source_id]
         assert (crawl.outcome, crawl.findings) == ("ok", ())
         assert [f"{KEY} is being uploaded to" in note for note in crawl.notes] == [True]
+        with careful.tracker.connect() as connection:
+            story = zip_story(connection, ZipKey(Action.ADD, NAME))
+            assert story.hosts[0].uploading_since is not None
+            assert [finding.kind for finding in story.findings] == ["uploading"]
+            (said,) = [entry for entry in skipped_entries(connection, source_id) if entry.entry == KEY]
+            assert said.why is SkipReason.UPLOADING
+            assert [finding.kind for finding in latest_findings(connection)] == ["uploading"]
+            assert "is being uploaded" in " ".join(session_report(connection, result.id).text.split())
         assert careful.states() == {KEY: "zip_name done"}
         assert careful.attempts(KEY) == []
         served.put(KEY, archive(), int(time.time()) - 60)
@@ -115,19 +123,6 @@ class TestYoungArchives:
         assert (careful.states(), uploading(careful)) == ({KEY: "zip_name done"}, [True])
         local_folder.put(KEY, content, int(time.time()) - 60)
         assert careful.run_session().zips[KEY].succeeded
-
-    @only_sqlite
-    def test_all_views_say_that_it_is_being_uploaded(self, careful: Installation, folder: Folder) -> None:
-        with growing(folder.path / KEY, archive()):
-            session = careful.run_session().id
-        with careful.tracker.connect() as connection:
-            story = zip_story(connection, ZipKey(Action.ADD, NAME))
-            assert story.hosts[0].uploading_since is not None
-            assert [finding.kind for finding in story.findings] == ["uploading"]
-            (said,) = [entry for entry in skipped_entries(connection, folder.source_id) if entry.entry == KEY]
-            assert said.why is SkipReason.UPLOADING
-            assert [finding.kind for finding in latest_findings(connection)] == ["uploading"]
-            assert "is being uploaded" in " ".join(session_report(connection, session).text.split())
 
     @only_sqlite
     def test_a_second_look_that_fails_leaves_it_to_a_later_session(
@@ -251,21 +246,6 @@ class TestChangedWhileFetched:
         assert result.zips[KEY].succeeded
         assert quick.staged()[KEY] == content
 
-    @only_sqlite
-    def test_a_server_that_sends_less_than_it_lists_fails_it(
-        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder.put(KEY)
-        blocks = LocalConnection._blocks
-
-        def cut(self: LocalConnection, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
-            yield next(blocks(self, action, name, offset, size))[:100]
-
-        monkeypatch.setattr(LocalConnection, "_blocks", cut)
-        assert quick.run_session().zips[KEY].failed
-        assert quick.states() == {KEY: "download failed"}
-        assert uploading(quick) == [False]
-
 
 def half(content: bytes) -> bytes:
     return content[: len(content) // 2]
@@ -305,31 +285,29 @@ class TestChangedAfterwards:
         assert entry == ("crawl", "The archive changed on its file source after its last download.")
         assert quick.run_session().zips == {}
 
-    def test_what_was_withdrawn_by_a_person_is_not(self, quick: Installation, folder: Folder) -> None:
+    def test_what_was_withdrawn_by_a_person_or_failed_beside_what_was_uploaded_is_not(
+        self, quick: Installation, folder: Folder
+    ) -> None:
+        failed = "add/H.2013-10-31.2.impc.zip"
         folder.put(KEY)
         quick.run_session()
         withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
         with quick.tracker.begin() as connection:
             for model in (XmlFile, ZipDownload, ZipAction):
                 connection.execute(update(model).values(withdrawn))
-        folder.put(KEY, submissions.archive(specimens(mice=3)))
-        result = quick.run_session()
-        assert result.zips == {}
-        (finding,) = result.crawls[folder.source_id].findings
-        assert finding.endswith(f"dcc retry {KEY}")
-
-    def test_a_failed_archive_of_which_documents_were_uploaded_is_not(
-        self, quick: Installation, folder: Folder
-    ) -> None:
-        folder.put(KEY, broken_document(b""))
+        folder.put(failed, broken_document(b""))
         quick.run_session()
+        uploaded = update(XmlFile).where(XmlFile.phase_id != int(Phase.UPLOAD))
         with quick.tracker.begin() as connection:
-            connection.execute(update(XmlFile).values(phase_id=int(Phase.QC), status_id=int(Status.PENDING)))
-        folder.put(KEY)
+            connection.execute(uploaded.values(phase_id=int(Phase.QC), status_id=int(Status.PENDING)))
+        for key in (KEY, failed):
+            folder.put(key, submissions.archive(specimens(mice=3)))
         result = quick.run_session()
         assert result.zips == {}
-        (finding,) = result.crawls[folder.source_id].findings
-        assert "dcc data undo" in finding
+        of_withdrawn, of_failed = sorted(result.crawls[folder.source_id].findings)
+        assert of_withdrawn.endswith(f"dcc retry {KEY}")
+        assert "dcc data undo" not in of_withdrawn
+        assert "dcc data undo" in of_failed
 
     @only_sqlite
     def test_a_mirror_that_changes_does_not_undo_what_came_from_elsewhere(

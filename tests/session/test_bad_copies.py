@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import signal
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -23,9 +22,10 @@ from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
-from tests.session.test_crash_recovery import run_dying
+from tests.support import dying_session
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Fetches, Folder, Installation, growing, md5, specimens
+from tests.support.prepared_processes import run_dying
 from tests.support.served_sources import logged
 from tests.support.session_reports import session_report
 from tests.support.trials import usually
@@ -38,8 +38,8 @@ DAMAGED = b"#" * len(GOOD)
 SHORT = GOOD[:-200]
 
 
-def publish(folder: Folder, content: bytes) -> None:
-    (folder.path / f"{KEY}.md5").write_text(f"{md5(content)}  {NAME}\n")
+def publish(folder: Folder, content: bytes, key: str = KEY) -> None:
+    (folder.path / f"{key}.md5").write_text(f"{md5(content)}  {key.rpartition('/')[2]}\n")
 
 
 @pytest.fixture
@@ -50,48 +50,45 @@ def mirror(installation: Installation, folder: Folder) -> Folder:
     return installation.add_folder("J", "mirror")
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "published", "ends", "states"),
-    [
-        pytest.param(DAMAGED, GOOD, None, "xsd done", ["unzip failed", "xsd done"], id="damaged, a good mirror"),
-        pytest.param(SHORT, GOOD, None, "xsd done", ["unzip failed", "xsd done"], id="damaged, a longer mirror"),
-        pytest.param(DAMAGED, GOOD, GOOD, "xsd done", ["zip_md5 failed", "xsd done"], id="own copy not as published"),
-        pytest.param(DAMAGED, SHORT, None, "unzip failed", ["unzip failed"] * 2, id="both damaged"),
-        pytest.param(DAMAGED, DAMAGED, None, "unzip failed", ["unzip failed"] * 2, id="the same, damaged"),
-        pytest.param(OTHER, GOOD, DAMAGED, "zip_md5 failed", ["zip_md5 failed"] * 2, id="neither as published"),
-        pytest.param(DAMAGED, GOOD, DAMAGED, "unzip failed", ["unzip failed"], id="damaged as published"),
-        pytest.param(OTHER, GOOD, None, "xsd done", ["xsd done"], id="both good, of another size"),
-    ],
+CASES = (
+    (DAMAGED, GOOD, None, "xsd done", ["unzip failed", "xsd done"]),
+    (SHORT, GOOD, None, "xsd done", ["unzip failed", "xsd done"]),
+    (DAMAGED, GOOD, GOOD, "xsd done", ["zip_md5 failed", "xsd done"]),
+    (DAMAGED, SHORT, None, "unzip failed", ["unzip failed"] * 2),
+    (DAMAGED, DAMAGED, None, "unzip failed", ["unzip failed"] * 2),
+    (OTHER, GOOD, DAMAGED, "zip_md5 failed", ["zip_md5 failed"] * 2),
+    (DAMAGED, GOOD, DAMAGED, "unzip failed", ["unzip failed"]),
+    (OTHER, GOOD, None, "xsd done", ["xsd done"]),
 )
+"""The own copy and that of the mirror, which content the MD5 is of that is published, and how archive and tries end."""
+
+
 def test_other_sources_are_tried_before_the_centre_is_blamed(
-    installation: Installation,
-    folder: Folder,
-    mirror: Folder,
-    own: bytes,
-    other: bytes,
-    published: bytes | None,
-    ends: str,
-    states: list[str],
+    installation: Installation, folder: Folder, mirror: Folder
 ) -> None:
-    folder.put(KEY, own)
-    mirror.put(KEY, other)
-    if published is not None:
-        publish(folder, published)
+    cases = {f"add/H.2013-10-31.{inc}.impc.zip": case for inc, case in enumerate(CASES, 1)}
+    for key, (own, other, published, *_) in cases.items():
+        folder.put(key, own)
+        mirror.put(key, other)
+        if published is not None:
+            publish(folder, published, key)
 
-    outcome = installation.run_session().zips[KEY]
+    outcomes = installation.run_session().zips
 
-    assert installation.states() == {KEY: ends}
-    assert f"{outcome.phase.short_name} {outcome.status.short_name}" == ends
-    sources = [folder.source_id, mirror.source_id]
-    assert installation.attempts(KEY) == list(zip(sources, states, strict=False))
-    if ends == "xsd done" and states[0] != ends:
-        assert installation.staged()[KEY] == other
-    if len(states) == 2 and ends != "xsd done":
-        assert all(f"file source {number} (MD5 " in outcome.reasons[-1].message for number in sources)
-        assert logged(installation)[-1] == outcome.reasons[-1].message
-        german = load_catalogue("de", installation.settings).tell(outcome.reasons[-1].fact)
-        assert all(f"Dateiquelle {number} (MD5 " in german for number in sources)
-        assert "file source" not in german
+    assert installation.states() == {key: ends for key, (*_, ends, _) in cases.items()}
+    sources, told = [folder.source_id, mirror.source_id], logged(installation)
+    for key, (_, other, _, ends, states) in cases.items():
+        outcome = outcomes[key]
+        assert f"{outcome.phase.short_name} {outcome.status.short_name}" == ends
+        assert installation.attempts(key) == list(zip(sources, states, strict=False))
+        if ends == "xsd done" and states[0] != ends:
+            assert installation.staged()[key] == other
+        if len(states) == 2 and ends != "xsd done":
+            assert all(f"file source {number} (MD5 " in outcome.reasons[-1].message for number in sources)
+            assert outcome.reasons[-1].message in told
+            german = load_catalogue("de", installation.settings).tell(outcome.reasons[-1].fact)
+            assert all(f"Dateiquelle {number} (MD5 " in german for number in sources)
+            assert "file source" not in german
 
 
 def test_a_copy_of_another_size_needs_no_delegation_once_the_own_one_is_known_to_be_bad(
@@ -107,7 +104,7 @@ def test_a_copy_of_another_size_needs_no_delegation_once_the_own_one_is_known_to
 
 
 @pytest.mark.parametrize("published", [None, GOOD], ids=["damaged", "not as published"])
-def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
+def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy_and_is_tried_later(
     installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches, published: bytes | None
 ) -> None:
     folder.put(KEY, DAMAGED)
@@ -116,7 +113,8 @@ def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
         publish(folder, published)
     fetches.away.add("mirror")
 
-    session = installation.with_settings(max_retries=0).run_session()
+    once = installation.with_settings(max_retries=0)
+    session = once.run_session()
 
     outcome, said = session.zips[KEY], "is neither a zip nor a tar archive" if published is None else md5(GOOD)
     assert outcome.main_reason is not None
@@ -126,6 +124,12 @@ def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
         told = " ".join(session_report(connection, session.id).text.split())
     assert said in told
     assert "broke off" not in told
+    failed = installation.states()
+    assert once.run_session().ended is EndReason.FAULTS, "a mirror that could not deliver is one"
+    assert installation.states() == failed
+    fetches.away.clear()
+    assert once.run_session().zips[KEY].succeeded
+    assert fetches.folders == ["centre", "mirror"]
 
 
 def test_two_sources_with_the_same_bad_checksum_end_the_tries(
@@ -233,69 +237,41 @@ def twice(name: str = "H.2013-10-31.1.specimen.impc.xml") -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(DAMAGED, id="no zip"),
-        pytest.param(SHORT, id="cut off"),
-        pytest.param(b"", id="empty"),
-        pytest.param(encrypted(), id="encrypted"),
-        pytest.param(twice(), id="a name twice"),
-        pytest.param(submissions.archive({"../x.xml": b"<a/>"}), id="leads elsewhere"),
-        pytest.param(submissions.archive({"notes.txt": b"none"}), id="without documents"),
-    ],
-)
+def misnamed() -> bytes:
+    """An archive in which a name is said to be UTF-8, and is not."""
+    archive = submissions.archive(specimens() | {"é.xml": b"<a/>"})
+    return archive.replace("é.xml".encode(), b"\xff\xfe.xml")
+
+
 def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
-    installation: Installation, folder: Folder, content: bytes
+    installation: Installation, folder: Folder
 ) -> None:
     """A good one under the same name; another name would leave the bad one there, failed."""
-    folder.put(KEY, content)
-    outcome = installation.run_session().zips[KEY]
-    assert installation.states() == {KEY: "unzip failed"}
-    with installation.tracker.connect() as connection:
-        (cause,) = causes_of(connection, None, outcome.key, installation.settings)
-    advice = (
-        outcome.reasons[-1].message,
-        cause.remedy(load_catalogue("en", installation.settings)),
-        *(text for text in OUTCOME_TEXTS[Outcome.UNREADABLE].next),
-        next(one.advice for one in explanations() if one.name == outcome.reasons[-1].kind),
-    )
-    for text in advice:
-        assert re.search("under the same names?[.:]", text), text
-        assert not re.search("new (name|increment)", text), text
-    folder.put(KEY, GOOD, modified=MODIFIED + 60)
-    assert installation.run_session().zips[KEY].succeeded
-
-
-def test_a_mirror_that_was_away_or_is_new_is_tried_by_a_later_session(
-    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches
-) -> None:
-    folder.put(KEY, DAMAGED)
-    mirror.put(KEY, GOOD)
-    fetches.away.add("mirror")
-    once = installation.with_settings(max_retries=0)
-    outcome = once.run_session().zips[KEY]
-    assert (outcome.failed, installation.states()) == (True, {KEY: "unzip failed"})
-    once.run_session()
-    assert installation.states() == {KEY: "unzip failed"}
-    fetches.away.clear()
-    assert once.run_session().zips[KEY].succeeded
-    assert fetches.folders == ["centre", "mirror"]
-
-
-def test_a_copy_that_is_known_to_be_bad_keeps_no_session_from_its_work(
-    installation: Installation, folder: Folder, mirror: Folder, fetches: Fetches
-) -> None:
-    """What the centre has to correct is told; but a mirror that could not deliver is a fault."""
-    folder.put(KEY, OTHER)
-    publish(folder, GOOD)
-    once = installation.with_settings(max_retries=0)
-    once.run_session()
-    later = once.run_session()
-    assert (later.zips[KEY].kept, later.ended) == (True, EndReason.FINISHED)
-    mirror.put(KEY, GOOD)
-    fetches.away.add("mirror")
-    assert once.run_session().ended is EndReason.FAULTS
+    leads_elsewhere, without_documents = ({"../x.xml": b"<a/>"}, {"notes.txt": b"none"})
+    contents = [misnamed(), DAMAGED, SHORT, b"", encrypted(), twice()]
+    contents += map(submissions.archive, (leads_elsewhere, without_documents))
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc, _ in enumerate(contents)]
+    for key, content in zip(keys, contents, strict=True):
+        folder.put(key, content)
+    outcomes = installation.run_session().zips
+    assert installation.states() == dict.fromkeys(keys, "unzip failed")
+    assert "UTF-8" in outcomes[keys[0]].reasons[-1].message
+    for key in keys:
+        reason = outcomes[key].reasons[-1]
+        with installation.tracker.connect() as connection:
+            (cause,) = causes_of(connection, None, outcomes[key].key, installation.settings)
+        advice = (
+            reason.message,
+            cause.remedy(load_catalogue("en", installation.settings)),
+            *OUTCOME_TEXTS[Outcome.UNREADABLE].next,
+            next(one.advice for one in explanations() if one.name == reason.kind),
+        )
+        for text in advice:
+            assert re.search("under the same names?[.:]", text), text
+            assert not re.search("new (name|increment)", text), text
+        folder.put(key, GOOD, modified=MODIFIED + 60)
+    installation.run_session()
+    assert installation.states() == dict.fromkeys(keys, "xsd done")
 
 
 @pytest.mark.parametrize(
@@ -311,8 +287,10 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     folder.put(KEY, OTHER)
     publish(folder, GOOD)
     installation.run_session()
-    later = installation.run_session().zips[KEY]
-    assert later.kept
+    session = installation.run_session()
+    later = session.zips[KEY]
+    # What the centre has to correct is no fault.
+    assert (later.kept, session.ended) == (True, EndReason.FINISHED)
     assert "still publishes" in later.reasons[-1].message
     assert fetches.folders == ["centre"]
     assert installation.states() == {KEY: "zip_md5 failed"}
@@ -353,7 +331,7 @@ def test_a_session_that_is_killed_at_a_bad_copy_is_continued_at_the_mirror(
     ends = "xsd done" if other == GOOD else "unzip failed"
     folder.put(KEY, DAMAGED)
     mirror.put(KEY, other)
-    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    run_dying(dying_session.main, point, installation.settings)
     installation.run_session()
     assert installation.states() == {KEY: ends}
     finished = [attempt for attempt in installation.attempts(KEY) if "cancelled" not in attempt[1]]

@@ -18,11 +18,9 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
-from dcc.databases.schema import init_database
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.qc.database import open_qc_database
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
@@ -59,14 +57,12 @@ def batch_of(folder: Folder, names: list[str]) -> Batch:
 
 @only_sqlite
 def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
-    installation: Installation, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that hung must neither go on using the source beside its session nor leave what nobody takes."""
-    qc = open_qc_database(installation.settings)
-    init_database(qc)
-    store = ObjectStore(installation.settings)
+    store = ObjectStore(first.settings)
     results = FromWorkers(store, 1, tmp_path / "scratch")
-    results.put_batch("batch_1", batch_of(folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
+    results.put_batch("batch_1", batch_of(first.folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
     put = ObjectStore.put
 
     def put_and_end(self: ObjectStore, name: str, path: Path) -> str:
@@ -75,8 +71,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
         return key
 
     monkeypatch.setattr(ObjectStore, "put", put_and_end)
-    done = prepare_batch(installation.settings, installation.tracker, qc, results.folder, "batch_1")
-    qc.dispose()
+    done = prepare_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1")
     assert done == 1
     assert len(store.keys()) == 1
     assert results.look() == 1
@@ -84,15 +79,12 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
 
 @only_sqlite
 def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
-    installation: Installation, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker removes what this one has just listed."""
-    settings = installation.settings
-    qc = open_qc_database(settings)
-    init_database(qc)
-    results = FromWorkers(ObjectStore(settings), 1, tmp_path / "scratch")
-    results.put_batch("batch_1", batch_of(folder, ["H.2013-10-30.1.impc.zip"]))
-    leftovers = [settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
+    results = FromWorkers(ObjectStore(first.settings), 1, tmp_path / "scratch")
+    results.put_batch("batch_1", batch_of(first.folder, ["H.2013-10-30.1.impc.zip"]))
+    leftovers = [first.settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
     for left in leftovers:
         left.mkdir(parents=True)
         os.utime(left, (0, 0))
@@ -103,8 +95,7 @@ def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
             remove(each, **options)
 
     monkeypatch.setattr(shutil, "rmtree", remove_all)
-    assert prepare_batch(settings, installation.tracker, qc, results.folder, "batch_1") == 1
-    qc.dispose()
+    assert prepare_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1") == 1
     assert not list(leftovers[0].parent.iterdir())
 
 

@@ -87,16 +87,10 @@ def test_the_centre_is_told_of_each_change_once_and_what_to_do(
     installation.run_session()
     assert len(letters(server, CENTRE)) == 1
 
-
-@only_sqlite
-def test_a_change_that_a_retry_notices_is_told_as_well(
-    installation: Installation, folder: Folder, mail_server: Starter
-) -> None:
-    server = mail_server()
-    installation = notified(installation, server).with_settings(notify_attachment_bytes=0)
-    loaded(installation, folder)
+    # Also if a retry notices it.
     server.received.clear()
-    change(folder)
+    until_the_next_second()
+    change(folder, mice=5)
     with pytest.raises(ConfigurationError, match="dcc data undo"):
         installation.process_again(KEY)
     installation.run_session()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +18,6 @@ from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
-from dcc.sources.connect import connect
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ConnectionPlace
 from dcc.tracker.register.source_addresses import load_addresses
@@ -34,7 +28,6 @@ from tests.support.served_sources import below, put_many, register
 from tests.support.servers import Share
 
 PATIENCE = 60
-ESTABLISHED = "01"
 
 
 @pytest.fixture
@@ -115,7 +108,7 @@ def test_an_audit_that_fetches_a_lost_archive_waits_for_a_place(places: Installa
 def test_who_was_killed_has_no_place(places: Installation, sftp_server: Share, elsewhere: bool) -> None:
     address = address_of(places, register(places, sftp_server))
     some = ConnectionPlaces(places.tracker, places.settings)
-    with _processes(_hold, 2, places.settings, address.id):
+    with _two_that_hold_places(places.settings, address.id):
         assert is_full(some, address)
     if elsewhere:
         with writing(places.tracker) as connection:
@@ -128,32 +121,7 @@ def test_who_was_killed_has_no_place(places: Installation, sftp_server: Share, e
     assert lines(places) == 0
 
 
-@only_sqlite
-@pytest.mark.servers
-def test_two_processes_at_once_keep_to_the_limit_of_a_source(places: Installation, sftp_server: Share) -> None:
-    """OpenSSH is asked by both, each of which may have as many connections by itself."""
-    limited = places.with_settings(downloads_per_source=3)
-    source_id = register(limited, sftp_server)
-    port = int(sftp_server.hostname.rpartition(":")[2])
-    most, before = 0, set[str]()
-    with _processes(_connect, 2, limited.settings, source_id) as processes:
-        while any(process.is_alive() for process in processes):
-            # Some end and others begin while the list is read: those that are in two lists were there at once.
-            now = _connections_to(port)
-            most, before = max(most, len(before & now)), now
-            time.sleep(0.01)
-        assert [process.exitcode for process in processes] == [0, 0]
-    assert most == 3
-    assert lines(limited) == 0
-
-
-def _connections_to(port: int) -> set[str]:
-    """The connections to a port of this machine, by the inodes of their sockets."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
-    return {row[9] for row in rows if row[3] == ESTABLISHED and int(row[2].rpartition(":")[2], 16) == port}
-
-
-def _hold(number: int, said: Any, settings: Settings, source_id: int) -> None:
+def _hold(said: Any, settings: Settings, source_id: int) -> None:
     """Hold a place until killed."""
     tracker = open_tracker(settings)
     with tracker.connect() as connection:
@@ -163,40 +131,18 @@ def _hold(number: int, said: Any, settings: Settings, source_id: int) -> None:
         time.sleep(PATIENCE)
 
 
-def _connect(number: int, said: Any, settings: Settings, source_id: int) -> None:
-    """Connect by three threads at once, again and again."""
-    tracker = open_tracker(settings)
-    with tracker.connect() as connection:
-        (address,) = load_addresses(connection, ids=[source_id])
-    places = ConnectionPlaces(tracker, settings)
-    said.send(None)
-
-    def work() -> None:
-        for _ in range(3):
-            with places.place(address, for_seconds(PATIENCE)), connect(address, settings):
-                time.sleep(0.2)
-
-    with ThreadPoolExecutor(3) as pool:
-        for done in [pool.submit(work) for _ in range(3)]:
-            done.result()
-
-
 @contextmanager
-def _processes(work: Any, count: int, *arguments: object) -> Iterator[list[BaseProcess]]:
-    """Processes that have begun their work; they are killed at the end."""
-    processes: list[BaseProcess] = []
-    beginnings = []
+def _two_that_hold_places(settings: Settings, source_id: int) -> Iterator[None]:
+    """Two processes that have a place each; they are killed at the end."""
+    heard, said = FORKED.Pipe(duplex=False)
+    processes = [FORKED.Process(target=_hold, args=(said, settings, source_id)) for _ in range(2)]
     try:
-        for number in range(count):
-            heard, said = FORKED.Pipe(duplex=False)
-            process = FORKED.Process(target=work, args=(number, said, *arguments))
+        for process in processes:
             process.start()
-            processes.append(process)
-            beginnings.append(heard)
-        assert all(heard.poll(PATIENCE) for heard in beginnings)
-        yield processes
+            assert heard.poll(PATIENCE)
+            heard.recv()
+        yield
     finally:
         for process in processes:
-            if process.is_alive():
-                os.kill(process.pid or 0, signal.SIGKILL)
+            process.kill()
             process.join(PATIENCE)

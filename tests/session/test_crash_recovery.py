@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 import pytest
@@ -10,12 +9,13 @@ from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.session.archives import processing
-from dcc.settings import Settings
 from dcc.tracker.models import CrawlingSession, SessionLock, XmlFile, XmlLog, ZipDownload, ZipLog
 from tests.support import dying_session
 from tests.support.dying_session import POINTS
 from tests.support.installations import Fetches, Folder, Installation, experiments, specimens
-from tests.support.prepared_processes import run_in_process
+from tests.support.prepared_databases import PreparedFile
+from tests.support.prepared_installations import opened_installation
+from tests.support.prepared_processes import run_dying
 from tests.support.trials import usually
 
 LIKE_OTHERS = {
@@ -61,31 +61,13 @@ def ending(installation: Installation) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[str, PreparedFile]) -> dict[str, Any]:
     """How a session ends that nothing disturbs, on SQLite."""
-    from dcc.databases.schema import init_database
-    from dcc.tracker.database import open_tracker
-
-    root = tmp_path_factory.mktemp("undisturbed")
-    settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
-    tracker = open_tracker(settings)
-    init_database(tracker)
-    installation = Installation(tracker, settings, root)
+    installation = opened_installation(tmp_path_factory.mktemp("undisturbed"), prepared_files).base
     installation.add_centre("H", "J")
     fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
     installation.run_session()
     return ending(installation)
-
-
-def run_dying(settings: Settings, point: str) -> int | None:
-    environment = {
-        "DCC_HOME": str(settings.home),
-        "DCC_TRACKER_URL": settings.tracker_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_RETRY_DELAY": "0.05",
-        "DCC_QUIET_SECONDS": "0",
-    }
-    return run_in_process(dying_session.main, point, environment)
 
 
 @pytest.mark.parametrize("point", usually([point for point in POINTS if point not in LIKE_OTHERS], list(POINTS)))
@@ -94,7 +76,7 @@ def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
 ) -> None:
     """Kill -9 in each phase, restart, all reach a terminal state once."""
     fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
-    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    run_dying(dying_session.main, point, installation.settings)
     result = installation.run_session()
     assert any("died" in notice for notice in result.notices)
     assert ending(installation) == undisturbed
@@ -113,7 +95,7 @@ def test_a_killed_session_is_continued_by_processes_too(
     installation: Installation, undisturbed: dict[str, Any], point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
-    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    run_dying(dying_session.main, point, installation.settings)
     monkeypatch.setattr(processing, "MANY", 1)
     installation.run_session()
     assert ending(installation) == undisturbed
@@ -123,7 +105,7 @@ def test_the_mid_transfer_part_is_gone_on_with(installation: Installation, fetch
     """What arrived before the kill is not fetched again."""
     folder = installation.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip", specimens() | experiments(at_least=300_000))
-    assert run_dying(installation.settings, "in mid-transfer") == -signal.SIGKILL
+    run_dying(dying_session.main, "in mid-transfer", installation.settings)
     part = installation.settings.staging_directory / "add" / "H.2013-10-31.1.impc.zip.part"
     received = part.stat().st_size
     assert received > 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import deque
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -29,17 +27,16 @@ from dcc.tracker.models import (
     CrawlFinding,
     CrawlingSession,
     FileSourceHasZip,
-    SourceCrawlRow,
     ZipFile,
     utc_now,
 )
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.states import State
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder, Installation, SessionResult, note_uploaded
+from tests.support.installations import Installation, SessionResult
 from tests.support.session_reports import session_report
 
-FIRST, SECOND, THIRD = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3))
+FIRST, SECOND = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2))
 
 
 def crawl(installation: Installation) -> SessionResult:
@@ -50,49 +47,25 @@ def crawl(installation: Installation) -> SessionResult:
     return result
 
 
-def test_the_three_directories_give_three_actions(installation: Installation) -> None:
-    folder = installation.add_folder()
+def test_the_three_directories_give_three_actions_and_all_else_is_left_aside_and_counted(
+    installation: Installation,
+) -> None:
+    folder, other = installation.add_folder(), installation.add_folder(name="other")
     for action in Action:
         folder.put(f"{action}/{FIRST}")
-    found = crawl(installation).crawls[folder.source_id]
-    assert set(found.new_zips) == {ZipKey(action, FIRST) for action in Action}
-    assert installation.states() == {f"{action}/{FIRST}": "zip_name done" for action in Action}
-    assert installation.count(ZipFile) == 1
-
-
-def test_directories_that_are_not_there_are_no_fault(installation: Installation) -> None:
-    folder = installation.add_folder()
-    folder.put(f"edit/{FIRST}")
-    found = crawl(installation).crawls[folder.source_id]
-    assert (found.outcome, found.listed, found.new) == ("ok", 1, 1)
-
-
-def test_subdirectories_and_other_files_are_left_aside_and_counted(installation: Installation) -> None:
-    folder = installation.add_folder()
-    folder.put(f"add/{FIRST}")
     (folder.path / "add" / "old.impc.zip").mkdir()
     (folder.path / "add" / "notes.txt").write_text("hello")
-    found = crawl(installation).crawls[folder.source_id]
-    assert (found.listed, found.ignored) == (1, 2)
+    other.put(f"edit/{SECOND}")
+    crawls = crawl(installation).crawls
+    found = crawls[folder.source_id]
+    assert set(found.new_zips) == {ZipKey(action, FIRST) for action in Action}
+    keys = [f"edit/{SECOND}", *(f"{action}/{FIRST}" for action in Action)]
+    assert installation.states() == dict.fromkeys(keys, "zip_name done")
+    assert installation.count(ZipFile) == 2
+    assert (found.listed, found.ignored) == (3, 2)
     assert {name for name, _ in found.ignored_examples} == {"add/old.impc.zip", "add/notes.txt"}
-
-
-@pytest.mark.both_databases
-def test_a_changed_file_is_reported_and_not_taken_once_its_data_were_uploaded(installation: Installation) -> None:
-    """The same name with other content is a finding."""
-    folder = installation.add_folder()
-    folder.put(f"add/{FIRST}")
-    installation.run_session()
-    note_uploaded(installation.tracker)
-    before = installation.states(), installation.staged()
-    folder.put(f"add/{FIRST}", b"something else")
-    result = installation.run_session()
-    assert result.crawls[folder.source_id].changed == 1
-    assert result.zips == {}
-    assert (installation.states(), installation.staged()) == before
-    with installation.tracker.connect() as connection:
-        (message,) = connection.scalars(select(CrawlFinding.message))
-    assert message.endswith(f"withdraw these with `dcc data undo`, then take it with: dcc retry add/{FIRST}")
+    # That it has no other directories is no fault.
+    assert (crawls[other.source_id].outcome, crawls[other.source_id].listed) == ("ok", 1)
 
 
 @pytest.mark.parametrize(
@@ -116,34 +89,6 @@ def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is
     message = str(change_message(address, ZipKey(Action.ADD, FIRST), known, listed))
     assert ("dcc data undo" in message) == undo
     assert message.endswith(f"take it with: dcc retry add/{FIRST}")
-
-
-def test_an_archive_that_is_gone_is_noticed_and_never_downloaded(installation: Installation) -> None:
-    """What is no longer listed is no longer hosted."""
-    folder = installation.add_folder()
-    folder.put(f"add/{FIRST}")
-    crawl(installation)
-    (folder.path / "add" / FIRST).unlink()
-    for gone in (0, 1):
-        result = installation.run_session()
-        assert result.crawls[folder.source_id].gone == gone
-        assert result.zips == {}
-    assert installation.attempts(f"add/{FIRST}") == []
-
-
-@pytest.mark.both_databases
-def test_a_source_that_cannot_be_reached_is_recorded_and_holds_up_nobody(installation: Installation) -> None:
-    """A failed crawl leaves its reason in the tracker."""
-    healthy, absent = installation.add_folder("H", "healthy"), installation.add_folder("J", "absent")
-    healthy.put(f"add/{FIRST}")
-    absent.path.rmdir()
-    result = installation.run_session()
-    assert result.crawls[absent.source_id].outcome == "failed"
-    assert result.zips[f"add/{FIRST}"].succeeded
-    with installation.tracker.connect() as connection:
-        rows = dict(connection.execute(select(SourceCrawlRow.file_source_id, SourceCrawlRow.message)).all())
-    assert rows[healthy.source_id] is None
-    assert "absent" in rows[absent.source_id]
 
 
 def test_a_fault_of_the_platform_costs_one_source_its_crawl_and_no_other(
@@ -171,14 +116,6 @@ def test_a_fault_of_the_platform_costs_one_source_its_crawl_and_no_other(
         assert connection.scalar(select(CrawlingSession.status)) == int(Phase.ZIP_NAME)
 
 
-def test_a_listing_that_could_not_be_made_makes_no_archive_gone(installation: Installation) -> None:
-    folder = installation.add_folder()
-    folder.put(f"add/{FIRST}")
-    crawl(installation)
-    folder.path.rename(installation.root / "elsewhere")
-    assert crawl(installation).crawls[folder.source_id].gone == 0
-
-
 @pytest.mark.both_databases
 def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Installation) -> None:
     """Eight sources, one listing."""
@@ -190,36 +127,6 @@ def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Ins
     crawl(installation)
     assert sorted(installation.states()) == sorted(names)
     assert installation.count(FileSourceHasZip) == 8 * 20
-
-
-def test_a_silent_source_is_given_up_in_time(installation: Installation, silent_port: int) -> None:
-    """A server that never answers costs its time limit, and only itself."""
-    healthy = installation.add_folder()
-    healthy.put(f"add/{FIRST}")
-    quick = installation.with_settings(connect_timeout=1.0, login_timeout=1.0)
-    silent = Folder(installation.root)
-    for protocol in (SourceProtocol.SFTP, SourceProtocol.FTP):
-        silent.source_id = _add_silent(quick, protocol, silent_port)
-    began = time.monotonic()
-    result = quick.run_session()
-    assert time.monotonic() - began < 15
-    assert sorted(crawled.outcome for crawled in result.crawls.values()) == ["failed", "failed", "ok"]
-    assert result.zips[f"add/{FIRST}"].succeeded
-
-
-def _add_silent(installation: Installation, protocol: SourceProtocol, port: int) -> int:
-
-    return installation.add_source(
-        SourceAddress(0, "J", protocol, f"127.0.0.1:{port}", "someone", SecretStr("secret"), "/")
-    )
-
-
-@pytest.fixture
-def silent_port() -> Iterator[int]:
-    """A port that takes connections and never says a word."""
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
 
 
 @only_sqlite

@@ -77,9 +77,14 @@ def test_a_deletion_of_animals_with_experiments_stays_failed_and_a_retry_applies
 
 
 def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataInstallation) -> None:
+    """What others build on is not withdrawn."""
     data.put(ZIP, specimens())
     data.put(LATER, experiments("2013-11-01.1"))
     data.run()
+    before = data.ending()
+    undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    assert [builder.file_name for builder in undone.builders] == [LATER_EXPERIMENTS]
+    assert data.ending() == before
     undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
     assert (undone.withdrawn, undone.builders) == ((2,), ())
     assert data.states() == {ZIP: "qc done", LATER: "upload cancelled"}
@@ -92,27 +97,7 @@ def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataI
         withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
 
 
-def test_what_others_build_on_is_not_withdrawn(data: DataInstallation) -> None:
-    data.put(ZIP, specimens())
-    data.put(LATER, experiments("2013-11-01.1"))
-    data.run()
-    before = data.ending()
-    undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
-    assert [builder.file_name for builder in undone.builders] == [LATER_EXPERIMENTS]
-    assert data.ending() == before
-
-
-def test_a_withdrawn_submission_comes_anew_when_it_is_processed_again(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.run()
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
-    data.base.process_again(ZIP)
-    result = data.take_up()
-    assert not result.document(EXPERIMENTS, Phase.UPLOAD).repeated
-    assert data.states() == {ZIP: "qc pending"}
-
-
-@pytest.mark.both_databases
+@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize("who", ["the command", "a session"])
 def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, who: str
@@ -262,7 +247,7 @@ def settle(data: DataInstallation) -> QcSettled:
 
 
 def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInstallation) -> None:
-    """(qc, done) when all contexts are, and back when one is opened."""
+    """(qc, done) when all contexts are, and back when one is opened; a session settles what nobody told."""
     data.put(ZIP, specimens(), experiments())
     data.run()
     assert settle(data) == QcSettled(0, 0, 0)
@@ -275,11 +260,6 @@ def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInst
     assert data.set_back() == [(EXPERIMENTS, "qc done", "qc pending")]
     assert why(data) == {("wrangler", "Looked at.")}
     assert data.documents()[SPECIMENS] == "qc done"
-
-
-def test_a_session_settles_what_nobody_told_the_tracker_of(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.run()
     set_contexts(data.qc, ContextState.QC_DONE)
     assert data.take_up().told(ZIP) == [(Phase.QC, "qc done")]
     set_contexts(data.qc, ContextState.DATA_CHANGED)

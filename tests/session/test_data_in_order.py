@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
@@ -49,11 +49,11 @@ def put_all(data: DataInstallation, additions: Folder) -> None:
 
 def away(folder: Folder) -> None:
     """Its server lists nothing."""
-    folder.path.rename(folder.path.with_name("away"))
+    folder.path.rename(folder.path.with_name(f"{folder.path.name} away"))
 
 
 def back(folder: Folder) -> None:
-    folder.path.with_name("away").rename(folder.path)
+    folder.path.with_name(f"{folder.path.name} away").rename(folder.path)
 
 
 def state(data: DataInstallation, key: str) -> str:
@@ -76,8 +76,12 @@ def known_but_away(data: DataInstallation, second: Folder) -> None:
 def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_themselves(
     data: DataInstallation, second: Folder
 ) -> None:
+    """Also for one that is being uploaded."""
     known_but_away(data, second)
-    for _ in range(2):
+    hosted = update(FileSourceHasZip).where(FileSourceHasZip.file_source_id == second.source_id)
+    for uploading_since in (utc_now(), None):
+        with writing(data.tracker) as connection:
+            connection.execute(hosted.values(uploading_since=uploading_since))
         result = data.run()
         assert (state(data, EDIT), state(data, DELETE)) == (WAITING, WAITING)
         told = result.document(EDITED, Phase.UPLOAD)
@@ -111,55 +115,10 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
     ]
     assert "Archives that wait for an older one of their centre" in summary
     assert f"{EDIT}: It waits for {ADD}" in " ".join(summary.split())
-
-
-def damaged(data: DataInstallation, second: Folder) -> None:
-    """The addition is no archive."""
-    second.put(ADD, b"PK\x03\x04 cut off")
-    data.put(EDIT, specimens("2013-10-31.2"))
-
-
-def held(data: DataInstallation, second: Folder) -> None:
-    """The addition lies on another centre's source alone."""
-    data.base.add_folder("J", "planted").put(ADD, specimens())
-    data.put(EDIT, specimens("2013-10-31.2"))
-
-
-def younger(data: DataInstallation, second: Folder) -> None:
-    """The addition is of a later date."""
-    data.put(EDIT, specimens("2013-10-31.2"))
-    second.put("add/H.2013-11-30.1.impc.zip", specimens("2013-11-30.1"))
-    list_only(data)
-    away(second)
-
-
-def wrong_checksum(data: DataInstallation, second: Folder) -> None:
-    """The addition is not the one whose MD5 its centre published."""
-    put_all(data, second)
-    (second.path / f"{ADD}.md5").write_text("0" * 32)
-
-
-def gone(data: DataInstallation, second: Folder) -> None:
-    """The addition was removed from its server."""
-    put_all(data, second)
-    list_only(data)
-    (second.path / ADD).unlink()
-
-
-def not_in_use(data: DataInstallation, second: Folder) -> None:
-    """A wrangler took the source of the addition out of use."""
-    known_but_away(data, second)
-    with writing(data.tracker) as connection:
-        state = connection.scalar(
-            select(ResourceStateRow.id).where(ResourceStateRow.short_name != "available").limit(1)
-        )
-        connection.execute(update(FileSource).where(FileSource.id == second.source_id).values(state_id=state))
-
-
-def never_delivered(data: DataInstallation, second: Folder) -> None:
-    """The server lists the addition, and failed to deliver it in several sessions."""
-    known_but_away(data, second)
-    fail_to_arrive(data, second, MOST_RETRIES)
+    # Also if it failed to arrive, but not often.
+    fail_to_arrive(data, second, MOST_RETRIES - 1)
+    data.run()
+    assert state(data, EDIT) == WAITING
 
 
 def fail_to_arrive(data: DataInstallation, second: Folder, retries: int) -> None:
@@ -171,31 +130,40 @@ def fail_to_arrive(data: DataInstallation, second: Folder, retries: int) -> None
         connection.execute(update(ZipAction).where(ZipAction.id.in_(zips)).values(failed))
 
 
-@pytest.mark.parametrize("prepare", [damaged, wrong_checksum, held, younger, gone, not_in_use, never_delivered])
-def test_nothing_waits_for_what_will_not_come(
-    data: DataInstallation, second: Folder, prepare: Callable[[DataInstallation, Folder], None]
-) -> None:
-    prepare(data, second)
+def only_archive(folder: Folder) -> Path:
+    (path,) = (folder.path / "add").iterdir()
+    return path
+
+
+def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Folder) -> None:
+    """Additions that failed to arrive, are damaged, gone, unlike their checksum, or where they may not be taken."""
+    days = iter(range(1, 10))
+
+    def add_source(name: str, centre: str = "H", stem: str = "") -> Folder:
+        """A source that has an addition of H, older than the edit if nothing else is said."""
+        stem = stem or f"2013-10-0{next(days)}.1"
+        folder = data.base.add_folder(centre, name)
+        folder.put(f"add/H.{stem}.impc.zip", specimens(stem))
+        return folder
+
+    data.put(EDIT, specimens("2013-10-31.2"))
+    younger, failing, unused = add_source("younger", stem="2013-11-30.1"), add_source("failing"), add_source("unused")
+    gone = add_source("gone")
+    list_only(data)
+    fail_to_arrive(data, failing, MOST_RETRIES)
+    only_archive(gone).unlink()
+    for folder in (younger, failing, unused):
+        away(folder)
+    with writing(data.tracker) as connection:
+        not_available = select(ResourceStateRow.id).where(ResourceStateRow.short_name != "available").limit(1)
+        of_unused = update(FileSource).where(FileSource.id == unused.source_id)
+        connection.execute(of_unused.values(state_id=not_available.scalar_subquery()))
+    second.put("add/H.2013-10-08.1.impc.zip", b"PK\x03\x04 cut off")
+    another = only_archive(add_source("another"))
+    another.with_name(f"{another.name}.md5").write_text("0" * 32)
+    add_source("planted", "J")
     data.run()
     assert state(data, EDIT) == "upload failed"
-
-
-def test_what_failed_to_arrive_once_is_waited_for(data: DataInstallation, second: Folder) -> None:
-    known_but_away(data, second)
-    fail_to_arrive(data, second, MOST_RETRIES - 1)
-    data.run()
-    assert state(data, EDIT) == WAITING
-
-
-def test_what_is_being_uploaded_is_waited_for(data: DataInstallation, second: Folder) -> None:
-    put_all(data, second)
-    list_only(data)
-    with writing(data.tracker) as connection:
-        hosted = FileSourceHasZip.file_source_id == second.source_id
-        connection.execute(update(FileSourceHasZip).where(hosted).values(uploading_since=utc_now()))
-    away(second)
-    data.run()
-    assert state(data, EDIT) == WAITING
 
 
 def test_additions_never_wait(data: DataInstallation, second: Folder) -> None:

@@ -58,19 +58,6 @@ def judged(data: DataInstallation) -> list[str]:
     return sorted({one.file_name for told in zips for one in told.documents})
 
 
-def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_are_newer(
-    unregistered: DataInstallation,
-) -> None:
-    """S4 heals when the colony is registered; nobody has to ask for it."""
-    assert judged(unregistered) == []
-    refresh_colonies(unregistered, *shipped_colonies()[1:])
-    assert judged(unregistered) == [SPECIMENS]
-    assert unregistered.documents()[SPECIMENS] == "qc done"
-    assert unregistered.log(SPECIMENS) == []
-    assert unregistered.log(SPECIMENS, cleared=True).count("S4") == 3
-    assert judged(unregistered) == []
-
-
 def genotypes(data: DataInstallation, centre: str) -> dict[str, int]:
     """The measurements that contexts of a centre count, by genotype."""
     counted = select(CONTEXT.c.genotype, func.sum(CONTEXT.c.measurements)).where(CONTEXT.c.centre == centre)
@@ -78,8 +65,36 @@ def genotypes(data: DataInstallation, centre: str) -> dict[str, int]:
         return {genotype: int(number) for genotype, number in connection.execute(counted.group_by(CONTEXT.c.genotype))}
 
 
-def _registered(data: DataInstallation) -> None:
-    refresh_colonies(data, *shipped_colonies()[1:])
+def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_are_newer(
+    unregistered: DataInstallation,
+) -> None:
+    """Once by each: S4 heals when the colony is registered; nobody has to ask for it."""
+    assert judged(unregistered) == []
+    refresh_colonies(unregistered, *[line for line in shipped_colonies()[1:] if not line.startswith(("H-", "Bcm-"))])
+    assert judged(unregistered) == [SPECIMENS]
+    assert unregistered.documents()[SPECIMENS] == "data failed"
+    assert judged(unregistered) == []
+    assert_that_experiments_count(unregistered, are_counted=False)
+    refresh_colonies(unregistered, *shipped_colonies()[1:])
+    assert judged(unregistered) == [SPECIMENS]
+    assert unregistered.documents()[SPECIMENS] == "qc done"
+    assert unregistered.log(SPECIMENS) == []
+    assert unregistered.log(SPECIMENS, cleared=True).count("S4") == 3
+    assert_that_experiments_count(unregistered)
+    assert judged(unregistered) == []
+
+
+def assert_that_experiments_count(data: DataInstallation, *, are_counted: bool = True) -> None:
+    """Once the colony of their animals is in order; they have no finding of their own."""
+    assert data.log(EXPERIMENTS) == []
+    assert {row[0] for row in data.rows(models.OVERVIEW_ANIMAL, "centre")} == ({"H", "J"} if are_counted else {"J"})
+    validity = {row[1] for row in data.rows(models.EXPERIMENT, "centre", "validity") if row[0] == "H"}
+    assert validity == ({1} if are_counted else {3})
+    counted = genotypes(data, "H")
+    assert genotypes(data, "J") != {}
+    assert bool(counted.keys() - {"baseline"}) == are_counted
+    assert "" not in counted
+    assert data.documents()[EXPERIMENTS] == ("qc pending" if are_counted else "qc done")
 
 
 def _waived(data: DataInstallation) -> None:
@@ -89,38 +104,17 @@ def _waived(data: DataInstallation) -> None:
 
 
 def _told_to_recheck(data: DataInstallation) -> None:
-    _registered(data)
+    refresh_colonies(data, *shipped_colonies()[1:])
     recheck(data.tracker, data.qc, data.settings, centre="H", author="a wrangler", reason="registered")
 
 
-@pytest.mark.parametrize("heal", [_registered, _waived, _told_to_recheck])
-def test_experiments_count_once_the_colony_of_their_animals_is_in_order(
+@pytest.mark.parametrize("heal", [_waived, _told_to_recheck])
+def test_experiments_count_once_the_colony_of_their_animals_is_waived_or_judged_anew(
     unregistered: DataInstallation, heal: Callable[[DataInstallation], None]
 ) -> None:
-    """They have no finding of their own: nobody submits them again."""
-    animals = models.OVERVIEW_ANIMAL
-    assert unregistered.log(EXPERIMENTS) == []
-    assert genotypes(unregistered, "H") == {}
-    assert genotypes(unregistered, "J") != {}
-    assert {row[0] for row in unregistered.rows(animals, "centre")} == {"J"}
-    assert {row[1] for row in unregistered.rows(models.EXPERIMENT, "centre", "validity") if row[0] == "H"} == {3}
     heal(unregistered)
     unregistered.take_up()
-    counted = genotypes(unregistered, "H")
-    assert counted.keys() - {"baseline"}
-    assert "" not in counted
-    assert {row[0] for row in unregistered.rows(animals, "centre")} == {"H", "J"}
-    assert {row[0] for row in unregistered.rows(models.EXPERIMENT, "validity")} == {1}
-    assert unregistered.documents()[EXPERIMENTS] == "qc pending"
-
-
-def test_documents_that_fail_by_the_newest_reference_data_too_are_judged_once_by_them(
-    unregistered: DataInstallation,
-) -> None:
-    refresh_colonies(unregistered, *[line for line in shipped_colonies()[1:] if not line.startswith(("H-", "Bcm-"))])
-    assert judged(unregistered) == [SPECIMENS]
-    assert unregistered.documents()[SPECIMENS] == "data failed"
-    assert judged(unregistered) == []
+    assert_that_experiments_count(unregistered)
 
 
 def today() -> datetime:

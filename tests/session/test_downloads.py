@@ -77,7 +77,9 @@ class TestSourceThreads:
         assert not source.given_up
         assert len(sources.connections) == 1
 
-    def test_where_all_are_refused_the_source_is_given_up(self, sources: Sources) -> None:
+    def test_where_all_are_refused_the_source_is_given_up_at_once(self, sources: Sources) -> None:
+        """A server may lock out an account after repeated refusals."""
+        sources.settings = sources.settings.model_copy(update={"source_failure_limit": 100})
         together = threading.Barrier(2)
         refusal = LoginRefusedError("530 Login incorrect.")
 

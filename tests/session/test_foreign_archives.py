@@ -80,7 +80,9 @@ def all_causes(data: DataInstallation) -> list[list[Cause]]:
         ]
 
 
-def test_a_held_archive_is_reported_as_what_it_is_with_who_acts(planted: DataInstallation) -> None:
+def test_a_held_archive_is_reported_as_what_it_is_with_who_acts_and_commands_for_wranglers_alone(
+    planted: DataInstallation,
+) -> None:
     report, of_j, of_h, of_all = reports(planted)
     assert (report.outcome, report.tone) == (Outcome.FOREIGN, Tone.WARN)
     assert [one.outcome for one in of_j.zips] == [Outcome.FOREIGN]
@@ -90,9 +92,6 @@ def test_a_held_archive_is_reported_as_what_it_is_with_who_acts(planted: DataIns
         assert "present or the next session" not in text
         assert "dcc " not in text
     assert "named for centre J and lies on a source of H" in texts(planted)[0]
-
-
-def test_a_held_archive_is_a_cause_with_the_command_for_wranglers_alone(planted: DataInstallation) -> None:
     catalogue = load_catalogue("en", planted.settings)
     found = all_causes(planted)
     assert [[one.centre for one in some] for some in found] == [["J"], ["J"], ["H"], ["J"], ["J"]]

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from benchmarks.replay import RULES, Facts, facts_of, recorded, rows
+from benchmarks.replay import Facts, facts_of, recorded, rows
 from dcc.cli.demo.submissions import damaged
-from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.errors import DccError
-from dcc.qc.database import open_qc_database
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import confirm_submission
@@ -23,11 +21,11 @@ from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
 from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.database import open_tracker
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_processes import change, mixed
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.installations import Installation
+from tests.support.prepared_databases import PreparedFile
+from tests.support.prepared_installations import opened_installation
 
 SCHEMAS = Path(replaying.__file__).parents[2] / "documents" / "schemas"
 LATER = "add/H.2013-11-20.1.impc.zip"
@@ -91,36 +89,20 @@ def proposed(folder: Path) -> Proposal:
     return Proposal(schemas, {"projects": str(projects)})
 
 
-def judged_anew(data: DataInstallation, proposal: Proposal, home: Path) -> dict[tuple[str, str], Facts]:
+def judged_anew(data: DataInstallation, proposal: Proposal, made: DataInstallation) -> dict[tuple[str, str], Facts]:
     """The verdicts of one session of an empty installation by what is proposed."""
-    settings = data.settings.model_copy(
-        update={
-            "home": home,
-            "tracker_url": None,
-            "qc_url": None,
-            "staging": None,
-            "xsd_dir": proposal.xsd,
-            **{f"reference_{name}": source for name, source in proposal.reference.items()},
-        }
-    )
-    home.mkdir()
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    try:
-        init_database(tracker)
-        init_database(qc)
-        base = Installation(tracker, settings, home)
-        base.add_centre("H", "J")
-        address = SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(data.folder.path))
-        base.add_source(address)
-        DataInstallation(base, qc, data.folder).run()
-        return recorded(tracker, qc)
-    finally:
-        tracker.dispose()
-        qc.dispose()
+    reference = {f"reference_{name}": source for name, source in proposal.reference.items()}
+    made = made.with_settings(xsd_dir=proposal.xsd, **reference)
+    made.base.add_centre("H", "J")
+    address = SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(data.folder.path))
+    made.base.add_source(address)
+    made.run()
+    return recorded(made.tracker, made.qc)
 
 
-@pytest.mark.both_databases
-def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> None:
+def test_a_replay_is_judging_anew(
+    data: DataInstallation, tmp_path: Path, prepared_files: dict[str, PreparedFile]
+) -> None:
     mixed(data)
     data.put(LATER, experiments("2013-11-20.1", animals=2, first=40))
     data.put("edit/H.2013-11-21.1.impc.zip", change(specimens("2013-11-21.1"), "female", "male"))
@@ -129,7 +111,7 @@ def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> Non
     proposal = proposed(tmp_path)
     found = run(data, proposal, processes=2)
     verdicts = {(str(key.archive), key.file_name): facts_of(one) for key, one in found.verdicts.items()}
-    assert verdicts == judged_anew(data, proposal, tmp_path / "anew")
+    assert verdicts == judged_anew(data, proposal, opened_installation(tmp_path / "anew", prepared_files))
     changes = {one.document.file_name: (one.before, one.after) for one in found.changes if one.is_verdict}
     assert changes["H.2013-11-02.1.specimen.impc.xml"] == (ACCEPTED, "failed xsd")
     assert changes["H.2013-11-20.1.experiment.impc.xml"] == (ACCEPTED, "failed data")
@@ -138,16 +120,27 @@ def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> Non
     assert "S12" in {one.code for one in found.causes}
 
 
+@pytest.mark.both_databases
 def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: DataInstallation) -> None:
+    """Nor are those named that nobody asked for; of the others, none is judged of which no copy is left."""
     data.put("add/H.2013-10-31.1.impc.zip", specimens())
     data.base.add_folder("J", "jax").put("add/J.2013-10-31.1.impc.zip", specimens(centre="J"))
     data.put(LATER, experiments("2013-11-20.1"))
+    # The archive store has no manifests: without its own, this archive would count as accepted.
+    refused = "add/H.2013-11-20.2.impc.zip"
+    data.put(refused, specimens("2013-11-20.2"))
+    (data.folder.path / f"{refused}.manifest.json").write_text('[{"file": "other.xml"}]')
     data.run()
+    assert data.states()[refused] == "unzip failed"
+    assert run(data, Proposal(), centres=["H"]).archives == 3
     shutil.rmtree(data.settings.staging_directory)
     found = run(data, Proposal(), since=date(2013, 11, 20))
-    assert (found.archives, found.changes, found.missing) == (1, (), ())
+    assert (found.archives, found.changes, [str(key) for key in found.missing]) == (1, (), [refused])
     assert {key.file_name for key in found.verdicts} == {"H.2013-11-20.1.experiment.impc.xml"}
-    assert run(data, Proposal(), centres=["J"]).documents == {"J": 1}
+    for copy in (data.settings.home / "archive").glob("??/*"):
+        copy.unlink()
+    lost = run(data, Proposal(), centres=["J"])
+    assert ([str(key) for key in lost.missing], lost.archives) == (["add/J.2013-10-31.1.impc.zip"], 0)
 
 
 def test_what_people_decided_stays(data: DataInstallation) -> None:
@@ -169,29 +162,24 @@ def test_what_people_decided_stays(data: DataInstallation) -> None:
     assert (confirmed.unjudged, confirmed.changes) == (0, ())
 
 
-def test_an_archive_without_a_copy_is_named(data: DataInstallation) -> None:
-    data.put(LATER, specimens())
-    data.run()
-    for folder in (data.settings.staging_directory, data.settings.home / "archive"):
-        shutil.rmtree(folder)
-        folder.mkdir()
-    found = run(data, Proposal())
-    assert ([str(key) for key in found.missing], found.archives) == ([LATER], 0)
+def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_nothing(
+    data: DataInstallation, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text("def")
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "specimen_definition.xsd").write_text("<schema")
+    for proposal, said in (
+        (Proposal(rules=f"{tmp_path}/broken.py"), "The module broken, proposed as dcc.rules, cannot .*: SyntaxError"),
+        (Proposal(rules=f"{tmp_path}/empty.py"), "The module empty registers no rule"),
+        (Proposal(tmp_path / "nowhere"), "There is no folder"),
+        (Proposal(tmp_path), "cannot be used|not well-formed|specimen_definition"),
+        (Proposal(reference={"mice": "x"}), "There is no set of reference data 'mice'"),
+        (Proposal(reference={"colonies": f"{tmp_path}/none.csv"}), "none.csv"),
+        (Proposal(reference={"colonies": "http://127.0.0.1:9/colonies.csv"}), "could not be read"),
+    ):
+        with pytest.raises(DccError, match=said):
+            run(data, proposal)
 
-
-def test_an_archive_that_a_lost_manifest_refused_is_named(data: DataInstallation) -> None:
-    """The archive store has no manifests: without one the archive would count as accepted."""
-    data.put(LATER, specimens())
-    (data.folder.path / f"{LATER}.manifest.json").write_text('{"files": [{"file": "other.xml"}]}')
-    data.run()
-    assert data.states() == {LATER: "unzip failed"}
-    assert run(data, Proposal()).archives == 1
-    shutil.rmtree(data.settings.staging_directory)
-    found = run(data, Proposal())
-    assert ([str(key) for key in found.missing], found.archives, found.changes) == ([LATER], 0, ())
-
-
-def test_an_interrupted_replay_leaves_nothing(data: DataInstallation) -> None:
     data.put(LATER, specimens())
     data.run()
 
@@ -200,33 +188,3 @@ def test_an_interrupted_replay_leaves_nothing(data: DataInstallation) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(data, Proposal(), on_progress=interrupt)
-
-
-@pytest.mark.parametrize(
-    ("proposal", "said"),
-    [
-        (Proposal(rules="no_such_module"), "The module no_such_module, proposed as dcc.rules, cannot be loaded"),
-        (Proposal(rules="{folder}/broken.py"), "SyntaxError"),
-        (Proposal(rules="{folder}/empty.py"), "The module empty registers no rule"),
-        (Proposal(rules="{folder}/taken.py"), "There are two rules E4"),
-        (Proposal(Path("{folder}/nowhere")), "There is no folder"),
-        (Proposal(Path("{folder}")), "cannot be used|not well-formed|specimen_definition"),
-        (Proposal(reference={"mice": "x"}), "There is no set of reference data 'mice'"),
-        (Proposal(reference={"colonies": "{folder}/none.csv"}), "none.csv"),
-        (Proposal(reference={"colonies": "http://127.0.0.1:9/colonies.csv"}), "could not be read"),
-    ],
-)
-def test_what_cannot_be_used_is_one_clear_error(
-    data: DataInstallation, tmp_path: Path, proposal: Proposal, said: str
-) -> None:
-    (tmp_path / "broken.py").write_text("def")
-    (tmp_path / "empty.py").write_text("")
-    (tmp_path / "taken.py").write_text(RULES.replace("D1", "E4"))
-    (tmp_path / "specimen_definition.xsd").write_text("<schema")
-    filled = Proposal(
-        None if proposal.xsd is None else Path(str(proposal.xsd).format(folder=tmp_path)),
-        {name: source.format(folder=tmp_path) for name, source in proposal.reference.items()},
-        proposal.rules and proposal.rules.format(folder=tmp_path),
-    )
-    with pytest.raises(DccError, match=said):
-        run(data, filled)

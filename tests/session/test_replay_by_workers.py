@@ -24,6 +24,7 @@ from dcc.store.objects import ObjectStore
 from tests.cli.test_replay import RULE
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
+from tests.support.prepared_installations import PreparedInstallations
 from tests.support.prepared_processes import FORKED
 
 pytestmark = only_sqlite
@@ -71,14 +72,18 @@ def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
     prepare_batch(settings, work, name)
 
 
-@pytest.fixture
-def filled(data: DataInstallation, tmp_path: Path) -> DataInstallation:
-    """An installation with an archive of each action, and a replay of one process."""
+def fill(data: DataInstallation) -> None:
     data.put(KEYS[0], specimens(), experiments())
     data.run()
     data.put(KEYS[1], specimens("2013-11-01.1"))
     data.put(KEYS[2], specimens("2013-11-02.1", mice=1, first=5))
     data.run()
+
+
+@pytest.fixture
+def filled(data: DataInstallation, prepared_installations: PreparedInstallations, tmp_path: Path) -> DataInstallation:
+    """An installation with an archive of each action, and a replay of one process."""
+    prepared_installations.begin(data, fill)
     (tmp_path / "proposed.py").write_text(RULE)
     return data.with_settings(workers=1, executor=ExecutorKind.CELERY)
 
@@ -97,10 +102,17 @@ def of_worker(data: DataInstallation, tmp_path: Path, **more: object) -> Setting
     return data.settings.model_copy(update=away | more)
 
 
-def test_workers_do_all_of_it(filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_do_all_of_it_and_what_a_killed_replay_left_goes_after_a_day(
+    filled: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = ObjectStore(filled.settings)
+    (tmp_path / "left").write_bytes(b"left")
+    store.put("replays/2013-10-31-0123456789ab/bundle", tmp_path / "left")
+    of_session = store.put(f"{folder_of_session(1)}/plans/batch_1", tmp_path / "left")
     told: list[tuple[int, int]] = []
     workers = HereAndNow(of_worker(filled, tmp_path))
     found = run(filled, workers, tmp_path, on_progress=lambda *numbers: told.append(numbers))
+    assert store.keys() == [of_session]
     assert workers.done == [3]
     assert told == [(3, 3)] * 4
     assert "This machine prepares the others" not in caplog.text
@@ -163,22 +175,9 @@ def test_a_part_that_fails_keeps_no_archives_on_the_disk(
     assert left == []
 
 
-def test_a_worker_that_nobody_waits_for_stops(filled: DataInstallation, tmp_path: Path) -> None:
+def test_a_worker_stops_that_nobody_waits_for_or_that_hangs(filled: DataInstallation, tmp_path: Path) -> None:
     workers = HereAndNow(of_worker(filled, tmp_path), between=lambda results: results.withdraw_plans())
     with pytest.raises(NotFoundError, match="nobody waits for it any more"):
         run(filled, workers, tmp_path)
-
-
-def test_a_worker_that_hangs_soon_ends(filled: DataInstallation, tmp_path: Path) -> None:
-    workers = HereAndNow(of_worker(filled, tmp_path, worker_patience=0.01))
     with pytest.raises(TimeoutError):
-        run(filled, workers, tmp_path)
-
-
-def test_what_a_killed_replay_left_is_removed_after_a_day(filled: DataInstallation, tmp_path: Path) -> None:
-    store = ObjectStore(filled.settings)
-    (tmp_path / "left").write_bytes(b"left")
-    store.put("replays/2013-10-31-0123456789ab/bundle", tmp_path / "left")
-    of_session = store.put(f"{folder_of_session(1)}/plans/batch_1", tmp_path / "left")
-    run(filled, HereAndNow(of_worker(filled, tmp_path)), tmp_path)
-    assert store.keys() == [of_session]
+        run(filled, HereAndNow(of_worker(filled, tmp_path, worker_patience=0.01)), tmp_path)

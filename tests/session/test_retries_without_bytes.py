@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from itertools import product
 from typing import Any
 
@@ -17,6 +16,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.tracker.models import Reopening
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.sync.archive_records import recorded_zips
+from tests.support import dying_session
 from tests.support.installations import (
     MODIFIED,
     Fetches,
@@ -26,7 +26,7 @@ from tests.support.installations import (
     note_withdrawn,
     specimens,
 )
-from tests.support.prepared_processes import run_in_process
+from tests.support.prepared_processes import run_dying
 from tests.support.trials import usually
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -186,7 +186,7 @@ def test_a_retry_that_is_killed_ends_like_one_that_is_not(
     installation: Installation, failed: Folder, point: str, is_back: bool
 ) -> None:
     before = told(installation)
-    assert _retry_dying(installation, point) == -signal.SIGKILL
+    run_dying(dying_session.retry, f"{point}|{KEY}", installation.settings)
     if is_back:
         installation.run_session()
         assert told(installation)["states"] == before["states"]
@@ -196,15 +196,3 @@ def test_a_retry_that_is_killed_ends_like_one_that_is_not(
     failed.path.rename(failed.path.with_name("elsewhere"))
     installation.with_settings(max_retries=0).run_session()
     assert told(installation) == before
-
-
-def _retry_dying(installation: Installation, point: str) -> int | None:
-    from tests.support import dying_session
-
-    environment = {
-        "DCC_HOME": str(installation.settings.home),
-        "DCC_TRACKER_URL": installation.settings.tracker_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_RETRY_DELAY": "0.05",
-    }
-    return run_in_process(dying_session.retry, f"{point}|{KEY}", environment)

@@ -13,8 +13,7 @@ from dcc.errors import QcDatabaseUnreachableError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.reference import snapshots
-from dcc.reference.loading import SHIPPED, load_shipped
+from dcc.reference.loading import SHIPPED
 from dcc.session.data.data_session import Recorder
 from dcc.session.data.documents import count_waiting
 from dcc.tracker.crawls import list_sessions
@@ -59,11 +58,7 @@ def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallat
     assert data.last_session() == (0, [(phase, 0) for phase in PHASES])
     with data.tracker.connect() as connection:
         assert count_waiting(connection) == 0
-
-
-def test_a_session_without_anything_to_do_tells_nothing_and_changes_nothing(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.run()
+    # A session without anything to do tells nothing, and changes nothing.
     before = data.ending()
     result = data.take_up()
     assert (result.zips, result.contexts, result.overviews) == ([], [], [])
@@ -71,28 +66,13 @@ def test_a_session_without_anything_to_do_tells_nothing_and_changes_nothing(data
     assert data.ending() == before
 
 
-@pytest.mark.parametrize("until", [Phase.XSD, *PHASES])
-def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: DataInstallation, until: Phase) -> None:
+def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.validate()
-    result = data.take_up(until)
-    assert [reached for reached, _ in result.told(ZIP)] == [phase for phase in PHASES if phase <= until]
-    assert data.states()[ZIP].startswith(until.short_name)
-    assert [reached for reached, _ in data.take_up().told(ZIP)] == [phase for phase in PHASES if phase > until]
+    for until in (Phase.XSD, *PHASES):
+        assert [reached for reached, _ in data.take_up(until).told(ZIP)] == [until][: until > Phase.XSD]
+        assert data.states()[ZIP].startswith(until.short_name)
     assert data.states() == {ZIP: "qc pending"}
-
-
-@pytest.mark.both_databases
-def test_specimens_of_any_archive_come_before_experiments_of_any(data: DataInstallation) -> None:
-    """Existing_system_defects row 40: one process, in one order, for all documents."""
-    data.put("add/H.2013-10-30.1.impc.zip", experiments("2013-10-30.1"))
-    data.put(ZIP, specimens())
-    data.run()
-    assert [name for _, name in data.rows(models.DOCUMENT, "id", "file_name")] == [
-        SPECIMENS,
-        "H.2013-10-30.1.experiment.impc.xml",
-    ]
-    assert set(data.documents().values()) == {"qc pending", "qc done"}
 
 
 @pytest.mark.both_databases
@@ -101,7 +81,6 @@ def test_add_edit_and_delete_mean_what_they_say(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments(animals=1))
     data.run()
     (first,) = current_values(data)
-    data.put("edit/H.2013-11-01.1.impc.zip", experiments("2013-11-01.1", animals=1, procedure="IMPC_BWT_001"))
     edited = submissions.experiment_document("H", animals=1, procedure="IMPC_BWT_001")
     changed = edited.replace(first.encode(), b"77.5")
     data.put("edit/H.2013-11-01.1.impc.zip", {"H.2013-11-01.1.experiment.impc.xml": changed})
@@ -118,7 +97,6 @@ def current_values(data: DataInstallation) -> list[str]:
         return list(connection.scalars(text("SELECT value FROM current_measurement ORDER BY id")))
 
 
-@pytest.mark.both_databases
 def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
     """E4 heals without anyone re-submitting."""
     data.put(ZIP, experiments())
@@ -146,32 +124,23 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert story.reopenings[0].from_phase is Phase.DATA
 
 
-def test_what_is_there_already_fails_the_data_phase_and_what_is_new_counts(data: DataInstallation) -> None:
-    """S13: only what can take effect does."""
+def test_only_what_is_new_in_a_document_counts_and_one_without_fails_its_upload(data: DataInstallation) -> None:
+    """S13; and that a document is late is told with its upload."""
     data.put(ZIP, specimens())
     data.run()
-    data.put("add/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1", mice=4))
+    some, none = "H.2013-10-01.1.specimen.impc.xml", "H.2013-11-02.1.specimen.impc.xml"
+    data.put("add/H.2013-10-01.1.impc.zip", specimens("2013-10-01.1", mice=4))
+    data.put("add/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"))
     result = data.run()
-    name = "H.2013-11-01.1.specimen.impc.xml"
-    assert result.document(name, Phase.UPLOAD).refused == 3
-    assert data.documents()[name] == "data failed"
-    assert [kind for kind in data.log(name) if kind != "S14"] == ["S13"] * 3
+    uploaded = {name: result.document(name, Phase.UPLOAD) for name in (some, none)}
+    assert {name: (one.refused, one.late) for name, one in uploaded.items()} == {some: (3, True), none: (3, False)}
+    assert data.documents() == {SPECIMENS: "qc done", some: "data failed", none: "upload failed"}
+    assert sorted(kind for kind in data.log(some) if kind != "S14") == ["Q5", *["S13"] * 3]
+    assert data.log(none) == ["S13"] * 3
+    assert result.told("add/H.2013-11-02.1.impc.zip") == [(Phase.UPLOAD, "upload failed")]
     assert len([row for row in data.rows(models.SPECIMEN, "is_current") if row[0]]) == 4
 
 
-def test_a_document_of_which_nothing_takes_effect_fails_its_upload_with_reasons(data: DataInstallation) -> None:
-    """Every failed state has an entry in the log."""
-    data.put(ZIP, specimens())
-    data.run()
-    data.put("add/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1"))
-    result = data.run()
-    name = "H.2013-11-01.1.specimen.impc.xml"
-    assert data.documents()[name] == "upload failed"
-    assert data.log(name) == ["S13"] * 3
-    assert result.told("add/H.2013-11-01.1.impc.zip") == [(Phase.UPLOAD, "upload failed")]
-
-
-@pytest.mark.both_databases
 def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +173,6 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     assert tasks[0] == (Phase.UPLOAD, 1)
 
 
-@pytest.mark.both_databases
 def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     from dcc.session.data import quality_control
 
@@ -254,7 +222,6 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     assert data.states() == {ZIP: "qc pending"}
 
 
-@pytest.mark.both_databases(first_only=True)
 @pytest.mark.parametrize("is_shown", [True, False], ids=["once shown as running", "at once"])
 def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, is_shown: bool
@@ -277,7 +244,6 @@ def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(
     assert data.rows(models.DOCUMENT, "file_name", "state") == [(EXPERIMENTS, "applied"), (SPECIMENS, "applied")]
 
 
-@pytest.mark.both_databases
 def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataInstallation) -> None:
     """An identical document is not applied twice; its row follows the tracker's newest one."""
     data.put(ZIP, specimens(), experiments())
@@ -290,17 +256,6 @@ def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataIn
     after = data.rows(models.DOCUMENT, "id", "tracker_id")
     assert [number for number, _ in after] == [number for number, _ in before]
     assert min(tracker_id for _, tracker_id in after) > max(tracker_id for _, tracker_id in before)
-
-
-def test_a_late_document_is_applied_and_said_to_be_late(data: DataInstallation) -> None:
-    data.put(ZIP, specimens())
-    data.run()
-    data.put("add/H.2013-10-01.1.impc.zip", specimens("2013-10-01.1", first=20))
-    result = data.run()
-    name = "H.2013-10-01.1.specimen.impc.xml"
-    assert result.document(name, Phase.UPLOAD).late
-    assert data.documents()[name] == "qc done"
-    assert "Q5" in data.log(name)
 
 
 def test_no_document_is_late_because_of_what_came_together_with_it(data: DataInstallation) -> None:
@@ -317,7 +272,6 @@ def test_no_document_is_late_because_of_what_came_together_with_it(data: DataIns
     assert not [row for row in data.rows(models.EXPERIMENT, "is_current") if row[0]]
 
 
-@pytest.mark.both_databases
 def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) -> None:
     careful = data.with_settings(hold_threshold=2)
     data.put(ZIP, specimens())
@@ -335,27 +289,6 @@ def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) ->
     assert data.log(name) == ["held"]
 
 
-def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_they_are_there(
-    data: DataInstallation,
-) -> None:
-    """Unchecked is nobody's fault, and does not last."""
-    with writing(data.qc) as connection:
-        projects = update(models.SNAPSHOT).where(models.SNAPSHOT.c.name == "projects")
-        connection.execute(projects.values(is_active=False))
-    data = data.with_settings(reference_projects="/nowhere/projects.csv")
-    data.put(ZIP, specimens())
-    data.run()
-    assert "reference" in data.log(SPECIMENS)
-    assert data.documents() == {SPECIMENS: "qc done"}
-    shipped = load_shipped().projects
-    assert shipped is not None
-    with writing(data.qc) as connection:
-        snapshots.save(connection, shipped)
-    data.take_up()
-    assert "reference" not in data.log(SPECIMENS)
-    assert data.documents() == {SPECIMENS: "qc done"}
-
-
 def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in_a_quiet_session(
     data: DataInstallation, tmp_path: Path
 ) -> None:
@@ -367,6 +300,7 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
     data.put(ZIP, specimens())
     data.run()
     assert data.log(SPECIMENS) == ["reference"]
+    assert data.documents() == {SPECIMENS: "qc done"}, "unchecked is nobody's fault"
     path.write_text("project\nSomebody else's\n")
     data.take_up()
     assert set(data.log(SPECIMENS)) == {"S12"}
@@ -411,7 +345,6 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
     assert data.states() == {ZIP: "qc pending"}
 
 
-@pytest.mark.both_databases
 def test_documents_that_the_qc_database_lost_are_uploaded_again(data: DataInstallation) -> None:
     data.put(ZIP, specimens())
     data.validate()

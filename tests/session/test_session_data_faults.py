@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from dcc.databases.engines import MOST_ATTACHED
-from dcc.databases.schema import init_database
-from dcc.phases import Phase
-from dcc.qc import models
-from dcc.qc.database import open_qc_database
-from dcc.rights import Delegations
 from dcc.session.data import prepared_archives, uploader
-from dcc.session.data.data_session import Fact
-from dcc.session.data.documents import load_due
-from dcc.session.data.prepared_archives import prepared_once
-from dcc.session.data.uploader import Uploader
-from dcc.settings import Settings
-from dcc.store.staging import Staging
-from dcc.tracker.database import open_tracker
 from dcc.tracker.models import XmlLog
 from tests.support import dying_data_session
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_mariadb, only_sqlite
-from tests.support.installations import Installation
-from tests.support.prepared_processes import run_in_process
+from tests.support.prepared_databases import PreparedFile
+from tests.support.prepared_installations import begun_installation
+from tests.support.prepared_processes import run_dying
 
 HEALS = "add/H.2013-10-01.1.impc.zip"
 
@@ -44,30 +30,14 @@ def fill(data: DataInstallation) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[str, PreparedFile]) -> dict[str, Any]:
     """How a session ends that nothing disturbs, on SQLite."""
-    root = tmp_path_factory.mktemp("undisturbed")
-    settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    init_database(tracker)
-    init_database(qc)
-    base = Installation(tracker, settings, root)
-    base.add_centre("H", "J")
-    data = DataInstallation(base, qc, base.add_folder())
+    data = begun_installation(tmp_path_factory.mktemp("undisturbed"), prepared_files)
     fill(data)
     data.take_up()
     ending = data.ending()
     assert set(ending["documents"].values()) == {"qc pending", "qc done", "data failed", "upload failed"}
     return ending
-
-
-def run_dying(settings: Settings, point: str) -> int | None:
-    environment = {
-        "DCC_HOME": str(settings.home),
-        "DCC_TRACKER_URL": settings.tracker_database_url,
-        "DCC_QC_URL": settings.qc_database_url,
-    }
-    return run_in_process(dying_data_session.main, point, environment)
 
 
 @only_sqlite
@@ -87,7 +57,7 @@ def test_a_session_killed_anywhere_is_continued_with_nothing_lost_and_nothing_tw
 ) -> None:
     """For the phases after validation."""
     fill(data)
-    assert run_dying(data.settings, point) == -signal.SIGKILL
+    run_dying(dying_data_session.main, point, data.settings)
     data.take_up()
     assert data.ending() == undisturbed
     assert count_of_same_entries(data) == 1
@@ -106,7 +76,7 @@ def test_sessions_killed_one_after_the_other_come_to_the_same_end(
         "when the contexts are built",
         "before documents are handed over",
     ):
-        assert run_dying(data.settings, point) == -signal.SIGKILL
+        run_dying(dying_data_session.main, point, data.settings)
     data.take_up()
     assert data.ending() == undisturbed
     assert count_of_same_entries(data) == 1
@@ -159,35 +129,3 @@ def count_of_same_entries(data: DataInstallation) -> int:
     with data.tracker.connect() as connection:
         rows = [tuple(row) for row in connection.execute(query)]
     return max(rows.count(row) for row in rows)
-
-
-def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataInstallation) -> None:
-    """Strictly one at a time, across processes; here each with an engine of its own."""
-    for inc in range(4):
-        stem = f"2013-10-31.{inc}"
-        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=10 * inc + 1), experiments(stem, first=10 * inc + 1))
-    data.validate()
-    with data.tracker.connect() as connection:
-        due = load_due(connection, Phase.UPLOAD, data.settings.naming)
-    barrier = threading.Barrier(2)
-
-    def upload() -> list[Fact]:
-        qc = open_qc_database(data.settings)
-        try:
-            barrier.wait(30)
-            uploader = Uploader(qc, data.settings, Delegations())
-            facts = []
-            for document in due:
-                with prepared_once(Staging(data.settings.staging_directory), [document], qc) as prepared:
-                    facts += uploader.upload([document], [prepared(document)])
-            return facts
-        finally:
-            qc.dispose()
-
-    with ThreadPoolExecutor(2) as pool:
-        first, second = (done.result() for done in [pool.submit(upload) for _ in range(2)])
-    assert [a.data.repeated != b.data.repeated for a, b in zip(first, second, strict=True)] == [True] * len(due)
-    assert [a.data.document_id == b.data.document_id for a, b in zip(first, second, strict=True)] == [True] * len(due)
-    assert len(data.rows(models.DOCUMENT, "id")) == len(due) == 8
-    data.take_up()
-    assert set(data.documents().values()) == {"qc pending", "qc done"}

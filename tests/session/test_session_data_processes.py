@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dcc.cli.demo.submissions import damaged
+from dcc.errors import SessionLostError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.session.data import checking, prepared_archives
@@ -22,6 +23,7 @@ from tests.support.databases import only_sqlite
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 LATER = "add/H.2013-11-05.1.impc.zip"
+DEADLY = "add/H.2013-11-06.1.impc.zip"
 LATE_EXPERIMENTS = "H.2013-11-05.1.experiment.impc.xml"
 
 
@@ -94,7 +96,7 @@ def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole
     monkeypatch.setattr(prepared_archives, "prepare_archive", preparing)
     with monkeypatch.context() as patched:
         patched.setattr(prepared_archives.PreparedArchives, "document", _interrupted(3))
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(SessionLostError):
             data.take_up()
     first, damaged, experiment = (
         data.settings.staging_directory / f"{name}.contents" / f"prepared.rows.{kind}"
@@ -113,7 +115,7 @@ def _interrupted(call: int) -> Callable[..., Any]:
     def interrupted(*given: Any) -> Any:
         calls.append(1)
         if len(calls) == call:
-            raise KeyboardInterrupt
+            raise SessionLostError("Another took over.")
         return document(*given)
 
     return interrupted
@@ -141,28 +143,23 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
 
 
 def killed(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
-    """In the place of what a process does: it ends over one of the archives, each time, or once."""
+    """In the place of what a process does: it ends over one of the archives each time, and over another once."""
     once = archive.target.parent.parent.parent / "once"
-    if archive.key.file_name in LATER and (not once.exists() or once.read_text() == "never"):
-        if not once.exists():
-            once.touch()
+    if archive.key.file_name in DEADLY or (archive.key.file_name in LATER and not once.exists()):
+        once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return worker.prepare(basis, archive)
 
 
 @only_sqlite
 @pytest.mark.usefixtures("many")
-@pytest.mark.parametrize("is_always", [False, True])
 def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_time_is_failed(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, is_always: bool
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepared_archives, "worker", SimpleNamespace(begin=worker.begin, prepare=killed))
     data.put(ZIP, specimens(), experiments())
     data.put(LATER, specimens("2013-11-05.1", first=40))
+    data.put(DEADLY, specimens("2013-11-06.1", first=70))
     data.validate()
-    if is_always:
-        (data.settings.staging_directory / "once").write_text("never")
     data.take_up()
-    late = data.documents()["H.2013-11-05.1.specimen.impc.xml"]
-    assert data.states()[ZIP] == "qc pending"
-    assert late == ("upload failed" if is_always else "qc done")
+    assert data.states() == {ZIP: "qc pending", LATER: "qc done", DEADLY: "upload failed"}

@@ -6,19 +6,14 @@ import time
 from dataclasses import asdict
 
 import pytest
-from sqlalchemy import update
 
-from dcc.databases.transactions import writing
 from dcc.errors import DiskFullError, InternalFaultError, SessionTimeLimitError
 from dcc.operations.sessions import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.models import SessionLock
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 from tests.support.installations import Installation, specimens
-
-pytestmark = pytest.mark.both_databases
 
 
 def end_of(installation: Installation, session_id: int) -> tuple[str, Phase | None]:
@@ -27,30 +22,23 @@ def end_of(installation: Installation, session_id: int) -> tuple[str, Phase | No
     return entry.outcome, entry.failed_phase
 
 
-@pytest.mark.both_databases(first_only=True)
-@pytest.mark.parametrize(
-    ("error", "reason", "phase"),
-    [
+def test_how_it_breaks_off_is_the_reason(installation: Installation) -> None:
+    for error, reason, phase in (
         (None, EndReason.FINISHED, None),
-        (KeyboardInterrupt(), EndReason.STOPPED, None),
         (InternalFaultError("a fault"), EndReason.FAULTS, Phase.DOWNLOAD),
         (DiskFullError("no space"), EndReason.DISK, Phase.DOWNLOAD),
         (OSError(28, "No space left on device"), EndReason.DISK, Phase.DOWNLOAD),
-    ],
-)
-def test_how_it_breaks_off_is_the_reason(
-    installation: Installation, error: BaseException | None, reason: EndReason, phase: Phase | None
-) -> None:
-    session = None
-    try:
-        with open_session(installation.tracker, installation.settings) as session:
-            if error is not None:
-                raise error
-    except (KeyboardInterrupt, InternalFaultError, DiskFullError, OSError):
-        pass
-    assert session is not None
-    assert session.ended is reason
-    assert end_of(installation, session.id) == (reason, phase)
+    ):
+        session = None
+        try:
+            with open_session(installation.tracker, installation.settings) as session:
+                if error is not None:
+                    raise error
+        except (InternalFaultError, DiskFullError, OSError):
+            pass
+        assert session is not None
+        assert session.ended is reason
+        assert end_of(installation, session.id) == (reason, phase)
 
 
 def test_a_task_that_failed_is_a_fault_and_a_time_limit_is_none(installation: Installation) -> None:
@@ -72,16 +60,7 @@ def test_a_task_that_failed_is_a_fault_and_a_time_limit_is_none(installation: In
     assert [task.outcome for task in entry.tasks] == ["cancelled"]
 
 
-def test_who_follows_a_dead_session_records_that_it_died(installation: Installation) -> None:
-    with open_session(installation.tracker, installation.settings) as dead:
-        with writing(installation.tracker) as connection:
-            connection.execute(update(SessionLock).values(pid_started="long ago"))
-        with open_session(installation.tracker, installation.settings) as following:
-            assert "recorded as died" in following.notices[0]
-    assert dead.ended is EndReason.DIED
-    assert end_of(installation, dead.id) == (EndReason.DIED, Phase.DOWNLOAD)
-
-
+@pytest.mark.both_databases
 def test_it_leaves_what_it_did_with_each_source(installation: Installation) -> None:
     """Of a refused name, a damaged archive, an invalid document and a valid one; another source has nothing."""
     first, second = installation.add_folder(), installation.add_folder("J", "empty")

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+import time
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.phases import ACTION_IDS
-from dcc.tracker.models import (
-    BadCopy,
-    CrawlFinding,
-    CrawlingSession,
-    FileSourceHasZip,
-    ZipAction,
-    ZipFile,
-)
+from dcc.tracker.models import BadCopy, CrawlingSession
 from tests.support.databases import only_sqlite
-from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.served_sources import Relay, large_archive, logged, register
 from tests.support.servers import Share
@@ -31,33 +22,6 @@ pytestmark = pytest.mark.servers
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
-CHANGES = [
-    (share, size, modified)
-    for share in ("sftp_server", "ftp_server")
-    for size, modified in ((1_500_000, 1_400_000_300), (1_500_100, 1_400_000_000))
-]
-"""A server, and another time or another size of a file on it."""
-
-
-def hosted(installation: Installation) -> dict[int, set[tuple[str, str, int | None, int | None]]]:
-    """What each file source was found to host: action, file name, size and time."""
-    actions = {number: action for action, number in ACTION_IDS.items()}
-    query = (
-        select(
-            FileSourceHasZip.file_source_id,
-            ZipAction.todo_id,
-            ZipFile.file_name,
-            FileSourceHasZip.size_bytes,
-            FileSourceHasZip.modified,
-        )
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    )
-    found: dict[int, set[tuple[str, str, int | None, int | None]]] = {}
-    with installation.tracker.connect() as connection:
-        for source_id, todo, name, size, modified in connection.execute(query):
-            found.setdefault(source_id, set()).add((actions[todo].value, name, size, modified))
-    return found
 
 
 class TestOneTreeOverEveryProtocol:
@@ -203,16 +167,6 @@ class TestFailover:
 class TestResuming:
     """A transfer that was cut at half goes on there: the bytes on the wire are counted."""
 
-    def test_in_the_same_session(self, quick: Installation, share: Share) -> None:
-        content = large_archive()
-        share.put(KEY, content)
-        with Relay(share, cut_after=800_000, cuts=1) as relay:
-            source_id = register(quick, relay.share)
-            assert quick.run_session().zips[KEY].succeeded
-            assert len(content) <= relay.sent < len(content) + 300_000, logged(quick)
-        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
-        assert quick.staged()[KEY] == content
-
     def test_in_the_next_session(self, quick: Installation, share: Share) -> None:
         once = quick.with_settings(max_retries=0)
         content = large_archive()
@@ -231,92 +185,46 @@ class TestResuming:
         assert quick.staged()[KEY] == content
         assert f"{KEY}.part" not in quick.staged()
 
+
+class TestServersThatStall:
     @only_sqlite
-    @pytest.mark.parametrize(
-        ("share", "size", "modified"), usually([CHANGES[0], CHANGES[-1]], CHANGES), indirect=["share"]
-    )
-    def test_not_when_the_file_has_changed(self, quick: Installation, share: Share, size: int, modified: int) -> None:
-        """That it changed is reported."""
-        once = quick.with_settings(max_retries=0)
-        share.put(KEY, large_archive())
-        with Relay(share, cut_after=800_000, cuts=1) as relay:
-            register(quick, relay.share)
-            assert once.run_session().zips[KEY].failed
-            assert f"{KEY}.part" in quick.staged()
-            content = large_archive(size=size, seed=2)
-            share.put(KEY, content, modified)
-            relay.sent = 0
-            result = once.run_session()
-            assert result.zips[KEY].succeeded
-            assert relay.sent >= len(content)
-        assert quick.staged()[KEY] == content
-        with quick.tracker.connect() as connection:
-            assert "has changed" in connection.scalars(select(CrawlFinding.message)).one()
-
-
-class TestOutages:
-    @pytest.mark.both_databases(first_only=True)
-    def test_what_an_outage_prevented_is_done_by_a_later_session(self, quick: Installation, share: Share) -> None:
-        """A failed download was never tried again."""
-        once = quick.with_settings(max_retries=0)
-        content = large_archive()
-        share.put(KEY, content)
-        with Relay(share, cut_after=100_000) as relay:
-            source_id = register(quick, relay.share)
-            assert once.run_session().zips[KEY].failed
-            relay.down = True
-            away = once.run_session()
-            assert [crawled.outcome for crawled in away.crawls.values()] == ["failed"]
-            assert away.zips == {}
-            assert quick.states() == {KEY: "download failed"}
-            relay.down, relay.cut_after = False, None
-            assert once.run_session().zips[KEY].succeeded
-        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
-        with quick.tracker.connect() as connection:
-            assert [status == 0 for status in connection.scalars(select(CrawlingSession.status))] == [
-                False,
-                False,
-                True,
-            ]
-
-
-class TestTwoAccountsOnOneHost:
-    @only_sqlite
-    @pytest.mark.parametrize("server", [PasswordSftpServer, FaultyFtpServer])
-    def test_each_sees_its_own_files(
-        self, quick: Installation, sftp_server: Share, server: type[PasswordSftpServer | FaultyFtpServer]
+    @pytest.mark.parametrize("share", usually(["sftp_server"], ["sftp_server", "ftp_server"]), indirect=True)
+    def test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session(
+        self, quick: Installation, share: Share
     ) -> None:
-        """Two accounts on one host shared the first login."""
-        folders = {code: sftp_server.root / code for code in ("H", "J")}
-        shares = {}
-        for code, folder in folders.items():
-            folder.mkdir()
-            shares[code] = replace(sftp_server, root=folder, base_path="")
-            for inc in range(4):
-                stem = f"2013-10-31.{inc}"
-                shares[code].put(f"add/{code}.{stem}.impc.zip", submissions.archive(specimens(code, stem)))
-        with server(sftp_server.root, users=folders) as running:
-            keys = (running.host_key,) if isinstance(running, PasswordSftpServer) else ()
-            protocol = "sftp" if keys else "ftp"
-            ids = {
-                code: register(
-                    quick,
-                    shares[code],
-                    code,
-                    protocol=protocol,
-                    hostname=running.hostname,
-                    username=code,
-                    accesskey=SecretStr(code),
-                    host_keys=keys,
-                )
-                for code in folders
-            }
+        """A session ends, however much waits at a source that stalls."""
+        stems = [f"2013-10-31.{inc}" for inc in range(20)]
+        for stem in stems:
+            share.put(f"add/H.{stem}.impc.zip", large_archive(stem, size=100_000))
+        with Relay(share, stall_after=50_000) as relay:
+            source_id = register(quick, relay.share)
+            began = time.monotonic()
+            limited = quick.with_settings(downloads_per_source=2, source_failure_limit=3)
+            result = limited.with_settings(max_retries=0, idle_timeout=1.0).run_session()
+            assert time.monotonic() - began < 20
+            stalled = [key for key, outcome in result.zips.items() if outcome.attempts]
+            assert 3 <= len(stalled) <= 5
+            relay.stall_after = None
             quick.run_session()
-        assert {number: {name[0] for _, name, _, _ in files} for number, files in hosted(quick).items()} == {
-            ids["H"]: {"H"},
-            ids["J"]: {"J"},
-        }
         assert set(quick.states().values()) == {"xsd done"}
-        for key in quick.states():
-            assert quick.attempts(key) == [(ids[key[4]], "xsd done")]
-            assert quick.staged()[key] == (folders[key[4]] / key).read_bytes()
+        assert quick.attempts(stalled[0]) == [(source_id, "download failed"), (source_id, "xsd done")]
+
+
+class TestServersThatAreNotTrusted:
+    @only_sqlite
+    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+    def test_a_wrong_password_costs_one_login_and_only_that_source(
+        self, quick: Installation, server: str, local_folder: Share, request: pytest.FixtureRequest
+    ) -> None:
+        share: Share = request.getfixturevalue(server)()
+        share.put(KEY, submissions.archive(specimens()))
+        refused = register(quick, share, accesskey=SecretStr("wrong horse"))
+        unaffected = register(quick, local_folder)
+        result = quick.run_session()
+        crawl = result.crawls[refused]
+        assert crawl.error is not None
+        assert (crawl.outcome, crawl.error.kind) == ("failed", "LoginRefusedError")
+        assert "Check the user name and password" in crawl.error.message
+        assert "wrong horse" not in crawl.error.message
+        assert result.zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(unaffected, "xsd done")]

@@ -118,6 +118,14 @@ def found_by_validation(data: DataInstallation, paths: Iterable[Path], reference
     return {name: count for name, count in found.items() if count}
 
 
+def judged_alike(data: DataInstallation) -> Found:
+    """What a session finds in all that lies on the source: validation finds the same."""
+    data.run()
+    found = found_by_session(data)
+    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+    return found
+
+
 @only_sqlite
 def test_validation_finds_what_a_session_finds(data: DataInstallation) -> None:
     archives = generated()
@@ -144,10 +152,8 @@ def test_what_is_named_twice_on_one_line_is_found_by_both(data: DataInstallation
     runs = runs.replace(b"</experiment>", b"</experiment></centre>" + centre[0], 1)
     documents = {name: text.replace(b"\n", b" ") for name, text in ((of_animals, animals), (of_runs, runs))}
     data.folder.put("add/H.2013-10-31.1.impc.zip", documents)
-    data.run()
-    found = found_by_session(data)
+    found = judged_alike(data)
     assert {code for counts in found.values() for code, *_ in counts} == {"S13.twice", "E9.twice", "E4"}
-    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 
 @only_sqlite
@@ -163,13 +169,11 @@ def test_an_animal_with_experiments_is_deleted_by_neither(data: DataInstallation
     data.folder.put("delete/H.2013-10-31.5.impc.zip", data_installations.specimens("2013-10-31.5", mice=1))
     again = data_installations.specimens("2013-10-31.6", mice=3)
     data.folder.put("add/H.2013-10-31.6.impc.zip", again)
-    data.run()
+    found = judged_alike(data)
     with data.qc.connect() as connection:
         rules = list(connection.scalars(select(FINDING.c.rule).where(FINDING.c.is_active.is_(True))))
     assert Counter(rules) == {"Q4": 2, "S13": 1}
-    found = found_by_session(data)
     assert [list(counts.values()) for counts in found.values()] == [[1]]
-    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 
 @only_sqlite
@@ -189,15 +193,13 @@ def test_a_copy_of_what_stands_is_refused_by_neither(data: DataInstallation) -> 
         stem = f"H.2013-11-{day:02}.1"
         documents = {f"{stem}.specimen.impc.xml": of_animals, f"{stem}.experiment.impc.xml": of_runs}
         data.folder.put(f"{action}/{stem}.impc.zip", documents)
-    data.run()
-    found = found_by_session(data)
+    found = judged_alike(data)
     assert {name: {code for code, *_ in counts} for name, counts in found.items()} == {
         **{f"H.2013-11-0{day}.1.experiment.impc.xml": {"Q7"} for day in (2, 3, 5, 6)},
         **{f"H.2013-11-0{day}.1.specimen.impc.xml": {"Q7"} for day in (2, 6)},
         "H.2013-11-04.1.specimen.impc.xml": {"S13.there"},
         "H.2013-11-04.1.experiment.impc.xml": {"E9.there"},
     }
-    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 
 @only_sqlite
@@ -228,8 +230,7 @@ def test_nothing_in_a_copy_of_what_stands_is_judged_by_either(data: DataInstalla
             if number == 1 or day < 4
         }
         data.folder.put(f"{action}/H.2013-11-{day:02}.1.impc.zip", documents)
-    data.run()
-    found = found_by_session(data)
+    found = judged_alike(data)
     rules = defaultdict(list)
     for name, counts in sorted(found.items()):
         rules[name.split(".")[1][-2:]].append({rule_of(code) for code, *_ in counts})
@@ -244,7 +245,6 @@ def test_nothing_in_a_copy_of_what_stands_is_judged_by_either(data: DataInstalla
         "07": [{"S13", "S14"}],
         "08": [{"S13"}],
     }
-    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 
 @only_sqlite
@@ -259,17 +259,13 @@ def test_what_an_edit_alone_names_may_be_missing(data: DataInstallation) -> None
         "H.2013-11-02.2.experiment.impc.xml": runs,
     }
     data.folder.put("add/H.2013-11-02.1.impc.zip", documents)
-    data.run()
-    found = found_by_session(data)
+    found = judged_alike(data)
     assert {code for counts in found.values() for code, *_ in counts} == {"E4", "S14"}
-    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
     # Added after that, they are new, as they are or otherwise.
     for number, text in ((3, animals), (4, animals.replace(b'litterId="', b'litterId="other '))):
         key = f"add/H.2013-11-03.{number}.impc.zip"
         data.folder.put(key, {f"H.2013-11-03.{number}.specimen.impc.xml": text})
-        data.run()
-        found = found_by_session(data)
-        assert found_by_validation(data, [data.folder.path], load_shipped()) == found
+        found = judged_alike(data)
     assert [code for counts in found.values() for code, *_ in counts] == ["S13.there", "S13.there"]
 
 
@@ -286,9 +282,7 @@ def test_what_an_edit_alone_names_keeps_no_animal_from_being_deleted(data: DataI
     for day, (action, kind, document) in enumerate(submitted, 1):
         documents = {f"H.2013-11-{day:02}.1.{kind}.impc.xml": document}
         data.folder.put(f"{action}/H.2013-11-{day:02}.1.impc.zip", documents)
-    data.run()
-    assert found_by_session(data) == {}
-    assert found_by_validation(data, [data.folder.path], load_shipped()) == {}
+    assert judged_alike(data) == {}
 
 
 @only_sqlite
@@ -308,13 +302,11 @@ def test_documents_are_judged_in_the_order_of_their_names_whatever_their_archive
     for number, (action, kind, document) in enumerate(submitted, 1):
         documents = {f"H.2013-10-31.{number}.{kind}.impc.xml": document}
         data.folder.put(f"{action}/H.2013-11-01.{len(submitted) - number}.impc.zip", documents)
-    data.run()
-    found = found_by_session(data)
+    found = judged_alike(data)
     assert {name: {code for code, *_ in counts} for name, counts in found.items()} == {
         "H.2013-10-31.6.experiment.impc.xml": {"E9.there"},
         "H.2013-10-31.8.specimen.impc.xml": {"S13.there"},
     }
-    assert found_by_validation(data, [data.folder.path], load_shipped()) == found
 
 
 JUDGED_OTHERWISE = {"S13", "E9", "X5"}

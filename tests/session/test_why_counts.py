@@ -6,10 +6,7 @@ import time
 from collections import Counter
 
 from dcc.cli.demo import submissions
-from dcc.databases.transactions import writing
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
-from dcc.sources.base import Extent
-from dcc.tracker.register.file_sources import change_source
 from tests.support.databases import only_sqlite
 from tests.support.installations import (
     MODIFIED,
@@ -46,6 +43,7 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
     for key in (TAKEN, CHANGED, REFUSED, HELD):
         folder.put(key)
     folder.put(BROKEN, b"no archive")
+    (folder.path / "add" / "notes.txt").write_text("hello")
     installation.run_session()
     note_uploaded(installation.tracker)
     until_the_next_second()
@@ -59,24 +57,9 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
         CHANGED: {SkipReason.CHANGED: 1},
         UPLOADING: {SkipReason.UPLOADING: 1},
         BROKEN: {SkipReason.UPLOADING: 1},
-        None: {SkipReason.KNOWN: 1},
+        None: {SkipReason.KNOWN: 1, SkipReason.IGNORED: 1},
     }
     for key in (UPLOADING, BROKEN):
         folder.put(key, content, int(time.time()) - 60)
     careful.run_session()
-    assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3}
-
-
-@only_sqlite
-def test_what_the_patterns_of_a_source_leave_out_is_not_told_as_no_archive(
-    installation: Installation, folder: Folder
-) -> None:
-    with writing(installation.tracker) as connection:
-        change_source(connection, folder.source_id, extent=Extent(exclude=("*.2.*",)))
-    folder.put(TAKEN)
-    folder.put(CHANGED)
-    installation.run_session()
-    with installation.tracker.connect() as connection:
-        (ignored,) = [row for row in skipped_entries(connection, folder.source_id) if row.why is SkipReason.IGNORED]
-    assert ignored.number == 1
-    assert "what the patterns of the source leave out" in str(ignored.message)
+    assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3, SkipReason.IGNORED: 1}

@@ -1,23 +1,19 @@
-"""Archives and documents that processes of their own check come to what they come to in threads."""
+"""What ends processes that check archives; that they find what threads find is held in test_crash_recovery."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
 
 from dcc.errors import InternalFaultError
 from dcc.session.archives import checks, processing
-from dcc.tracker.models import XmlLog, ZipFile, ZipLog
-from tests.session.test_crash_recovery import fill
 from tests.support import ending_checks
 from tests.support.ending_checks import DEADLY, FAULTY
-from tests.support.installations import MODIFIED, Installation, specimens
+from tests.support.installations import Installation, specimens
 from tests.support.waiting import wait_until
 
 PATIENCE = 30.0
@@ -29,20 +25,6 @@ def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processing, "MANY", 1)
 
 
-def told(installation: Installation) -> list[object]:
-    """What the tracker holds of the archives and documents, and what lies in staging."""
-    with installation.tracker.connect() as connection:
-        logs = [
-            sorted(map(tuple, connection.execute(query)), key=str)
-            for query in (
-                select(XmlLog.line, XmlLog.col, XmlLog.message, XmlLog.exception_id),
-                select(ZipLog.message, ZipLog.exception_id),
-                select(ZipFile.file_name, ZipFile.size_bytes, ZipFile.content_md5),
-            )
-        ]
-    return [installation.states(), installation.documents(), installation.staged(), *logs]
-
-
 def three(installation: Installation, *more: str) -> list[str]:
     """Three archives, and those named, on a source."""
     names = [*(f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3)), *more]
@@ -50,31 +32,6 @@ def three(installation: Installation, *more: str) -> list[str]:
     for name in names:
         folder.put(f"add/{name}", specimens(stem=name.removeprefix("H.").removesuffix(".impc.zip")))
     return [f"add/{name}" for name in names]
-
-
-@pytest.mark.both_databases
-def test_processes_find_what_threads_find(
-    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = [installation.add_folder("H", "one"), installation.add_folder("H", "two")]
-    fill(folders)
-    monkeypatch.setattr(processing, "MANY", 1_000)
-    installation.run_session()
-    by_threads = told(installation)
-    monkeypatch.setattr(processing, "MANY", 1)
-    keys = sorted(key for key, state in installation.states().items() if not state.startswith("zip_name"))
-    for key, state in installation.states().items():
-        if state == "unzip failed":
-            # A copy that is known to be bad is fetched again when it is listed otherwise.
-            os.utime(folders[0].path / key, (MODIFIED + 60, MODIFIED + 60))
-    outcomes = installation.process_again(*keys).zips
-    again = told(installation)
-    assert [again[place] for place in (0, 2, 5)] == [by_threads[place] for place in (0, 2, 5)]
-    for place in (1, 3, 4):
-        # Of each document and what is wrong with it there is a row more.
-        first, twice = by_threads[place], again[place]
-        assert sorted(twice, key=str) == sorted([*first, *first], key=str)  # type: ignore[misc, call-overload]
-    assert sum(len(outcome.documents) for outcome in outcomes.values()) == len(by_threads[1])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -12,13 +11,13 @@ from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.tracker.models import Reopening, ZipFile, ZipLog
-from tests.session.test_crash_recovery import run_dying
+from tests.support import dying_session
 from tests.support.databases import only_sqlite
 from tests.support.installations import Fetches, Folder, Installation, md5, specimens
+from tests.support.prepared_processes import run_dying
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
-BEFORE_THE_CHECKSUM = "before a checksum is taken"
 
 
 @pytest.fixture
@@ -47,26 +46,21 @@ def faults(installation: Installation) -> list[str]:
         return list(connection.scalars(select(ZipLog.message)))
 
 
-@pytest.mark.parametrize(
-    ("content", "state"),
-    [
-        pytest.param(submissions.archive(specimens()), "xsd done", id="good"),
-        pytest.param(b"no zip at all", "unzip failed", id="no zip"),
-        pytest.param(b"", "unzip failed", id="empty"),
-        pytest.param(submissions.archive({"readme.txt": b"hello"}), "unzip failed", id="nothing inside"),
-    ],
-)
 def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
-    installation: Installation, folder: Folder, hashed: list[str], content: bytes, state: str
+    installation: Installation, folder: Folder, hashed: list[str]
 ) -> None:
-    folder.put(KEY, content)
+    contents = [submissions.archive(specimens()), b"no zip at all", b"", submissions.archive({"readme.txt": b"hello"})]
+    names = [f"H.2013-10-31.{inc}.impc.zip" for inc, _ in enumerate(contents)]
+    for name, content in zip(names, contents, strict=True):
+        folder.put(f"add/{name}", content)
 
-    outcome = installation.run_session().zips[KEY]
+    outcomes = installation.run_session().zips
 
-    assert installation.states() == {KEY: state}
-    assert (outcome.size_bytes, outcome.md5) == (len(content), md5(content))
-    assert recorded(installation) == [(len(content), md5(content))]
-    assert hashed == [NAME]
+    assert [installation.states()[f"add/{name}"] for name in names] == ["xsd done", *["unzip failed"] * 3]
+    expected = [(len(content), md5(content)) for content in contents]
+    assert [(outcomes[f"add/{name}"].size_bytes, outcomes[f"add/{name}"].md5) for name in names] == expected
+    assert sorted(map(str, recorded(installation))) == sorted(map(str, expected))
+    assert sorted(hashed) == names
 
 
 @only_sqlite
@@ -86,7 +80,7 @@ def killed(installation: Installation) -> Callable[[], None]:
     """Runs a session that is killed when the arrival of its archive is recorded and no MD5 is."""
 
     def run() -> None:
-        assert run_dying(installation.settings, BEFORE_THE_CHECKSUM) == -signal.SIGKILL
+        run_dying(dying_session.main, "before a checksum is taken", installation.settings)
         assert installation.states() == {KEY: "unzip running"}
         assert [found for _, found in recorded(installation)] == [None]
 

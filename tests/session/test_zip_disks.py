@@ -79,17 +79,6 @@ def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
     assert statuses == [int(Phase.XSD), 0]
 
 
-def test_a_disk_that_fills_up_while_writing_is_no_fault_of_the_centre(
-    installation: Installation, folder: Folder, fetches: Fetches
-) -> None:
-    folder.put(KEY)
-    fetches.full.add("centre")
-    outcome = installation.run_session().zips[KEY]
-    fetches.full.clear()
-    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
-    assert installation.run_session().zips[KEY].succeeded
-
-
 def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
     installation: Installation, folder: Folder
 ) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import threading
-from collections.abc import Callable
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -35,20 +36,6 @@ KEY = f"add/{NAME}"
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
 
 
-def test_a_good_zip_ends_as_validated_with_its_documents_in_staging(installation: Installation, folder: Folder) -> None:
-    documents = specimens() | experiments()
-    archive = folder.put(KEY, documents)
-    outcome = installation.run_session().zips[KEY]
-    assert outcome.succeeded
-    assert (outcome.downloaded, outcome.extracted, outcome.attempts) == (True, True, 1)
-    assert installation.states() == {KEY: "xsd done"}
-    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")]
-    assert installation.documents() == [(name, "xsd done") for name in sorted(documents)]
-    contents = {f"{KEY}.contents/{name}": content for name, content in documents.items()}
-    assert installation.staged() == {KEY: archive, **contents}
-
-
-@pytest.mark.both_databases
 def test_an_invalid_document_fails_its_zip_and_not_its_sibling(installation: Installation, folder: Folder) -> None:
     """The zip shows the worst of its documents."""
     documents = specimens() | experiments()
@@ -66,15 +53,6 @@ def test_an_invalid_document_fails_its_zip_and_not_its_sibling(installation: Ins
     assert error.line is not None
     assert error.col is not None
     assert "gender" in error.message
-
-
-def test_a_document_whose_name_does_not_conform_is_refused_with_the_reason(
-    installation: Installation, folder: Folder
-) -> None:
-    folder.put(KEY, specimens() | {"results.xml": b"<a/>"})
-    assert installation.run_session().zips[KEY].failed
-    assert installation.states() == {KEY: "xml_name failed"}
-    assert installation.documents() == [(SPECIMENS, "xsd done"), ("results.xml", "xml_name failed")]
 
 
 INNER = "H.2013-10-31.2.experiment.impc.xml"
@@ -95,15 +73,18 @@ def test_where_a_document_lay_in_its_archive_is_told(installation: Installation,
     assert f"lies in the archive at more.zip/weights/{INNER}" in text
 
 
-def test_an_archive_that_holds_what_is_not_opened_is_not_through(installation: Installation, folder: Folder) -> None:
+def test_an_archive_that_holds_what_is_not_opened_or_named_wrongly_is_not_through(
+    installation: Installation, folder: Folder
+) -> None:
     """Its other documents are, and the reason is told."""
-    folder.put(KEY, specimens() | {"more.7z": b"7z"})
+    folder.put(KEY, specimens() | {"more.7z": b"7z", "results.xml": b"<a/>"})
     assert installation.run_session().zips[KEY].failed
     assert installation.states() == {KEY: "xml_name failed"}
-    assert installation.documents() == [(SPECIMENS, "xsd done"), ("more.7z", "xml_name failed")]
+    refused = [("more.7z", "xml_name failed"), ("results.xml", "xml_name failed")]
+    assert installation.documents() == [(SPECIMENS, "xsd done"), *refused]
     with installation.tracker.connect() as connection:
-        (cause,) = collect_submission(connection, None, ZipKey(Action.ADD, NAME), installation.settings).causes
-    assert cause.code == "member-not-opened"
+        causes = collect_submission(connection, None, ZipKey(Action.ADD, NAME), installation.settings).causes
+    assert "member-not-opened" in {cause.code for cause in causes}
 
 
 def _encrypted() -> bytes:
@@ -123,35 +104,45 @@ def _duplicates() -> bytes:
     return archive.replace(twin.encode(), SPECIMENS.encode())
 
 
-@pytest.mark.parametrize(
-    ("make", "kind"),
-    [
-        pytest.param(_encrypted, "EncryptedArchiveError", id="encrypted"),
-        pytest.param(_bomb, "OversizedArchiveError", id="bomb"),
-        pytest.param(_duplicates, "DuplicateMemberError", id="duplicates"),
-        pytest.param(
-            lambda: submissions.archive(specimens() | {"../../evil.xml": b"<a/>"}), "UnsafeArchiveError", id="traversal"
-        ),
-        pytest.param(lambda: submissions.archive({"readme.txt": b"hello"}), "EmptyArchiveError", id="nothing inside"),
-        pytest.param(
-            lambda: submissions.archive(specimens() | {"manifest.json": b"[]"}),
-            "ManifestError",
-            id="its manifest",
-        ),
-    ],
-)
-def test_an_archive_that_is_refused_is_tried_nowhere_else(
-    installation: Installation, folder: Folder, make: Callable[[], bytes], kind: str
-) -> None:
+def _linked() -> bytes:
+    """An archive in which a document is a link to a file of the machine."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        entry = zipfile.ZipInfo(SPECIMENS)
+        entry.create_system = 3
+        entry.external_attr = 0o120777 << 16
+        archive.writestr(entry, "/etc/passwd")
+    return buffer.getvalue()
+
+
+def test_an_archive_that_is_refused_is_tried_nowhere_else(installation: Installation, folder: Folder) -> None:
     """Every archive ends in a state, with the reason."""
+    documents = specimens()
+    (valid,) = documents.values()
+    cases = (
+        ("EncryptedArchiveError", "", _encrypted()),
+        ("OversizedArchiveError", "", _bomb()),
+        ("DuplicateMemberError", "", _duplicates()),
+        ("UnsafeArchiveError", "", submissions.archive(documents | {"../../evil.xml": b"<a/>"})),
+        ("UnsafeArchiveError", "absolute", submissions.archive({f"/etc/{SPECIMENS}": valid})),
+        ("UnsafeArchiveError", "backslash", submissions.archive({f"data\\{SPECIMENS}": valid})),
+        ("UnsafeArchiveError", "is a link or a device", _linked()),
+        ("EmptyArchiveError", "", submissions.archive({"readme.txt": b"hello"})),
+        ("ManifestError", "", submissions.archive(documents | {"manifest.json": b"[]"})),
+    )
     second = installation.add_folder("H", "second")
-    for place in (folder, second):
-        place.put(KEY, make())
-    outcome = installation.run_session().zips[KEY]
-    assert [reason.kind for reason in outcome.reasons] == [kind]
-    assert installation.states() == {KEY: "unzip failed"}
-    assert installation.attempts(KEY) == [(folder.source_id, "unzip failed")]
-    assert logged(installation) == [reason.message for reason in outcome.reasons]
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc, _ in enumerate(cases)]
+    for key, (_, _, content) in zip(keys, cases, strict=True):
+        for place in (folder, second):
+            place.put(key, content)
+    outcomes = installation.run_session().zips
+    assert installation.states() == dict.fromkeys(keys, "unzip failed")
+    for key, (kind, said, _) in zip(keys, cases, strict=True):
+        (reason,) = outcomes[key].reasons
+        assert (reason.kind, said in reason.message) == (kind, True)
+        assert installation.attempts(key) == [(folder.source_id, "unzip failed")]
+    told = [reason.message for outcome in outcomes.values() for reason in outcome.reasons]
+    assert sorted(logged(installation)) == sorted(told)
     assert not [path for path in installation.staged() if ".contents" in path]
 
 

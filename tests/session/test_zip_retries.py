@@ -47,6 +47,7 @@ def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, fe
     assert installation.states() == {KEY: "download failed"}
 
 
+@pytest.mark.both_databases
 def test_retries_are_counted_across_sessions(installation: Installation, folder: Folder, fetches: Fetches) -> None:
     """A later session tries again by itself; `num_retries` counts it."""
     folder.put(KEY)
@@ -114,6 +115,7 @@ def test_an_archive_that_was_bad_is_no_failed_download(installation: Installatio
         assert connection.scalar(select(FileSourceHasZip.num_retries)) == 0
 
 
+@pytest.mark.both_databases
 def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_who_asked(
     installation: Installation, folder: Folder
 ) -> None:
@@ -121,7 +123,10 @@ def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_w
     installation.run_session()
     note_uploaded(installation.tracker)
     changed = folder.put(KEY, specimens(mice=3))
-    installation.run_session()
+    result = installation.run_session()
+    assert (result.crawls[folder.source_id].changed, result.zips) == (1, {})
+    (finding,) = result.crawls[folder.source_id].findings
+    assert finding.endswith(f"withdraw these with `dcc data undo`, then take it with: dcc retry {KEY}")
     assert installation.states() == {KEY: "xsd done"}
     assert installation.staged()[KEY] != changed
     with pytest.raises(ConfigurationError, match=f"dcc data undo {KEY}"):

@@ -7,6 +7,7 @@ nothing of the test process.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -14,6 +15,8 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
+
+from dcc.settings import Settings
 
 FORKED: Final = get_context("forkserver")
 _PRELOADED: Final = (
@@ -55,6 +58,19 @@ def run_in_process(
     How it ended: 0, 1 when `work` raised, minus the signal that killed it, or None when it took more than `seconds`.
     """
     return _ended(FORKED.Process(target=_run, args=(work, argument, dict(settings))), seconds)
+
+
+def run_dying(work: Callable[[str], object], argument: str, settings: Settings) -> None:
+    """Do `work` on the installation of these settings in a process, which kills itself by SIGKILL."""
+    environment = {
+        "DCC_HOME": str(settings.home),
+        "DCC_TRACKER_URL": settings.tracker_database_url,
+        "DCC_QC_URL": settings.qc_database_url,
+        "DCC_MIN_FREE_BYTES": "0",
+        "DCC_RETRY_DELAY": "0.05",
+        "DCC_QUIET_SECONDS": "0",
+    }
+    assert run_in_process(work, argument, environment) == -signal.SIGKILL
 
 
 def run_dcc(
