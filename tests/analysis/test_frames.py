@@ -81,7 +81,6 @@ def test_measurements_have_the_name_of_their_parameter(
     assert dict(dcc.parameters("no such thing", settings=settings_of_data).dtypes) == dict(everything.dtypes)
 
 
-@pytest.mark.both_databases
 def test_a_measurement_on_animals_of_several_genotypes_is_counted_once(
     qc_database: Engine, qc_settings: Settings
 ) -> None:

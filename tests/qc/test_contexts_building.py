@@ -157,7 +157,6 @@ def test_history_tells_every_change_with_its_document(qc_database: Engine) -> No
     ]
 
 
-@pytest.mark.both_databases
 def test_strains_follow_the_reference_data_of_colonies(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("S1"), specimen("S2", strain_id="MGI:5"))
     submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]), line("C1"))
@@ -194,7 +193,6 @@ def test_a_build_that_is_killed_is_done_anew(qc_database: Engine) -> None:
     assert len(history_of(qc_database, "C1")) == 1
 
 
-@pytest.mark.both_databases
 def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, experiment("E1"), tracker_id=11)
     submit(qc_database, Action.ADD, line("C1"), tracker_id=12)

@@ -52,7 +52,6 @@ def confirm(engine: Engine, document: DocumentToApply) -> tuple[int, ...]:
     return confirm_held(engine, document.action, document.zip_file, author="wrangler", reason="as agreed")
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("action", [EDIT, DELETE])
 def test_what_would_end_too_much_is_held_and_only_its_own_row_stays(qc_database: Engine, action: Action) -> None:
     document = of_three(qc_database, action)
@@ -120,10 +119,10 @@ def test_the_plan_of_a_held_document_shows_what_it_would_change_and_leaves_it_he
     assert all_rows(qc_database) == before
 
 
-@pytest.mark.parametrize(("author", "reason"), [("", "why"), ("who", " "), ("w" * 65, "why"), ("who", "y" * 257)])
-def test_who_confirms_and_why_must_be_said_and_fit(qc_database: Engine, author: str, reason: str) -> None:
-    with pytest.raises(ConfigurationError):
-        confirm_held(qc_database, EDIT, "H.2013-10-31.1.impc.zip", author=author, reason=reason)
+def test_who_confirms_and_why_must_be_said_and_fit(qc_database: Engine) -> None:
+    for author, reason in (("", "why"), ("who", " "), ("w" * 65, "why"), ("who", "y" * 257)):
+        with pytest.raises(ConfigurationError):
+            confirm_held(qc_database, EDIT, "H.2013-10-31.1.impc.zip", author=author, reason=reason)
 
 
 def test_what_is_held_is_so_no_more_when_the_archive_comes_as_it_was_applied_before(qc_database: Engine) -> None:

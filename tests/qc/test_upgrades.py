@@ -30,7 +30,7 @@ from dcc.settings.reference import shown_source
 from dcc.tracker.models import utc_now
 from dcc.vocabulary import Validity
 from tests.support import earlier_schemas
-from tests.support.databases import only_mariadb
+from tests.support.databases import broken_off_on_mariadb, only_mariadb
 from tests.support.earlier_schemas import init_as
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen
@@ -41,7 +41,7 @@ ENTITIES = ("specimen", "experiment", "line", "housing")
 
 
 @pytest.fixture
-def first(qc_settings: Settings, tmp_path: Path) -> Iterator[Engine]:
+def first(qc_settings: Settings) -> Iterator[Engine]:
     """A QC database as the first version of the platform made it, with entities that were judged in all ways."""
     engine = open_qc_database(qc_settings)
     init_as(engine, QC_DATABASE, "0001")
@@ -75,14 +75,13 @@ def _views(engine: Engine) -> dict[str, str | None]:
     return {name: inspector.get_view_definition(name) for name in inspector.get_view_names()}
 
 
-@pytest.mark.parametrize("broken_off", [False, True])
+@broken_off_on_mariadb
 def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first: Engine, broken_off: bool) -> None:
     """Also where an upgrade broke off half-way, as it can on MariaDB."""
     if broken_off:
         with first.begin() as connection:
             connection.execute(text("DROP VIEW current_specimen"))
-            number = "INTEGER" if connection.dialect.name == "sqlite" else "SMALLINT UNSIGNED"
-            connection.execute(text(f"ALTER TABLE specimen ADD COLUMN validity {number} NOT NULL DEFAULT 0"))
+            connection.execute(text("ALTER TABLE specimen ADD COLUMN validity SMALLINT UNSIGNED NOT NULL DEFAULT 0"))
     assert init_database(first).from_revision == "0001"
     with first.connect() as connection:
         opts = {"compare_type": True}
@@ -115,17 +114,13 @@ def test_rows_reach_their_columns_in_the_order_of_an_upgraded_database(
 
 
 @only_mariadb
-@pytest.mark.parametrize("broken_off", [False, True])
-def test_the_view_of_measurements_tells_animals_by_all_of_their_names(
-    qc_settings: Settings, tmp_path: Path, broken_off: bool
-) -> None:
+def test_the_view_of_measurements_tells_animals_by_all_of_their_names(qc_settings: Settings) -> None:
     """Also where an upgrade broke off between dropping it and making it anew."""
     engine = open_qc_database(qc_settings)
     init_as(engine, QC_DATABASE, "0002")
     before = _views(engine)
-    if broken_off:
-        with engine.begin() as connection:
-            connection.execute(text("DROP VIEW current_measurement"))
+    with engine.begin() as connection:
+        connection.execute(text("DROP VIEW current_measurement"))
     assert init_database(engine).from_revision == "0002"
     changed = {name: query for name, query in _views(engine).items() if name in before and query != before[name]}
     # The others that tell what is valid change with later revisions.
@@ -134,9 +129,9 @@ def test_the_view_of_measurements_tells_animals_by_all_of_their_names(
     engine.dispose()
 
 
-@pytest.mark.parametrize("broken_off", [False, True])
+@broken_off_on_mariadb
 def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have(
-    qc_settings: Settings, tmp_path: Path, broken_off: bool
+    qc_settings: Settings, broken_off: bool
 ) -> None:
     """Of a database in which an animal that is not valid counted as any other, with its experiment."""
     engine = open_qc_database(qc_settings)
@@ -181,9 +176,9 @@ def test_values_with_separators_of_thousands_get_their_number(qc_settings: Setti
     engine.dispose()
 
 
-@pytest.mark.parametrize("broken_off", [False, True])
+@broken_off_on_mariadb
 def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
-    qc_settings: Settings, tmp_path: Path, broken_off: bool
+    qc_settings: Settings, broken_off: bool
 ) -> None:
     token = "t0ken-of-the-registry"
     sources = [f"https://h.example/x.csv?k={token}", "/data/what?/x.csv", "https://h.example/x.csv"]
@@ -218,7 +213,7 @@ def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
         assert all(token.encode() not in path.read_bytes() for path in qc_settings.home.glob("qc.db*"))
 
 
-@pytest.mark.parametrize("broken_off", [False, True])
+@broken_off_on_mariadb
 def test_findings_of_earlier_versions_get_their_details_where_these_can_be_had_and_else_keep_their_words(
     qc_settings: Settings, tmp_path: Path, broken_off: bool
 ) -> None:

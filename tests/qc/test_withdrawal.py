@@ -93,7 +93,6 @@ def test_a_submission_is_withdrawn_wholly_or_not_at_all(qc_database: Engine) -> 
         undo_submission(qc_database, ADD, zip_file)
 
 
-@pytest.mark.both_databases
 def test_a_withdrawal_is_kept_with_who_and_why_and_cannot_itself_be_withdrawn(qc_database: Engine) -> None:
     added = apply(qc_database, ADD, specimen("S1")).document_id
     (undone_by,) = undo(qc_database, added).undone_by

@@ -63,6 +63,12 @@ _STOP_SECONDS = 20
 _SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
 only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
 only_mariadb = pytest.mark.parametrize("tracker_url", [_MARIADB], indirect=True)
+broken_off_on_mariadb = pytest.mark.parametrize(
+    ("tracker_url", "broken_off"),
+    [("sqlite", False), pytest.param("mariadb", True, marks=pytest.mark.servers)],
+    indirect=["tracker_url"],
+)
+"""For upgrades: on MariaDB they can break off half-way, whereas SQLite takes them back."""
 
 
 class MariaDb:
