@@ -22,23 +22,12 @@ from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
-from tests.support.databases import only_mariadb, schema_of
+from tests.support.databases import schema_of
 from tests.support.qc_documents import apply, experiment, specimen
 
 HEAD = QC_DATABASE.head
 VIEWS = {"current_specimen", "current_experiment", "current_measurement", "current_media", "current_metadata"}
 VIEWS |= {"overview_strain", "overview_measurement", "overview_comparison"}
-
-
-@only_mariadb
-def test_values_are_kept_in_columns_that_hold_any_of_them(qc_database: Engine) -> None:
-    kinds = {
-        (name, column["name"]): str(column["type"]).split(" ")[0]
-        for name in ("measurement", "metadata", "document")
-        for column in inspect(qc_database).get_columns(name)
-    }
-    assert kinds["measurement", "value"] == kinds["metadata", "value"] == "LONGTEXT"
-    assert kinds["document", "applied_at"] == "DATETIME"
 
 
 def test_an_init_that_broke_off_is_taken_up_again(qc_settings: Settings) -> None:

@@ -291,42 +291,27 @@ class TestGone:
         assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True, True]
 
 
-class TestYoung:
+def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(shelf: Shelf) -> None:
     """Which archives are to be looked at once more: by the time that the source tells, if it can be right."""
+    now = int(time.time())
 
-    @pytest.mark.parametrize(
-        ("age", "quiet", "unsettled"),
-        [
-            (0, 5, True),
-            (4, 5, True),
-            (60, 5, False),
-            (60, 120, True),
-            (-3_600, 5, True),
-            (None, 5, True),
-            (0, 0, False),
-            (None, 0, False),
-        ],
-        ids=str,
-    )
-    def test_a_new_archive_is_young_by_its_time_or_where_that_tells_nothing(
-        self, shelf: Shelf, age: int | None, quiet: int, unsettled: bool
-    ) -> None:
-        file = ListedFile(NAME, 100, None if age is None else int(time.time()) - age)
-        found = shelf.record(ActionListing(Action.ADD, zips=(file,)), quiet_seconds=quiet)
-        assert list(found.unsettled) == [KEY] * unsettled
-        assert (shelf.hosting().uploading_since is not None) == unsettled
+    def young(day: int, quiet_seconds: float, *ages: int | None) -> list[bool]:
+        """Of archives of a day that are so many seconds old by their source, which are to be looked at again."""
+        files = [
+            ListedFile(f"H.2013-10-{day:02}.{inc}.impc.zip", 100, None if age is None else now - age)
+            for inc, age in enumerate(ages)
+        ]
+        found = shelf.record(ActionListing(Action.ADD, zips=tuple(files)), quiet_seconds=quiet_seconds)
+        told = [ZipKey(Action.ADD, file.name) in found.unsettled for file in files]
+        hostings = shelf.rows(FileSourceHasZip)[-len(files) :]
+        assert [row.uploading_since is not None for row in hostings] == told
+        return told
 
-    @pytest.mark.parametrize(("age", "unsettled"), [(0, True), (-3_600, False), (None, False)])
-    def test_one_that_is_listed_as_before_is_young_by_its_time_alone(
-        self, shelf: Shelf, age: int | None, unsettled: bool
-    ) -> None:
-        listing = ActionListing(
-            Action.ADD, zips=(ListedFile(NAME, 100, None if age is None else int(time.time()) - age),)
-        )
-        shelf.record(listing, quiet_seconds=5)
-        found = shelf.record(listing, quiet_seconds=5)
-        assert list(found.unsettled) == [KEY] * unsettled
-        assert (shelf.hosting().uploading_since is not None) == unsettled
+    assert young(1, 5, 0, 4, 60, -3_600, None) == [True, True, False, True, True]
+    assert young(2, 120, 60) == [True]
+    assert young(3, 0, 0, None) == [False, False]
+    assert young(4, 5, 0, -3_600, None) == [True, True, True]
+    assert young(4, 5, 0, -3_600, None) == [True, False, False], "listed as before"
 
 
 SECONDS = MANY / 5_000
