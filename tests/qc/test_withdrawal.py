@@ -53,11 +53,10 @@ def test_experiments_build_on_the_document_that_added_their_specimens(qc_databas
     assert undo(qc_database, specimens).withdrawn == (specimens,)
 
 
-@pytest.mark.parametrize("action", [EDIT, DELETE])
-def test_experiments_whose_specimens_were_deleted_since_do_not_come_back(qc_database: Engine, action: Action) -> None:
+def test_experiments_whose_specimens_were_deleted_since_do_not_come_back(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1"), specimen("S2"))
     apply(qc_database, ADD, experiment("E1", ("S1",)))
-    changed = apply(qc_database, action, experiment("E1", ("S2",))).document_id
+    changed = apply(qc_database, EDIT, experiment("E1", ("S2",))).document_id
     gone = apply(qc_database, DELETE, specimen("S1")).document_id
     (builder,) = undo(qc_database, changed).builders
     assert (builder.document_id, builder.why) == (gone, "deleted specimens of experiments that would come back")
