@@ -23,7 +23,6 @@ from dcc.analysis.measurements import load_measurements
 from dcc.databases import engines
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity, Metadata
-from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply import upload_lock
@@ -391,19 +390,6 @@ class TestLocks:
                             lock(connection, wanted)
                 with writing(impatient) as connection:
                     lock(connection, wanted)
-        finally:
-            impatient.dispose()
-
-    def test_uploads_of_a_centre_exclude_each_other(self, qc: Engine, qc_settings: Settings) -> None:
-        impatient = open_impatient(qc_settings)
-        try:
-            with held_before(qc, "INSERT INTO document") as (reached, go_on):
-                holding = InThread(lambda: session(qc, "H", [(ADD, (specimen("S1"),))]))
-                assert reached.wait(PATIENCE)
-                with pytest.raises(QcDatabaseUnreachableError, match="other writers were in the way"):
-                    session(impatient, "H", [(ADD, (specimen("S2"),))], "other", patience=0.1)
-                go_on.set()
-            holding.join()
         finally:
             impatient.dispose()
 
