@@ -16,6 +16,7 @@ _VALUES = st.one_of(
 )
 
 
+@example(rows=[("None", None), ("a", "b")])
 @example(
     rows=[
         ("\\N", None, "\t", "x\ny"),
