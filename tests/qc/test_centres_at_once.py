@@ -148,10 +148,10 @@ def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", p
     decide(engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well")
 
 
-def open_impatient(settings: Settings) -> Engine:
-    """An engine whose server refuses to let a statement wait for longer than a second."""
+def open_impatient(settings: Settings, seconds: int = 1) -> Engine:
+    """An engine whose server refuses to let a statement wait for longer than a second, or at all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", "timeout = 1"))
+        patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", f"timeout = {seconds}"))
         engine = open_qc_database(settings)
         with engine.connect():
             return engine
@@ -362,7 +362,7 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
 
 class TestLocks:
     def test_who_waits_for_whom(self, qc: Engine, qc_settings: Settings) -> None:
-        impatient = open_impatient(qc_settings)
+        impatient = open_impatient(qc_settings, 0)
 
         def lock(connection: Connection, centres: list[str] | None) -> None:
             if centres is None:

@@ -70,9 +70,9 @@ def test_a_procedure_is_due_at_its_age(qc: Engine) -> None:
     submit(qc, Action.ADD, specimen("S1"))
     due = ["FER", "EYE", "CBC"]
     for number in range(4):
-        born = BORN + timedelta(weeks=13 + number)
-        assert {procedure for _, procedure in lacking(qc, Expected(born))} == set(due[:number])
-        assert len(lacking(qc, Expected(born - timedelta(days=1)))) == max(0, number - 1)
+        day = BORN + timedelta(weeks=13 + number)
+        assert {procedure for _, procedure in lacking(qc, Expected(day))} == set(due[:number])
+        assert len(lacking(qc, Expected(day - timedelta(days=1)))) == max(0, number - 1)
 
 
 def test_an_age_of_a_part_of_a_day_is_reached_on_that_day_and_an_impossible_one_never(qc_database: Engine) -> None:

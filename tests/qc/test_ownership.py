@@ -265,11 +265,11 @@ def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Fol
     delegate(data)
     other.put(f"edit/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
     data.run()
-    for _ in range(2):
-        withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"edit/{OTHERS}"), **WHO)
-        data.base.process_again(f"edit/{OTHERS}")
-        data.take_up()
-    assert [one[3] for one in notices(data)] == ["done", "withdrawn", "done", "withdrawn", "done"]
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"edit/{OTHERS}"), **WHO)
+    data.base.process_again(f"edit/{OTHERS}")
+    data.take_up()
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"edit/{OTHERS}"), **WHO)
+    assert [one[3] for one in notices(data)] == ["done", "withdrawn"] * 2
 
 
 # Archives on another centre's source
