@@ -26,10 +26,11 @@ from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters
 from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply_document, experiment, reading, specimen, to_apply
+from tests.support.trials import trials
 
 PATIENCE = 40
 UPLOADERS = 3
-DOCUMENTS = 15
+DOCUMENTS = trials(24)
 SHORT = 0.2
 """Seconds after which SQLite says that others are in the way, instead of half a minute; MariaDB says so at once."""
 LONGER = 0.6
