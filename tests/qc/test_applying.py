@@ -130,6 +130,14 @@ def test_ids_are_compared_to_the_letter(qc_database: Engine) -> None:
     assert set(litters(qc_database)) == {"s1", "S1 ", "Ｓ1"}
 
 
+def test_specimens_of_two_centres_may_have_one_id(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "h"))
+    applied = apply(qc_database, ADD, specimen("S1", "j"), centre="J")
+    assert applied.findings == ()
+    apply(qc_database, DELETE, specimen("S1"), centre="J")
+    assert litters(qc_database) == {"S1": "h"}
+
+
 def test_a_specimen_with_experiments_is_not_deleted_and_they_are_named(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1"), specimen("S2"))
     apply(qc_database, ADD, experiment("E1"), experiment("E2", ("S2", "S1")))
