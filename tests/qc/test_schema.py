@@ -30,6 +30,12 @@ VIEWS = {"current_specimen", "current_experiment", "current_measurement", "curre
 VIEWS |= {"overview_strain", "overview_measurement", "overview_comparison"}
 
 
+def test_there_is_one_lock_for_all_centres(qc_database: Engine) -> None:
+    init_database(qc_database)
+    with qc_database.connect() as connection:
+        assert connection.execute(text("SELECT id, holder FROM upload_lock")).all() == [(1, None)]
+
+
 def test_an_init_that_broke_off_is_taken_up_again(qc_settings: Settings) -> None:
     engine = open_qc_database(qc_settings)
     seen = 0
