@@ -46,7 +46,6 @@ gc.disable()
 
 OF_DATABASES = (
     "tests/databases/",
-    "tests/qc/test_applying_together.py",
     "tests/qc/test_bad_input.py",
     "tests/qc/test_centres_at_once.py",
     "tests/qc/test_kills.py",
@@ -54,10 +53,7 @@ OF_DATABASES = (
     "tests/qc/test_schema.py",
     "tests/qc/test_upgrades.py",
     "tests/qc/test_uploaders.py",
-    "tests/reference/test_snapshots.py",
     "tests/tracker/test_database.py",
-    "tests/tracker/test_listings.py",
-    "tests/tracker/test_progress_database.py",
     "tests/tracker/test_schema.py",
 )
 """Modules whose tests run on both databases; of others, those that are marked `both_databases`."""

@@ -16,7 +16,7 @@ from dcc.analysis.columns import COLUMNS
 from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
 from dcc.qc.models import MEASUREMENT, OVERVIEW_ANIMAL
 from dcc.settings import Settings
-from tests.support.analysis_data import ANIMALS, WEIGHT, fill
+from tests.support.analysis_data import ANIMALS, WEIGHT
 from tests.support.databases import only_sqlite
 from tests.support.qc_documents import undo_documents
 
@@ -24,12 +24,6 @@ ROOT = Path(__file__).parent.parent
 DOCUMENT = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("analysts.md", "queries.md"))
 QUERIES = re.findall(r"^```sql ?(\w*)\n(.*?)^```$", DOCUMENT, re.M | re.S)
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
-
-
-@pytest.fixture
-def filled(qc_database: Engine) -> Engine:
-    fill(qc_database)
-    return qc_database
 
 
 def run(qc: Engine, wanted: str) -> list[dict[str, Any]]:

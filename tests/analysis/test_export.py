@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
-import subprocess
-import sys
+import time
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -25,20 +24,16 @@ from dcc.analysis.measurements import load_measurements
 from dcc.errors import ExportActiveError, ExportError
 from dcc.naming import Action
 from dcc.qc import models
+from dcc.settings import Settings
 from dcc.vocabulary import Validity
-from tests.support.analysis_data import WEIGHT, animal, fill, weight
+from tests.support.analysis_data import WEIGHT, animal, weight
 from tests.support.databases import only_sqlite
+from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply, line, undo_documents
 
 ALL = MeasurementFilter(only_valid=False)
 STRANGE = ("../../outside", "/etc", "..", "", "a/b", "per%cent", "P=1", "é 𝒳", "P", "P ")
 FILES = {"procedure_id=IMPC_BWT_001", "procedure_id=IMPC_IPG_001"}
-
-
-@pytest.fixture
-def filled(qc_database: Engine) -> Engine:
-    fill(qc_database)
-    return qc_database
 
 
 def files(directory: Path) -> dict[str, int]:
@@ -200,50 +195,31 @@ def test_files_that_were_lost_or_cut_are_written_again(filled: Engine, tmp_path:
     assert_frame_equal(by_duckdb(directory, ExportFormat.PARQUET), load_measurements(filled))
 
 
-_PROGRAM = """
-import sys, time
-from pathlib import Path
-from dcc.analysis.export import export_measurements
-from dcc.qc.database import open_qc_database
-from dcc.settings import Settings
-files = 0
-def wait_after_three(progress):
-    global files
-    files += 1
-    if files == 3:
-        print("written", flush=True)
-        time.sleep(600)
-settings = Settings(home=Path(sys.argv[1]))
-export_measurements(open_qc_database(settings), Path(sys.argv[2]), on_progress=wait_after_three)
-"""
-
-
 @only_sqlite
-def test_an_export_that_was_killed_is_gone_on_with(filled: Engine, tmp_path: Path) -> None:
+def test_an_export_that_was_killed_is_gone_on_with_and_no_other_wrote_there_meanwhile(
+    filled: Engine, qc_settings: Settings, tmp_path: Path
+) -> None:
     directory = tmp_path / "export"
-    home = Path(str(filled.url.database)).parent
-    command = [sys.executable, "-c", _PROGRAM, str(home), str(directory)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "written\n"
-        with pytest.raises(ExportActiveError):
+    written, files_written = event(), count(1)
+
+    def wait_after_three(_: object) -> None:
+        if next(files_written) == 3:
+            written.set()
+            time.sleep(600)
+
+    process = start(qc_settings, lambda qc: export_measurements(qc, directory, on_progress=wait_after_three))
+    try:
+        assert written.wait(60)
+        with pytest.raises(ExportActiveError, match="Wait until it is done"):
             export_measurements(filled, directory)
-        process.send_signal(signal.SIGKILL)
+        export_measurements(filled, tmp_path / "other")
+    finally:
+        process.kill()
+    assert finish(process) == -signal.SIGKILL
     report = export_measurements(filled, directory)
     assert report.rows == len(load_measurements(filled))
     assert_frame_equal(by_duckdb(directory, ExportFormat.PARQUET), load_measurements(filled))
     assert list(directory.rglob("*.part")) == []
-
-
-@only_sqlite
-def test_two_exports_to_one_directory_are_kept_apart(filled: Engine, tmp_path: Path) -> None:
-    export_measurements(filled, tmp_path / "export")
-    with (tmp_path / "export" / "_lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ExportActiveError, match="Wait until it is done"):
-            export_measurements(filled, tmp_path / "export")
-        export_measurements(filled, tmp_path / "other")
-    export_measurements(filled, tmp_path / "export")
 
 
 @only_sqlite
@@ -273,28 +249,23 @@ def test_files_and_links_put_into_an_export_are_not_taken_for_its_own(filled: En
 
 
 @only_sqlite
-def test_an_export_of_something_else_is_refused(filled: Engine, tmp_path: Path) -> None:
-    export_measurements(filled, tmp_path / "export")
-    before = files(tmp_path / "export")
+def test_what_does_not_go_on_with_an_export_is_refused(filled: Engine, tmp_path: Path) -> None:
+    """An export of something else, and one whose manifest is spoilt or names files elsewhere."""
+    mine, directory = tmp_path / "mine.parquet", tmp_path / "export"
+    export_measurements(filled, directory)
+    mine.write_text("mine")
+    before = files(directory)
     others = (ALL, MeasurementFilter(centre="H"), MeasurementFilter(as_of_document=1))
     for format_, wanted in ((ExportFormat.CSV, None), *((ExportFormat.PARQUET, other) for other in others)):
         with pytest.raises(ExportError, match="or to another directory"):
-            export_measurements(filled, tmp_path / "export", format_, wanted)
-    assert files(tmp_path / "export") == before
-
-
-@only_sqlite
-def test_a_manifest_that_cannot_be_gone_on_with_or_names_files_elsewhere_is_refused(
-    filled: Engine, tmp_path: Path
-) -> None:
-    export_measurements(filled, tmp_path / "export")
-    mine, manifest = tmp_path / "mine.parquet", tmp_path / "export" / "_manifest.json"
-    mine.write_text("mine")
+            export_measurements(filled, directory, format_, wanted)
+    manifest = directory / "_manifest.json"
     elsewhere = json.dumps({**json.loads(manifest.read_text()), "unfinished": ["../mine.parquet"]})
     for text in ("", "[]", '{"format_version": 99}', '{"format_version": 1, "format": "parquet"}', elsewhere):
         manifest.write_text(text)
         with pytest.raises(ExportError, match="manifest"):
-            export_measurements(filled, tmp_path / "export")
+            export_measurements(filled, directory)
+    assert files(directory) == before
     assert mine.exists()
 
 

@@ -19,7 +19,7 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.settings import Settings
-from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
+from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT
 from tests.support.qc_contexts import submit
 from tests.support.qc_documents import experiment, specimen
 
@@ -35,9 +35,8 @@ def context(centre: str, measurements: int, procedure: str = WEIGHT) -> dict[str
 
 
 @pytest.fixture
-def settings_of_data(qc_with_reference: None, qc_database: Engine, qc_settings: Settings) -> Settings:
-    fill(qc_database)
-    with qc_database.begin() as connection:
+def settings_of_data(filled: Engine, qc_settings: Settings) -> Settings:
+    with filled.begin() as connection:
         connection.execute(insert(models.CONTEXT), [context("H", 144), context("J", 142), context("H", 7, "OLD_001")])
     return qc_settings
 
@@ -58,6 +57,8 @@ def test_measurements_have_the_name_of_their_parameter(
     monkeypatch.setenv("DCC_HOME", str(settings_of_data.home))
     monkeypatch.setenv("DCC_QC_URL", settings_of_data.qc_database_url)
     assert len(dcc.measurements(specimen="H1", parameter=BODY_WEIGHT)) == WEEKS
+    groups = dcc.measurements(settings=settings_of_data, procedure="IMPC_IPG_001")["metadata_group"]
+    assert set(groups) == {""}
     past = dcc.measurements(as_of_document=2, centre="H", settings=settings_of_data)
     assert (len(past), past["parameter_name"].dtype) == (0, frame["parameter_name"].dtype)
 
@@ -80,7 +81,6 @@ def test_measurements_have_the_name_of_their_parameter(
     assert dict(dcc.parameters("no such thing", settings=settings_of_data).dtypes) == dict(everything.dtypes)
 
 
-@pytest.mark.both_databases
 def test_a_measurement_on_animals_of_several_genotypes_is_counted_once(
     qc_database: Engine, qc_settings: Settings
 ) -> None:
@@ -91,11 +91,6 @@ def test_a_measurement_on_animals_of_several_genotypes_is_counted_once(
     build_contexts(qc_database)
     (counted,) = dcc.parameters(settings=qc_settings)["measurements"]
     assert counted == len(dcc.measurements(settings=qc_settings)) == 3
-
-
-def test_an_empty_metadata_group_is_the_empty_text(settings_of_data: Settings) -> None:
-    groups = dcc.measurements(settings=settings_of_data, procedure="IMPC_IPG_001")["metadata_group"]
-    assert set(groups) == {""}
 
 
 def test_a_value_that_nobody_knows_is_told_with_the_nearest(settings_of_data: Settings) -> None:
@@ -122,7 +117,7 @@ def test_a_value_that_nobody_knows_is_told_with_the_nearest(settings_of_data: Se
         dcc.measurements(settings=settings_of_data, paramter=BODY_WEIGHT)
 
 
-def test_messages_name_the_url_that_was_given_and_no_setting() -> None:
+def test_messages_name_what_was_given_and_no_setting() -> None:
     for url, said in (
         ("nonsense", "url: it is not a database URL"),
         ("postgresql://a/b", "url: it names a database of the kind 'postgresql'"),
@@ -130,9 +125,6 @@ def test_messages_name_the_url_that_was_given_and_no_setting() -> None:
     ):
         with pytest.raises(ConfigurationError, match=said):
             dcc.measurements(url=url)  # type: ignore[arg-type]
-
-
-def test_parameters_are_looked_up_by_a_text_only() -> None:
     with pytest.raises(ConfigurationError, match="but not by 5"):
         dcc.parameters(5)  # type: ignore[arg-type]
 

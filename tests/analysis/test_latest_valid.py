@@ -16,16 +16,10 @@ from dcc.qc.apply.upload_lock import lock_all
 from dcc.qc.contexts.experiment_validity import update_all_validity
 from dcc.qc.models import EXPERIMENT, LINE, SPECIMEN
 from dcc.vocabulary import Validity
-from tests.support.analysis_data import animal, fill, weight
+from tests.support.analysis_data import animal, weight
 from tests.support.qc_documents import apply, line, undo_documents
 
 ANIMAL = "H3"
-
-
-@pytest.fixture
-def filled(qc_database: Engine) -> Engine:
-    fill(qc_database)
-    return qc_database
 
 
 def judge(qc: Engine, table: Any, document_id: int, validity: int) -> None:
@@ -48,7 +42,6 @@ def weighing(qc: Engine, **wanted: Any) -> list[object]:
     return found[found["experiment_id"] == "W3-2"]["value"].tolist()
 
 
-@pytest.mark.both_databases
 def test_without_faulty_changes_they_are_the_current_valid_ones(filled: Engine) -> None:
     current, latest = load_measurements(filled), load_measurements(filled, MeasurementFilter(latest_valid=True))
     assert latest["id"].tolist() == current["id"].tolist()
@@ -73,13 +66,6 @@ def test_a_change_with_errors_hides_no_valid_version(filled: Engine) -> None:
     assert first < valid < last
 
 
-def test_what_was_deleted_has_no_latest_version(filled: Engine) -> None:
-    edit(filled, "9999", Validity.INVALID)
-    apply(filled, Action.DELETE, weight("H", 3, 2, "9999"), centre="H")
-    assert weighing(filled, latest_valid=True) == []
-
-
-@pytest.mark.both_databases
 def test_an_animal_that_was_changed_with_errors_is_shown_as_it_was(filled: Engine) -> None:
     before = load_measurements(filled, MeasurementFilter(centre="H", specimen=ANIMAL))
     changed = apply(filled, Action.EDIT, animal("H", 3)._replace(strain_id="none"), centre="H")
@@ -89,14 +75,6 @@ def test_an_animal_that_was_changed_with_errors_is_shown_as_it_was(filled: Engin
     assert latest["id"].tolist() == before["id"].tolist()
     assert set(latest["strain_id"]) == {"MGI:1"}
     assert latest["is_valid"].all()
-
-
-def test_an_animal_that_never_was_valid_has_no_valid_experiments(filled: Engine) -> None:
-    apply(filled, Action.ADD, animal("H", 99), centre="H")
-    applied = apply(filled, Action.ADD, weight("H", 99, 1, "20"), centre="H")
-    judge(filled, EXPERIMENT, applied.document_id, Validity.VALID)
-    judge(filled, SPECIMEN, applied.document_id - 1, Validity.INVALID)
-    assert load_measurements(filled, MeasurementFilter(specimen="H99", latest_valid=True)).empty
 
 
 @pytest.mark.both_databases
@@ -126,22 +104,19 @@ def test_a_filter_without_it_is_described_as_before_it_was_there() -> None:
     assert MeasurementFilter(latest_valid=True).described()["latest_valid"] is True
 
 
-@pytest.mark.both_databases
-def test_data_that_were_deleted_and_came_again_with_errors_have_no_latest_version(filled: Engine) -> None:
-    apply(filled, Action.DELETE, weight("H", 3, 2, "31.5"), centre="H")
+def test_what_was_deleted_has_no_latest_version_until_its_deletion_is_withdrawn(filled: Engine) -> None:
+    """Also where it came again with errors."""
+    edit(filled, "9999", Validity.INVALID)
+    deleted = apply(filled, Action.DELETE, weight("H", 3, 2, "9999"), centre="H")
+    assert weighing(filled, latest_valid=True) == []
     again = apply(filled, Action.ADD, weight("H", 3, 2, "9999"), centre="H")
     judge(filled, EXPERIMENT, again.document_id, Validity.INVALID)
     assert weighing(filled, latest_valid=True) == []
-
-
-def test_a_withdrawn_deletion_ends_nothing(filled: Engine) -> None:
-    deleted = apply(filled, Action.DELETE, weight("H", 3, 2, "31.5"), centre="H")
+    undo_documents(filled, [again.document_id])
     undo_documents(filled, [deleted.document_id])
-    edit(filled, "9999", Validity.INVALID)
     assert weighing(filled, latest_valid=True) == ["31.5"]
 
 
-@pytest.mark.both_databases
 def test_a_change_to_an_animal_with_errors_hides_no_experiment_on_a_valid_one(filled: Engine) -> None:
     other = apply(filled, Action.ADD, animal("H", 99), centre="H")
     judge(filled, SPECIMEN, other.document_id, Validity.INVALID)
@@ -161,7 +136,6 @@ def test_an_animal_that_is_not_needed_by_a_waiver_hides_nothing(filled: Engine) 
     assert load_measurements(filled, wanted)["value"].tolist() == ["20"]
 
 
-@pytest.mark.both_databases
 def test_the_animal_of_another_centre_makes_no_experiment_valid(filled: Engine) -> None:
     applied = apply(filled, Action.ADD, animal("H", 99), centre="H")
     judge(filled, SPECIMEN, applied.document_id, Validity.INVALID)

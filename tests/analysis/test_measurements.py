@@ -17,17 +17,11 @@ from dcc.analysis.measurements import MeasurementFilter, iterate_measurements, l
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.models import MEASUREMENT
-from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, fill
+from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT
 from tests.support.qc_documents import apply, line
 from tests.support.qc_documents import experiment as plain_experiment
 
 ALL = MeasurementFilter(only_valid=False)
-
-
-@pytest.fixture
-def filled(qc_database: Engine) -> Engine:
-    fill(qc_database)
-    return qc_database
 
 
 def test_no_measurements_have_the_same_columns_and_types_as_many(qc_database: Engine) -> None:
@@ -36,9 +30,6 @@ def test_no_measurements_have_the_same_columns_and_types_as_many(qc_database: En
     assert dict(empty.dtypes) == dict(PANDAS_TYPES)
     assert list(empty.columns) == [column.name for column in COLUMNS]
     assert list(iterate_measurements(qc_database)) == []
-    fill(qc_database)
-    assert dict(load_measurements(qc_database).dtypes) == dict(empty.dtypes)
-    assert dict(load_measurements(qc_database, MeasurementFilter(centre="K")).dtypes) == dict(empty.dtypes)
 
 
 @pytest.mark.both_databases
@@ -135,15 +126,6 @@ def test_chunks_are_the_whole_in_its_order(filled: Engine) -> None:
     assert all(dict(chunk.dtypes) == dict(PANDAS_TYPES) for chunk in chunks)
     assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)
     assert all(earlier < later for earlier, later in pairwise(whole["id"]))
-
-
-def test_values_come_to_the_letter(qc_database: Engine) -> None:
-    values = ["", " 1 ", "NaN", "1e400", "١٢", "𝒳\n\t\"'\\", "=1+1", "x" * 200_000]
-    for number, value in enumerate(values):
-        apply(qc_database, Action.ADD, plain_experiment(f"E{number}", value=value))
-    found = load_measurements(qc_database, ALL)
-    assert found["value"].tolist() == values
-    assert found["number"].isna().tolist() == [value != " 1 " for value in values]
 
 
 def test_a_document_that_there_is_none_of_is_refused(qc_database: Engine) -> None:

@@ -11,13 +11,12 @@ from sqlalchemy import Engine
 
 from dcc.analysis.columns import COLUMNS
 from tests.cli.conftest import Dcc
-from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
+from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT
 from tests.support.databases import only_sqlite
 
 
 @pytest.fixture
-def filled(dcc: Dcc, dcc_qc: Engine) -> Dcc:
-    fill(dcc_qc)
+def filled(qc_with_data: None, dcc: Dcc, dcc_qc: Engine) -> Dcc:
     return dcc
 
 
@@ -103,7 +102,7 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
 
 
 @only_sqlite
-def test_parameters_are_listed(qc_with_reference: None, filled: Dcc) -> None:
+def test_parameters_are_listed(filled: Dcc) -> None:
     shown = filled("data", "parameters", "body WEIGHT", "bwt_001_001")
     cells = re.split(" {2,}", shown.stdout.splitlines()[1].strip())
     assert cells == ["IMPC_BWT_001_001", "Body weight", "Body Weight", "g", "simpleParameter", "0"]

@@ -80,7 +80,7 @@ def test_a_lock_that_another_holds_for_too_long_is_waited_for_again(tracker: Eng
     @event.listens_for(tracker, "connect")
     def be_impatient(connection: pymysql.Connection[object], _: object) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+            cursor.execute("SET SESSION innodb_lock_wait_timeout = 0")
 
     tracker.dispose()
     timeouts: list[int] = []

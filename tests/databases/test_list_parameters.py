@@ -29,15 +29,10 @@ def write(engine: Engine, **numbers: int) -> None:
 
 def test_rows_are_found_by_any_number_of_numbers(qc_database: Engine) -> None:
     write(qc_database, a=1, b=2, c=2**40)
+    both = GIVEN.where(BUILD_BASIS.c.snapshot_id.in_(numbers_in("others")))
     with qc_database.connect() as connection:
         for ids, found in (([], []), ([3], []), ([2, 2], ["b"]), ([2**40, *range(9_000)], ["a", "b", "c"])):
             assert list(connection.scalars(GIVEN, {"ids": as_json(ids)})) == found
-
-
-def test_a_statement_may_ask_by_several_lists(qc_database: Engine) -> None:
-    write(qc_database, a=1, b=2)
-    both = GIVEN.where(BUILD_BASIS.c.snapshot_id.in_(numbers_in("others")))
-    with qc_database.connect() as connection:
         assert list(connection.scalars(both, {"ids": "[1,2]", "others": "[2,3]"})) == ["b"]
 
 
@@ -53,21 +48,15 @@ def test_rows_are_found_by_any_texts(qc_database: Engine) -> None:
         assert list(connection.scalars(named, {"names": as_json([])})) == []
 
 
-def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
+def test_pairs_and_lists_are_rows_to_be_joined(qc_database: Engine) -> None:
     write(qc_database, a=1, b=2**40)
-    pair = pairs_in("pairs")
-    joined = select(BUILD_BASIS.c.name, pair.c.second).join(pair, pair.c.first == BUILD_BASIS.c.snapshot_id)
+    pair, group = pairs_in("pairs"), groups_in("lists")
+    of_pairs = select(BUILD_BASIS.c.name, pair.c.second).join(pair, pair.c.first == BUILD_BASIS.c.snapshot_id)
+    of_lists = select(BUILD_BASIS.c.name, group.c.number).join(group, group.c.value == BUILD_BASIS.c.snapshot_id)
     with qc_database.connect() as connection:
-        rows = connection.execute(joined, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
+        rows = connection.execute(of_pairs, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
         assert sorted(map(tuple, rows)) == [("a", 8), ("a", 9), ("b", 7)]
-
-
-def test_lists_are_rows_with_their_numbers_to_be_joined(qc_database: Engine) -> None:
-    write(qc_database, a=1, b=2**40)
-    group = groups_in("lists")
-    joined = select(BUILD_BASIS.c.name, group.c.number).join(group, group.c.value == BUILD_BASIS.c.snapshot_id)
-    with qc_database.connect() as connection:
-        rows = connection.execute(joined, {"lists": as_json([[2**40], [1, 3], [4], [2**40, 1]])})
+        rows = connection.execute(of_lists, {"lists": as_json([[2**40], [1, 3], [4], [2**40, 1]])})
         assert sorted(map(tuple, rows)) == [("a", 2), ("a", 4), ("b", 1), ("b", 4)]
 
 

@@ -42,6 +42,7 @@ def together(engine: Engine, files: list[File]) -> list[Applied]:
         return apply_documents(engine, to_apply, patience_seconds=5)
 
 
+@pytest.mark.both_databases
 def test_documents_come_to_the_same_together_as_one_by_one(qc_database: Engine, put: Callable[..., File]) -> None:
     """Every row and every outcome: also of what is there already, is named twice, comes late or is refused."""
     old, new = date(2013, 10, 1), date(2013, 11, 1)
@@ -91,6 +92,7 @@ def test_what_came_before_is_told_among_others(
     assert [one.state for one in applied].count(DocumentState.APPLIED) == (4 if how == "held" else 5)
 
 
+@pytest.mark.both_databases
 def test_a_failure_at_any_statement_leaves_nothing_and_they_can_be_applied_again(
     qc_database: Engine, files: list[File], put: Callable[..., File]
 ) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import Column, Float, Integer, MetaData, Table, Text, create_eng
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.qc.rows.types import Row
 
+ENGINE = create_engine("sqlite://")
 TABLE = Table("row", MetaData(), Column("id", Integer), Column("text", Text), Column("a", Integer), Column("b", Float))
 VALUES = (st.text(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False))
 ROWS = st.tuples(*(st.none() | value for value in (st.integers(0, 9), *VALUES)))
@@ -21,12 +22,12 @@ ROWS = st.tuples(*(st.none() | value for value in (st.integers(0, 9), *VALUES)))
 def inserted(rows: Sequence[Row]) -> tuple[list[Any], str]:
     """What a table holds after rows came into it, and the statement that did it."""
     statements: list[str] = []
-    engine = create_engine("sqlite://")
-    TABLE.create(engine)
-    with engine.connect() as connection:
+    with ENGINE.connect() as connection:
+        TABLE.create(connection, checkfirst=True)
         event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
         insert_bulk(connection, TABLE, rows)
         (statement,) = statements
+        # What comes into it goes with the transaction.
         return [tuple(row) for row in connection.execute(select(TABLE))], statement
 
 

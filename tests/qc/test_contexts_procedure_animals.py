@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
 from dcc.analysis.measurements import load_measurements
-from dcc.documents.contents import Experiment, MediaParameter, Metadata
+from dcc.documents.contents import MediaParameter, Metadata
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -69,22 +70,28 @@ def test_no_experiment_on_an_invalid_animal_counts_anywhere(qc_database: Engine)
     assert states_of(qc_database) == {("C1", ""): (1, "dataadded"), ("", ""): (1, "dataadded")}
 
 
-def test_all_views_say_the_same_of_an_experiment_on_an_invalid_animal(qc_database: Engine) -> None:
+@pytest.mark.both_databases
+def test_all_views_show_what_is_current_and_say_the_same_of_an_experiment_on_an_invalid_animal(
+    qc_database: Engine,
+) -> None:
     submit(qc_database, Action.ADD, BAD, GOOD, faulty=[1])
     of_run = Metadata(9, "IMPC_CBC_003_001", None, None, "Sysmex")
     file = MediaParameter(10, "IMPC_CBC_004_001", "https://h.example/1.png", "png", None, None, (), ())
 
-    def with_file(name: str, animal: str) -> Experiment:
-        made = experiment(name, [animal])
-        assert made.procedure is not None
+    def with_file(made: Any) -> Any:
         return made._replace(procedure=made.procedure._replace(metadata=(of_run,), media=(file,)))
 
-    submit(qc_database, Action.ADD, with_file("E1", "bad"), with_file("E2", "good"))
+    on_both = (with_file(experiment("E1", ["bad"])), with_file(experiment("E2", ["good"])))
+    submit(qc_database, Action.ADD, *on_both, with_file(line("C1")))
+    submit(qc_database, Action.EDIT, *on_both)
+    submit(qc_database, Action.EDIT, GOOD)
     build_contexts(qc_database)
     with qc_database.connect() as connection:
+        assert connection.scalars(text("SELECT specimen_id FROM current_specimen ORDER BY id")).all() == ["bad", "good"]
         for view in ("current_experiment", "current_measurement", "current_media", "current_metadata"):
             rows = connection.execute(text(f"SELECT experiment_id, is_valid FROM {view} ORDER BY experiment_id"))
-            assert [tuple(row) for row in rows] == [("E1", 0), ("E2", 1)], view
+            of_line = [] if view == "current_experiment" else [(None, 1)]
+            assert [tuple(row) for row in rows] == [*of_line, ("E1", 0), ("E2", 1)], view
 
 
 def _judged_again(engine: Engine, first: int) -> None:

@@ -1,20 +1,13 @@
-"""The story of a specimen, and the past of the QC database, on SQLite and on MariaDB."""
+"""The story of a specimen."""
 
 from __future__ import annotations
 
 from datetime import date
 
-import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from dcc.naming import Action
-from dcc.qc.history import (
-    current_at,
-    measurements_at,
-    specimen_history,
-)
-from dcc.qc.models import EXPERIMENT
-from dcc.vocabulary import EntityKind
+from dcc.qc.history import specimen_history
 from tests.support.qc_documents import apply, experiment, specimen, undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
@@ -47,22 +40,6 @@ def test_the_story_of_a_specimen_tells_all_that_happened_to_it_and_its_experimen
         (8, "deleted", "specimen"),
     ]
     assert story(qc_database, "S3") == []
-
-
-@pytest.mark.both_databases
-def test_any_past_can_be_asked_for(qc_database: Engine) -> None:
-    apply(qc_database, ADD, experiment("E1", value="1"))
-    edited = apply(qc_database, EDIT, experiment("E1", value="2")).document_id
-    undo_documents(qc_database, [edited])
-    apply(qc_database, DELETE, experiment("E1"))
-    with qc_database.connect() as connection:
-        values = [[row.value for row in connection.execute(measurements_at(past))] for past in range(5)]
-        current = [
-            connection.scalars(select(EXPERIMENT.c.document_id).where(current_at(EntityKind.EXPERIMENT, past))).all()
-            for past in range(5)
-        ]
-    assert values == [[], ["1"], ["2"], ["1"], []]
-    assert current == [[], [1], [2], [1], []]
 
 
 def test_the_story_tells_lines_lateness_findings_and_who_withdrew_what(qc_database: Engine) -> None:

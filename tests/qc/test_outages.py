@@ -18,7 +18,7 @@ from tests.support.qc_documents import apply, specimen
 @only_sqlite
 def test_a_full_disk_is_waited_for_as_long_as_the_setting_says(qc_database: Engine, qc_settings: Settings) -> None:
     """DCC_DATABASE_RETRY: a session says that the disk is full, and does not wait in silence."""
-    engine = open_qc_database(qc_settings.model_copy(update={"database_retry": 0.5}))
+    engine = open_qc_database(qc_settings.model_copy(update={"database_retry": 0.2}))
 
     @event.listens_for(engine, "connect")
     def leave_no_room(connection: object, _: object) -> None:

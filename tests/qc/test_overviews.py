@@ -41,7 +41,6 @@ def under(name: str, *values: str | None, **options: Any) -> Experiment:
     return made._replace(procedure=made.procedure._replace(metadata=tuple(metadata)))
 
 
-@pytest.mark.both_databases
 def test_genotypes_and_strains_count_current_valid_specimens(qc_database: Engine) -> None:
     know(qc_database, "strains", "known_strain", [{"strain_id": "MGI:7", "name": "C57BL/6N"}])
     know_colonies(qc_database, C1="MGI:7")

@@ -42,7 +42,7 @@ def change(engine: Engine, chosen: random.Random) -> None:
             submit(engine, action, *made, faulty=chosen.sample([1, 2, 3], 1) if chosen.random() < 0.2 else ())
 
 
-@pytest.mark.both_databases
+@only_mariadb
 def test_built_in_parts_they_are_what_they_are_built_at_once(
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

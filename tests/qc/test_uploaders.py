@@ -26,13 +26,14 @@ from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters
 from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply_document, experiment, reading, specimen, to_apply
+from tests.support.trials import trials
 
 PATIENCE = 40
 UPLOADERS = 3
-DOCUMENTS = 15
-SHORT = 0.3
-"""Seconds after which the database says that others are in the way, instead of half a minute."""
-LONGER = 1.5
+DOCUMENTS = trials(24)
+SHORT = 0.2
+"""Seconds after which SQLite says that others are in the way, instead of half a minute; MariaDB says so at once."""
+LONGER = 0.6
 
 Submission = tuple[DocumentToApply, tuple[Entity, ...]]
 
@@ -115,10 +116,10 @@ def wait_until_held(engine: Engine, settings: Settings) -> None:
 
 
 def open_short(settings: Settings) -> Engine:
-    """An engine whose database gives up after `SHORT` seconds when others are in the way."""
+    """An engine whose database gives up after `SHORT` seconds, or at once, when others are in the way."""
     patch = pytest.MonkeyPatch()
     patch.setattr(engines, "BUSY_SECONDS", SHORT)
-    patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", "timeout = 1"))
+    patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", "timeout = 0"))
     engine = open_qc_database(settings)
     with engine.connect():
         patch.undo()

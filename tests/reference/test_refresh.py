@@ -17,7 +17,7 @@ from sqlalchemy import Engine, func, select
 from dcc.databases.columns import utc_now
 from dcc.qc import models
 from dcc.qc.reference import retrieval
-from dcc.qc.reference.freshness import freshness
+from dcc.qc.reference.freshness import Freshness, freshness
 from dcc.qc.reference.refresh import (
     Refreshed,
     RefreshOutcome,
@@ -68,7 +68,7 @@ def in_use(qc: Engine) -> dict[str, int]:
         return dict(load_active(connection).snapshot_ids)
 
 
-def test_everything_is_read_from_servers_as_it_would_be_from_files(
+def test_everything_is_read_from_servers_as_it_would_be_from_files_and_not_sent_again(
     qc_database: Engine, from_server: Settings, server: ReferenceServer, tmp_path: Path
 ) -> None:
     before = utc_now()
@@ -93,12 +93,6 @@ def test_everything_is_read_from_servers_as_it_would_be_from_files(
         assert snapshot.source == from_server.reference_sources[snapshot.name]
         assert before <= snapshot.retrieved <= utc_now()
     assert server.agents == {"dcc"}
-
-
-def test_what_has_not_changed_is_not_sent_again(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    refresh(qc_database, from_server)
     assert server.statuses() == {200: len(PAGES)}, "each page was asked for once"
     ids = in_use(qc_database)
     server.asked.clear()
@@ -155,31 +149,32 @@ def test_a_server_that_keeps_failing_is_given_up_and_the_other_sets_are_read(
 
 
 @only_sqlite
-def test_a_server_that_stalls_is_given_up_in_time(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
+def test_a_server_that_stalls_never_ends_or_is_not_there_is_given_up_in_time(
+    qc_database: Engine, from_server: Settings, server: ReferenceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.stalled = {"/impress/procedure/3", "/tables/strains.csv"}
+    server.endless = {"/tables/colonies.csv"}
+    monkeypatch.setattr(retrieval, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(retrieval, "_MOST_BYTES_OF_ANSWER", 1_000_000)
+    gone = {"idle_timeout": 0.2, "reference_projects": "http://127.0.0.1:1/projects.csv"}
+    settings = from_server.model_copy(update=gone)
     began = time.monotonic()
-    refreshed = refresh(qc_database, from_server.model_copy(update={"idle_timeout": 0.2}), ["impress", "strains"])
-    assert outcomes(refreshed) == dict.fromkeys(("impress", "strains"), RefreshOutcome.FAILED)
+    refreshed = {
+        each.name: each for each in refresh(qc_database, settings, ["impress", "strains", "colonies", "projects"])
+    }
     assert time.monotonic() - began < 10
-    assert all(each.is_unreachable and "stalled" in each.message for each in refreshed)
-    assert all(f"There are no {each.name}" in each.message for each in refreshed)
+    assert {each.outcome for each in refreshed.values()} == {RefreshOutcome.FAILED}
+    assert all(f"There are no {each.name}" in each.message for each in refreshed.values())
+    for name, said in (("impress", "stalled"), ("strains", "stalled"), ("projects", "127.0.0.1:1")):
+        assert refreshed[name].is_unreachable
+        assert said in refreshed[name].message
+    assert "more than 1,000,000 bytes" in refreshed["colonies"].message
+    server.stalled, server.endless = set(), {"/impress/pipeline/7"}
+    assert "more than 1,000,000 bytes" in one(qc_database, settings, "impress").message
     assert in_use(qc_database) == {}
 
 
-@only_sqlite
-def test_a_page_that_trickles_or_never_ends_is_given_up(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.endless = {"/impress/pipeline/7", "/tables/colonies.csv"}
-    monkeypatch.setattr(retrieval, "_MOST_BYTES_OF_ANSWER", 1_000_000)
-    monkeypatch.setattr(retrieval, "MOST_BYTES", 1_000_000)
-    refreshed = refresh(qc_database, from_server, ["impress", "colonies"])
-    assert ["more than 1,000,000 bytes" in each.message for each in refreshed] == [True, True]
-
-
-def test_answers_that_are_cut_short_change_nothing_and_are_not_kept(
+def test_answers_that_are_cut_short_or_have_another_shape_change_nothing_and_are_not_kept(
     qc_database: Engine, from_server: Settings, server: ReferenceServer
 ) -> None:
     refresh(qc_database, from_server)
@@ -194,29 +189,18 @@ def test_answers_that_are_cut_short_change_nothing_and_are_not_kept(
     assert "2 cells where there are 3 columns" in refreshed["colonies"].message
     assert "in the middle" in refreshed["projects"].message
     assert [refreshed[name].is_unreachable for name in ("impress", "colonies", "projects")] == [False, False, True]
+    answers = deepcopy(ANSWERS)
+    for collection, limit, said in (
+        ([1, 99], 40, "parameter/99: the server answered 404 Not Found"),
+        ({"1": 2}, 40, "parameterCollection is no list"),
+        ([1, 2], 10**400, "qcMax has 401 digits"),
+    ):
+        answers["procedure/3"]["parameterCollection"], answers["parameter/1"]["qcMax"] = collection, limit
+        server.pages |= api_pages(answers)
+        assert said in one(qc_database, from_server, "impress").message
     assert in_use(qc_database) == ids
     server.pages, server.truncated = pages, set()
     assert outcomes(refresh(qc_database, from_server)) == dict.fromkeys(SETS, RefreshOutcome.UNCHANGED)
-
-
-def test_answers_that_name_what_is_not_there_or_have_another_shape_change_nothing(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    refresh(qc_database, from_server)
-    ids = in_use(qc_database)
-    answers = deepcopy(ANSWERS)
-    answers["procedure/3"]["parameterCollection"] = [1, 99]
-    server.pages |= api_pages(answers)
-    refreshed = one(qc_database, from_server, "impress")
-    assert "parameter/99: the server answered 404 Not Found" in refreshed.message
-    answers["procedure/3"]["parameterCollection"] = {"1": 2}
-    server.pages |= api_pages(answers)
-    assert "parameterCollection is no list" in one(qc_database, from_server, "impress").message
-    answers["procedure/3"]["parameterCollection"] = [1, 2]
-    answers["parameter/1"]["qcMax"] = 10**400
-    server.pages |= api_pages(answers)
-    assert "qcMax has 401 digits" in one(qc_database, from_server, "impress").message
-    assert in_use(qc_database) == ids
 
 
 def test_a_set_that_has_shrunk_to_less_than_half_is_taken_over_only_when_told_to(
@@ -263,16 +247,6 @@ def test_certificates_are_verified(qc_database: Engine, qc_settings: Settings, t
         assert one(qc_database, trusting, "projects").outcome is RefreshOutcome.NEW
         server.redirects = {"/tables/strains.csv": f"{plain.url}/tables/strains.csv"}
         assert "from https to http" in one(qc_database, trusting, "strains").message
-
-
-@only_sqlite
-def test_a_server_that_is_not_there_is_said_to_be_unreachable(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    gone = from_server.model_copy(update={"reference_projects": "http://127.0.0.1:1/projects.csv"})
-    refused = one(qc_database, gone, "projects")
-    assert refused.is_unreachable
-    assert "127.0.0.1:1" in refused.message
 
 
 def test_first_use_reads_what_comes_with_the_platform_and_then_nothing(
@@ -383,10 +357,9 @@ def test_what_is_in_use_and_not_what_the_settings_name_is_told(
     path = tmp_path / "projects.csv"
     settings = qc_settings.model_copy(update={"reference_projects": str(path)})
 
-    def told() -> tuple[bool, str | None]:
-        with qc_database.connect() as connection:
-            (projects,) = (each for each in freshness(connection, settings, utc_now()) if each.name == "projects")
-        return projects.is_other, projects.message
+    def told() -> tuple[bool, str]:
+        projects = freshness_of(qc_database, settings, "projects")
+        return projects.is_other, str(projects.message)
 
     assert told() == (
         True,
@@ -396,17 +369,15 @@ def test_what_is_in_use_and_not_what_the_settings_name_is_told(
     path.write_text("project\nBaSH\nDTCC\nJAX\n")
     is_other, message = told()
     assert is_other
-    assert message is not None
     assert f"DCC_REFERENCE_PROJECTS asks for {path}." in message
     ensure_reference(qc_database, settings)
-    assert told() == (False, None)
+    assert told() == (False, "None")
     path.write_text("project\nBaSH\n")
     is_other, message = told()
     assert not is_other
-    assert message is not None
     assert "1 entries of projects where there were 3: less than half" in message
     path.unlink()
-    assert "cannot be read" in str(told()[1])
+    assert "cannot be read" in told()[1]
 
 
 def test_a_set_that_was_not_found_on_its_server_for_days_is_told(qc_database: Engine, from_server: Settings) -> None:
@@ -416,11 +387,11 @@ def test_a_set_that_was_not_found_on_its_server_for_days_is_told(qc_database: En
     assert all("were last found at" in str(message) and "4 days ago" in str(message) for message in told)
 
 
-def told_of(qc: Engine, settings: Settings, name: str) -> str | None:
+def freshness_of(qc: Engine, settings: Settings, name: str) -> Freshness:
     """What is said of a set by `dcc reference list` and `dcc doctor`."""
     with qc.connect() as connection:
         (found,) = (each for each in freshness(connection, settings, utc_now()) if each.name == name)
-    return found.message
+    return found
 
 
 def shrink(server: ReferenceServer) -> None:
@@ -458,15 +429,15 @@ def test_what_a_server_had_and_was_refused_is_told_at_once_and_until_it_is_heale
 ) -> None:
     good = server.pages["/tables/projects.csv"] = b"project\nA\nB\nC\nD\nE\n"
     refresh(qc_database, from_server)
-    assert told_of(qc_database, from_server, "projects") is None
+    assert freshness_of(qc_database, from_server, "projects").message is None
     spoil(server)
     refresh(qc_database, from_server)
-    message = told_of(qc_database, from_server, "projects")
+    message = freshness_of(qc_database, from_server, "projects").message
     assert message is not None
     assert f"projects could not be refreshed on {utc_now():%Y-%m-%d}" in message
     assert f"{server.url}/tables/projects.csv" in message
     assert why in message
-    assert told_of(qc_database, from_server, "strains") is None
+    assert freshness_of(qc_database, from_server, "strains").message is None
     for _ in range(2):
         (again,) = ensure_reference(qc_database, from_server)
         assert (again.name, again.outcome) == ("projects", RefreshOutcome.FAILED), "each session looks, and says it"
@@ -475,7 +446,7 @@ def test_what_a_server_had_and_was_refused_is_told_at_once_and_until_it_is_heale
     server.pages["/tables/projects.csv"] = good
     (healed,) = ensure_reference(qc_database, from_server)
     assert healed.outcome is RefreshOutcome.UNCHANGED
-    assert told_of(qc_database, from_server, "projects") is None
+    assert freshness_of(qc_database, from_server, "projects").message is None
     assert ensure_reference(qc_database, from_server) == []
 
 

@@ -24,7 +24,7 @@ from dcc.reference.impress import (
     Procedure,
     required_of,
 )
-from dcc.reference.loading import load_shipped
+from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.reference.snapshots import (
     Colonies,
     Colony,
@@ -82,7 +82,7 @@ COLONIES = (
     Colony("c1", "HMGU", "Phenotyping Complete", date(2012, 3, 4), "MGI:1", "MGI:2", "Nf1", "MGI:3", "Nf1<tm1a>"),
     Colony("c1", "JAX", "Phenotyping Started", None),
 )
-EVERY_KIND: tuple[Snapshot, ...] = (
+EVERY_KIND = (
     impress(),
     StatusCodes(provenance(2), {"IMPC_PSC_001": BEYOND_BMP, "IMPC_PSC_016": ""}),
     projects("BaSH", "a\\b\t\n'c'", number=3),
@@ -91,22 +91,14 @@ EVERY_KIND: tuple[Snapshot, ...] = (
 )
 
 
-@pytest.mark.parametrize("snapshot", EVERY_KIND, ids=lambda snapshot: snapshot.name)
-def test_what_was_saved_is_loaded_as_it_was(qc_database: Engine, snapshot: Snapshot) -> None:
-    with writing(qc_database) as connection:
-        snapshot_id = save(connection, snapshot)
-    with qc_database.connect() as connection:
-        active = load_active(connection)
-    assert list(active.data) == [snapshot]
-    assert active.snapshot_ids == {snapshot.name: snapshot_id}
-
-
-def test_the_shipped_set_is_loaded_as_it_was(qc_database: Engine) -> None:
-    shipped = load_shipped()
-    with writing(qc_database) as connection:
-        ids = {snapshot.name: save(connection, snapshot) for snapshot in shipped}
-    with qc_database.connect() as connection:
-        assert load_active(connection) == snapshots.ActiveReference(shipped, ids)
+@pytest.mark.both_databases
+def test_what_was_saved_is_loaded_as_it_was(qc_database: Engine) -> None:
+    """All that can be said, and then the set that is shipped."""
+    for saved in (ReferenceData(*EVERY_KIND), load_shipped()):
+        with writing(qc_database) as connection:
+            ids = {snapshot.name: save(connection, snapshot) for snapshot in saved}
+        with qc_database.connect() as connection:
+            assert load_active(connection) == snapshots.ActiveReference(saved, ids)
 
 
 def test_what_is_found_unchanged_is_only_noted(qc_database: Engine) -> None:
@@ -121,6 +113,7 @@ def test_what_is_found_unchanged_is_only_noted(qc_database: Engine) -> None:
     assert (stored.retrieved, stored.checked, stored.source) == (WHEN, later, "/there")
 
 
+@pytest.mark.both_databases
 def test_what_has_changed_takes_the_place_of_what_was_active(qc_database: Engine) -> None:
     with writing(qc_database) as connection:
         first = save(connection, projects("BaSH"))
@@ -139,6 +132,7 @@ def _finding_of(connection: Connection, snapshot_id: int) -> None:
     insert_rows(connection, models.FINDING, [row])
 
 
+@pytest.mark.both_databases
 def test_old_snapshots_go_but_for_the_last_few_and_those_that_findings_name(qc_database: Engine) -> None:
     ids = []
     with writing(qc_database) as connection:
@@ -153,34 +147,20 @@ def test_old_snapshots_go_but_for_the_last_few_and_those_that_findings_name(qc_d
     assert left == [strains, ids[2], *ids[-4:]]
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "said"),
-    [
+@pytest.mark.both_databases
+def test_what_the_database_cannot_hold_is_refused_and_what_was_active_stays(qc_database: Engine) -> None:
+    too_large = parameter("R", increments=(Increment("", "", "", 2**31, True),))
+    cases: list[tuple[Snapshot, str]] = [
         (projects("x" * 129), "name 'xxx.* 129 characters, of which 128"),
         (projects("\ud800"), "no text"),
         (StatusCodes(provenance(), {"A": "é" * 40_000}), "80,000 bytes"),
         (projects("BaSH").with_source("/" * 1_025), "source"),
-        (
-            Impress(
-                provenance(),
-                {
-                    "P": Pipeline(
-                        "P",
-                        {"Q": procedure("Q", parameter("R", increments=(Increment("", "", "", 2**31, True),)))},
-                    )
-                },
-            ),
-            "too large",
-        ),
-    ],
-    ids=["long", "no text", "long in bytes", "source", "number"],
-)
-def test_what_the_database_cannot_hold_is_refused_and_what_was_active_stays(
-    qc_database: Engine, snapshot: Snapshot, said: str
-) -> None:
+        (Impress(provenance(), {"P": Pipeline("P", {"Q": procedure("Q", too_large)})}), "too large"),
+    ]
     with writing(qc_database) as connection:
         first = save(connection, projects("BaSH", number=9))
-    with pytest.raises(ReferenceDataError, match=said), writing(qc_database) as connection:
-        save(connection, snapshot)
-    with qc_database.connect() as connection:
-        assert load_active(connection).snapshot_ids == {"projects": first}
+    for snapshot, said in cases:
+        with pytest.raises(ReferenceDataError, match=said), writing(qc_database) as connection:
+            save(connection, snapshot)
+        with qc_database.connect() as connection:
+            assert load_active(connection).snapshot_ids == {"projects": first}

@@ -63,6 +63,12 @@ _STOP_SECONDS = 20
 _SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
 only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
 only_mariadb = pytest.mark.parametrize("tracker_url", [_MARIADB], indirect=True)
+broken_off_on_mariadb = pytest.mark.parametrize(
+    ("tracker_url", "broken_off"),
+    [("sqlite", False), pytest.param("mariadb", True, marks=pytest.mark.servers)],
+    indirect=["tracker_url"],
+)
+"""For upgrades: on MariaDB they can break off half-way, whereas SQLite takes them back."""
 
 
 class MariaDb:
@@ -262,10 +268,18 @@ def _init_with_reference(engine: Engine) -> None:
             snapshots.save(connection, snapshot)
 
 
+def _init_with_data(engine: Engine) -> None:
+    from tests.support.analysis_data import fill
+
+    _init_with_reference(engine)
+    fill(engine)
+
+
 _HOW_TO_MAKE = {
     "tracker": (_open_tracker, init_database),
     "qc_database": (_open_qc_database, init_database),
     "qc_with_reference": (_open_qc_database, _init_with_reference),
+    "qc_with_data": (_open_qc_database, _init_with_data),
 }
 
 
@@ -298,6 +312,11 @@ def qc_with_reference() -> None:
     """The QC database holds the reference data that come with the platform."""
 
 
+@pytest.fixture
+def qc_with_data() -> None:
+    """The QC database holds these, and what `fill` of tests/support/analysis_data.py applies."""
+
+
 @pytest.fixture(params=[_SQLITE, _MARIADB])
 def tracker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """URL of a tracker database, on each kind of database; it exists where the test asks for `tracker`."""
@@ -327,8 +346,8 @@ def tracker(settings: Settings) -> Iterator[Engine]:
 def qc_url(tracker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """URL of a QC database, on the same kind of database as the tracker; it exists where the test asks for it."""
     kind = "sqlite" if is_sqlite(tracker_url) else "mariadb"
-    fixture = "qc_with_reference" if "qc_with_reference" in request.fixturenames else "qc_database"
-    yield from _database_url(request, kind, tmp_path / "home" / "qc.db", fixture)
+    holding = [name for name in ("qc_with_data", "qc_with_reference") if name in request.fixturenames]
+    yield from _database_url(request, kind, tmp_path / "home" / "qc.db", [*holding, "qc_database"][0])
 
 
 @pytest.fixture
@@ -345,6 +364,12 @@ def qc_database(qc_settings: Settings) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
+
+
+@pytest.fixture
+def filled(qc_with_data: None, qc_database: Engine) -> Engine:
+    """The engine of a QC database with the data of two centres for analysts."""
+    return qc_database
 
 
 @pytest.fixture

@@ -55,7 +55,6 @@ def test_the_slowest_source_decides_by_the_median_of_its_last_sessions(
     assert expected_text(found) == said
 
 
-@pytest.mark.both_databases
 def test_a_session_leaves_what_the_next_is_expected_by(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")

@@ -31,7 +31,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.states import WAITING, State
-from tests.support.databases import only_sqlite, seed_centre, seed_source
+from tests.support.databases import seed_centre, seed_source
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import MANY
 
@@ -152,6 +152,7 @@ class TestNewArchives:
         later = ActionListing(Action.DELETE, zips=(ListedFile(NAME, 55, FILE.modified),))
         assert shelf.record(later).findings == []
 
+    @pytest.mark.both_databases
     def test_a_size_or_time_that_no_file_can_have_counts_as_not_told(self, shelf: Shelf) -> None:
         absurd = [(2**64, 2**63), (-1, -1), (10**30, 10**30), (2**63, 253_402_300_800)]
         for more in (0, 1):
@@ -172,6 +173,7 @@ class TestRefusedNames:
         ".zip": "does not follow",
     }
 
+    @pytest.mark.both_databases
     def test_an_archive_whose_name_does_not_conform_is_recorded_with_the_reason(self, shelf: Shelf) -> None:
         files = [ListedFile(name, 1, 1) for name in self.REASONS]
         found = shelf.add(*files)
@@ -193,6 +195,7 @@ class TestRefusedNames:
         assert (again.known, again.refused_zips, again.accepted_zips) == (7, [], [])
         assert len(shelf.rows(ZipActionLog)) == 7
 
+    @pytest.mark.both_databases
     def test_names_too_long_for_the_tracker_are_kept_apart_and_known_again(self, shelf: Shelf) -> None:
         names = ["é" * 200 + "1.zip", "é" * 200 + "2.zip", "\\xff" * 60 + ".zip"]
         listed = [ListedFile(name, 1, 1) for name in names]
@@ -200,11 +203,13 @@ class TestRefusedNames:
         assert [row.file_name for row in shelf.rows(ZipFile)] == [stored_name(name) for name in names]
         assert shelf.add(*listed).known == 3
 
+    @pytest.mark.both_databases
     def test_names_that_differ_in_case_or_accent_only_are_different_archives(self, shelf: Shelf) -> None:
         names = ["h.zip", "H.zip", "é.zip", "e.zip", "e\u0301.zip", "ß.zip", "ss.zip"]
         assert len(shelf.add(*(ListedFile(name, 1, 1) for name in names)).refused_zips) == 7
         assert len(shelf.rows(ZipFile)) == 7
 
+    @pytest.mark.both_databases
     def test_a_centre_registered_later_makes_its_archives_acceptable(self, shelf: Shelf) -> None:
         """A name was judged on first sight only."""
         file = ListedFile("J.2013-10-31.7.impc.zip", 1, 1)
@@ -245,7 +250,6 @@ class TestChanges:
         assert shelf.add(now).changed == 0
         assert len(shelf.rows(CrawlFinding)) == 1
 
-    @only_sqlite
     @pytest.mark.parametrize(
         "state", [WAITING, State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)]
     )
@@ -274,14 +278,12 @@ class TestGone:
         assert shelf.hosting().gone_since is None
         assert shelf.states() == [WAITING, WAITING]
 
-    @only_sqlite
     def test_a_directory_that_was_not_listed_says_nothing_of_its_archives(self, shelf: Shelf) -> None:
         shelf.record(ActionListing(Action.ADD, zips=(FILE,)), ActionListing(Action.EDIT, zips=(FILE, OTHER)))
         found = shelf.record(ActionListing(Action.EDIT, zips=(OTHER,)))
         assert found.gone == 1
         assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [True, False, True]
 
-    @only_sqlite
     def test_what_one_source_lost_another_still_hosts(self, shelf: Shelf) -> None:
         shelf.add(FILE, OTHER)
         shelf.add(FILE, source=shelf.two)
@@ -289,50 +291,32 @@ class TestGone:
         assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True, True]
 
 
-class TestYoung:
+def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(shelf: Shelf) -> None:
     """Which archives are to be looked at once more: by the time that the source tells, if it can be right."""
+    now = int(time.time())
 
-    @only_sqlite
-    @pytest.mark.parametrize(
-        ("age", "quiet", "unsettled"),
-        [
-            (0, 5, True),
-            (4, 5, True),
-            (60, 5, False),
-            (60, 120, True),
-            (-3_600, 5, True),
-            (None, 5, True),
-            (0, 0, False),
-            (None, 0, False),
-        ],
-        ids=str,
-    )
-    def test_a_new_archive_is_young_by_its_time_or_where_that_tells_nothing(
-        self, shelf: Shelf, age: int | None, quiet: int, unsettled: bool
-    ) -> None:
-        file = ListedFile(NAME, 100, None if age is None else int(time.time()) - age)
-        found = shelf.record(ActionListing(Action.ADD, zips=(file,)), quiet_seconds=quiet)
-        assert list(found.unsettled) == [KEY] * unsettled
-        assert (shelf.hosting().uploading_since is not None) == unsettled
+    def young(day: int, quiet_seconds: float, *ages: int | None) -> list[bool]:
+        """Of archives of a day that are so many seconds old by their source, which are to be looked at again."""
+        files = [
+            ListedFile(f"H.2013-10-{day:02}.{inc}.impc.zip", 100, None if age is None else now - age)
+            for inc, age in enumerate(ages)
+        ]
+        found = shelf.record(ActionListing(Action.ADD, zips=tuple(files)), quiet_seconds=quiet_seconds)
+        told = [ZipKey(Action.ADD, file.name) in found.unsettled for file in files]
+        hostings = shelf.rows(FileSourceHasZip)[-len(files) :]
+        assert [row.uploading_since is not None for row in hostings] == told
+        return told
 
-    @only_sqlite
-    @pytest.mark.parametrize(("age", "unsettled"), [(0, True), (-3_600, False), (None, False)])
-    def test_one_that_is_listed_as_before_is_young_by_its_time_alone(
-        self, shelf: Shelf, age: int | None, unsettled: bool
-    ) -> None:
-        listing = ActionListing(
-            Action.ADD, zips=(ListedFile(NAME, 100, None if age is None else int(time.time()) - age),)
-        )
-        shelf.record(listing, quiet_seconds=5)
-        found = shelf.record(listing, quiet_seconds=5)
-        assert list(found.unsettled) == [KEY] * unsettled
-        assert (shelf.hosting().uploading_since is not None) == unsettled
+    assert young(1, 5, 0, 4, 60, -3_600, None) == [True, True, False, True, True]
+    assert young(2, 120, 60) == [True]
+    assert young(3, 0, 0, None) == [False, False]
+    assert young(4, 5, 0, -3_600, None) == [True, True, True]
+    assert young(4, 5, 0, -3_600, None) == [True, False, False], "listed as before"
 
 
 SECONDS = MANY / 5_000
 
 
-@only_sqlite
 def test_very_many_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
     """Seven queries for each known file."""
     files = [ListedFile(f"H.2013-10-{1 + n % 31:02}.{n // 31}.impc.zip", n, n) for n in range(MANY)]
@@ -351,7 +335,6 @@ def test_very_many_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
         assert connection.scalar(select(func.count()).select_from(FileSourceHasZip)) == MANY + 3
 
 
-@only_sqlite
 def test_the_time_for_each_new_archive_does_not_grow_with_their_number(shelf: Shelf) -> None:
     """Many are recorded in parts of 5,000: so much is one part."""
 
@@ -366,6 +349,7 @@ def test_the_time_for_each_new_archive_does_not_grow_with_their_number(shelf: Sh
     assert many < 14 * few, many / few
 
 
+@pytest.mark.both_databases
 def test_the_number_of_statements_grows_with_what_is_new_in_steps_only(shelf: Shelf) -> None:
     def files(day: int, count: int) -> list[ListedFile]:
         return [ListedFile(f"H.2013-10-{day:02}.{n}.impc.zip", 1, 1) for n in range(count)]

@@ -51,17 +51,6 @@ def test_the_order_of_reports_and_reporting_twice_do_not_matter(start: State, re
     assert outcomes == {after(reported[:5] * 2, start)}
 
 
-@given(states, reports)
-def test_no_report_undoes_what_an_earlier_one_reached(start: State, reported: list[State]) -> None:
-    reached = start
-    for state in reported:
-        before, reached = reached, advance(reached, state)
-        assert advance(reached, before) == reached
-        if before.failed:
-            assert reached.failed
-            assert reached.phase <= before.phase
-
-
 @given(st.lists(states, min_size=1), st.lists(failures, min_size=1))
 def test_a_parent_shows_the_earliest_failing_phase_of_its_children(others: list[State], failed: list[State]) -> None:
     earliest = min(state.phase for state in [*others, *failed] if state.failed)
@@ -72,25 +61,6 @@ def test_a_parent_shows_the_earliest_failing_phase_of_its_children(others: list[
 def test_a_parent_without_failure_is_as_far_as_its_slowest_child(children: list[State]) -> None:
     slowest = min(children, key=lambda state: (state.phase, state.status))
     assert roll_up(children) == slowest
-
-
-@given(st.lists(reports, min_size=1, max_size=4), st.data())
-def test_the_final_state_of_a_parent_does_not_depend_on_the_order_of_its_children(
-    children: list[list[State]], data: st.DataObject
-) -> None:
-    """Each child's reports come in their order, interleaved with the others' in any."""
-    turns = data.draw(st.permutations([child for child, reported in enumerate(children) for _ in reported]))
-    started = [State(Phase.XML_NAME, Status.PENDING)] * len(children)
-    arrived, present, parent = State(Phase.UNZIP, Status.DONE), list(started), State(Phase.UNZIP, Status.DONE)
-    waiting = [iter(reported) for reported in children]
-    for child in turns:
-        present[child] = advance(present[child], next(waiting[child]))
-        rolled_up = roll_up(present)
-        assert rolled_up is not None
-        parent = advance(parent, rolled_up)
-    final = roll_up([after(reported, start) for reported, start in zip(children, started, strict=True)])
-    assert final is not None
-    assert parent == advance(arrived, final)
 
 
 def test_a_download_does_not_show_on_the_zip_action_until_its_archive_is_checked_or_it_fails() -> None:

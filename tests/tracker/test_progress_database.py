@@ -91,6 +91,7 @@ def action_state(tracker: Engine, archive: SeededZip) -> State:
 # Adding
 
 
+@pytest.mark.both_databases
 def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: Engine, archive: SeededZip) -> None:
     requested = utc_now()
     hosting_ids = [archive.hosting_id, archive.hosting_id]
@@ -135,6 +136,7 @@ def test_what_a_wrangler_sees_from_crawl_to_validation(tracker: Engine, archive:
 # Re-opening and cancelling
 
 
+@pytest.mark.both_databases
 def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, archive: SeededZip) -> None:
     download = seed_download(tracker, archive.hosting_id)
     propose(tracker, on_download(download, NOT_DOWNLOADED))
@@ -155,6 +157,7 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
     assert before <= row.created <= utc_now()
 
 
+@pytest.mark.both_databases
 def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededZip) -> None:
     unzipping = State(Phase.UNZIP, Status.RUNNING)
     found = [seed_download(tracker, archive.hosting_id, state) for state in (REQUESTED, unzipping, VALID, INVALID)]

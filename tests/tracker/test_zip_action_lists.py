@@ -27,7 +27,6 @@ from dcc.tracker.models import (
     XmlLog,
     ZipAction,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.queries import board, zip_action_lists
@@ -176,10 +175,7 @@ def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present
     tenth = put_zip(tracker, source, centre, "2026-01-01", 10)
     put_zip(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
     seed_hosting(tracker, young.za_id, source)
-    with writing(tracker) as connection:
-        connection.execute(
-            update(FileSourceHasZip).where(FileSourceHasZip.za_id == tenth.za_id).values(gone_since=utc_now())
-        )
+    note_gone(tracker, tenth.za_id)
     with tracker.connect() as connection:
         entries = zip_action_lists.find_zips(connection)
     assert [(e.file_name, e.action, e.sources) for e in entries] == [
@@ -202,11 +198,7 @@ def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Eng
     put_zip(tracker, inactive, centre, "2026-01-03")
     twice = put_zip(tracker, down, centre, "2026-01-04")
     seed_hosting(tracker, twice.za_id, up)
-    gone = put_zip(tracker, up, centre, "2026-01-05")
-    with writing(tracker) as connection:
-        connection.execute(
-            update(FileSourceHasZip).where(FileSourceHasZip.za_id == gone.za_id).values(gone_since=utc_now())
-        )
+    note_gone(tracker, put_zip(tracker, up, centre, "2026-01-05").za_id)
     assert waiting(tracker) == [
         "add/H.2026-01-01.9.impc.zip",
         "add/H.2026-01-01.10.impc.zip",
