@@ -10,9 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Row, Select, and_, exists, func, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
@@ -25,6 +38,9 @@ from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, 
 from dcc.qc.rows.documents import close_findings
 from dcc.rights import Rights
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
+
+_WITHDRAWN: Final[BindParameter[int]] = bindparam("withdrawn")
+"""The parameter of the statements about one document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +209,9 @@ def _withdraw(connection: Connection, row: Row[Any], reserved: Reserved, author:
 def builders_on(connection: Connection, document_id: int) -> tuple[Builder, ...]:
     """The later documents that build on one, oldest first, each with the first reason."""
     found: dict[int, str] = {}
-    for kind in EntityKind:
-        for side in ("opened_by", "ended_by"):
-            for later in connection.scalars(_changed_since(kind, document_id, side)):
-                found.setdefault(later, f"changed what it changed ({kind.value})")
-    for later in connection.scalars(_experiments_on_added(document_id)):
-        found.setdefault(later, "brought experiments about its specimens")
-    for later in connection.scalars(_specimens_gone_since(document_id)):
-        found.setdefault(later, "deleted specimens of experiments that would come back")
+    for why, statement in _BUILDING:
+        for later in connection.scalars(statement, {"withdrawn": document_id}):
+            found.setdefault(later, why)
     table = DOCUMENT.c
     rows = connection.execute(
         select(table.id, table.zip_action, table.zip_file, table.file_name)
@@ -214,11 +225,11 @@ def _stands(document: Any) -> Any:
     return and_(document.c.state == DocumentState.APPLIED.value, document.c.action != DocumentAction.UNDO.value)
 
 
-def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]:
+def _changed_since(kind: EntityKind, side: str) -> Select[Any]:
     """Later documents that opened or ended a version of an entity that this one changed."""
     mine, others = ENTITY_TABLES[kind].alias("mine"), ENTITY_TABLES[kind].alias("others")
     touched, later, document = LIFETIME.alias("touched"), LIFETIME.alias("later"), DOCUMENT.alias("d")
-    of_this = (touched.c.opened_by == document_id) | (touched.c.ended_by == document_id)
+    of_this = (touched.c.opened_by == _WITHDRAWN) | (touched.c.ended_by == _WITHDRAWN)
     return (
         select(document.c.id)
         .distinct()
@@ -227,11 +238,11 @@ def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]
         .join(others, same_key(kind, mine, others))
         .join(later, is_lifetime_of(kind, later, others))
         .join(document, document.c.id == later.c[side])
-        .where(of_this, touched.c.entity_kind == kind.value, later.c[side] > document_id, _stands(document))
+        .where(of_this, touched.c.entity_kind == kind.value, later.c[side] > _WITHDRAWN, _stands(document))
     )
 
 
-def _experiments_on_added(document_id: int) -> Select[Any]:
+def _experiments_on_added() -> Select[Any]:
     """Later documents with effective experiments on specimens that this one added."""
     added, opened, document = LIFETIME.alias("added"), LIFETIME.alias("opened"), DOCUMENT.alias("d")
     return (
@@ -244,11 +255,11 @@ def _experiments_on_added(document_id: int) -> Select[Any]:
         .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
         .join(document, document.c.id == EXPERIMENT.c.document_id)
         .join(opened, and_(is_lifetime_of(EntityKind.EXPERIMENT, opened), opened.c.opened_by == document.c.id))
-        .where(SPECIMEN.c.document_id == document_id, document.c.id > document_id, _stands(document))
+        .where(SPECIMEN.c.document_id == _WITHDRAWN, document.c.id > _WITHDRAWN, _stands(document))
     )
 
 
-def _specimens_gone_since(document_id: int) -> Select[Any]:
+def _specimens_gone_since() -> Select[Any]:
     """Later documents that deleted specimens, missing since, of experiments that this one ended."""
     ended, gone, document = LIFETIME.alias("ended"), LIFETIME.alias("gone"), DOCUMENT.alias("d")
     there = SPECIMEN.alias("there")
@@ -265,10 +276,22 @@ def _specimens_gone_since(document_id: int) -> Select[Any]:
         .join(document, document.c.id == gone.c.ended_by)
         .where(
             ended.c.entity_kind == EntityKind.EXPERIMENT.value,
-            ended.c.ended_by == document_id,
-            gone.c.ended_by > document_id,
+            ended.c.ended_by == _WITHDRAWN,
+            gone.c.ended_by > _WITHDRAWN,
             document.c.action == DocumentAction.DELETE.value,
             _stands(document),
             ~exists().where(same, there.c.is_current),
         )
     )
+
+
+_BUILDING: Final = (
+    *(
+        (f"changed what it changed ({kind.value})", _changed_since(kind, side))
+        for kind in EntityKind
+        for side in ("opened_by", "ended_by")
+    ),
+    ("brought experiments about its specimens", _experiments_on_added()),
+    ("deleted specimens of experiments that would come back", _specimens_gone_since()),
+)
+"""How later documents build on one, each with the statement that finds them."""
