@@ -17,9 +17,10 @@ import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Table, func, select, union
+from sqlalchemy import Connection, Engine, Insert, Table, func, select, union
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.exc import DBAPIError
 
@@ -165,18 +166,23 @@ def _hold(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> N
 
 
 def upsert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows, or update existing ones; they stay locked."""
-    changed = [column.name for column in table.columns if column.name in rows[0] and not column.primary_key]
-    if connection.dialect.name == "sqlite":
-        added = sqlite.insert(table).values(rows)
+    """Insert rows with the same columns, or update existing ones; they stay locked."""
+    connection.execute(_upserted(table, tuple(rows[0]), connection.dialect.name), rows)
+
+
+# Made once: to make a statement takes as long as its execution.
+@lru_cache(maxsize=50)
+def _upserted(table: Table, names: tuple[str, ...], dialect: str) -> Insert:
+    changed = [name for name in names if not table.c[name].primary_key]
+    if dialect == "sqlite":
+        added = sqlite.insert(table)
         keys = list(table.primary_key)
-        connection.execute(added.on_conflict_do_update(keys, set_={name: added.excluded[name] for name in changed}))
-        return
-    inserted = mysql.insert(table).values(rows)
+        return added.on_conflict_do_update(keys, set_={name: added.excluded[name] for name in changed})
+    inserted = mysql.insert(table)
     values: dict[str, Any] = {name: inserted.inserted[name] for name in changed}
     if "acquired" in values:
         values["acquired"] = func.greatest(func.coalesce(table.c.acquired, values["acquired"]), values["acquired"])
-    connection.execute(inserted.on_duplicate_key_update(values))
+    return inserted.on_duplicate_key_update(values)
 
 
 def _names(centres: Iterable[str]) -> list[str]:
