@@ -82,14 +82,14 @@ def nested(levels: int, content: bytes) -> bytes:
     return made
 
 
-MEGABYTES = {f"{number}.txt": bytes(10_000_000) for number in range(9)}
+MEGABYTES = {f"{number}.txt": bytes(3_000_000) for number in range(9)}
 BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "over levels": (lambda: nested(2, zipped(MEGABYTES)), "zip bombs"),
     "side by side": (
-        lambda: zipped({f"{number}.zip": zipped({"a": bytes(9_000_000)}) for number in range(12)}),
+        lambda: zipped({f"{number}.zip": zipped({"a": bytes(2_000_000)}) for number in range(12)}),
         "zip bombs",
     ),
-    "packed by gzip": (lambda: zipped({"in.tgz": gzip.compress(bytes(50_000_000))}), "zip bombs"),
+    "packed by gzip": (lambda: zipped({"in.tgz": gzip.compress(bytes(25_000_000))}), "zip bombs"),
     "many entries": (
         lambda: zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
         "100 are allowed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import locale
 import re
 import socket
 import sqlite3
@@ -306,17 +306,12 @@ class TestMachine:
         assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}
         assert len(_verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
 
-    def test_text_that_is_no_utf_8_is_found(self) -> None:
-        code = "from dcc.operations.doctor.machine import check_text\nprint(*(one.verdict for one in check_text(None)))"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
-        ended = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert ended.stdout.strip() == "failed"
+    def test_text_that_is_no_utf_8_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert _verdicts(machine.check_text, Settings()) == {"text": "ok"}
+        for owner, name in ((sys, "getfilesystemencoding"), (locale, "getpreferredencoding")):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, lambda *_, **__: "ascii")
+                assert _verdicts(machine.check_text, Settings()) == {"text": "failed"}
 
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         around = Environment(Settings(), time.monotonic() + 20)
@@ -374,7 +369,7 @@ class TestSources:
         secret.write_text("geheimnis")
         secret.chmod(0o600)
         key = tmp_path / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "phrase", "-f", key], check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-a", "1", "-N", "phrase", "-f", key], check=True)
         (tmp_path / "phrase").write_text("phrase")
         (tmp_path / "phrase").chmod(0o600)
         for protocol, accesskey in (

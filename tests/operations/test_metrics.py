@@ -30,6 +30,7 @@ from dcc.tracker.register.source_addresses import SourceState
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Installation
+from tests.support.prepared_installations import PreparedInstallations
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "dcc-alerts.yaml"
 
@@ -65,16 +66,19 @@ def by_labels(figures: Figures, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-@pytest.fixture
-def mixed(data: DataInstallation) -> DataInstallation:
-    """After a session with a good archive, a damaged one, a document that breaks a rule, and a source that is down."""
+def mix(data: DataInstallation) -> None:
+    """A session with a good archive, a damaged one, a document that breaks a rule, and a source that is down."""
     data.put("add/H.2013-10-31.1.impc.zip", specimens())
     data.put("add/H.2013-10-31.2.impc.zip", experiments(first=100, stem="2013-10-31.2"))
     data.folder.put("add/H.2013-10-31.3.impc.zip", b"no archive")
     down = data.base.add_folder("J", "down")
     down.path.rmdir()
-    data.base.run_session()
-    data.take_up()
+    data.run()
+
+
+@pytest.fixture
+def mixed(data: DataInstallation, prepared_installations: PreparedInstallations) -> DataInstallation:
+    prepared_installations.begin(data, mix)
     return data
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import string
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,9 +29,12 @@ from dcc.errors import (
 from dcc.runtime.checksums import md5_of
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore, is_key, key_of
+from tests.support.endless_puts import put_without_end
 from tests.support.faulty_servers import CuttingProxy
+from tests.support.prepared_processes import FORKED
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket, S3Server
 from tests.support.trials import trials
+from tests.support.waiting import wait_until
 
 NAME = "archives/add/H.2013-10-31.1.impc.zip"
 PATIENCE = 40.0
@@ -183,19 +183,6 @@ def test_any_names_come_back_as_they_are(
     assert set(store.keys()) == keys - {gone}
 
 
-ENDLESS = """
-import sys
-from pathlib import Path
-from dcc.settings import load_settings
-from dcc.store.objects import ObjectStore
-store = ObjectStore(load_settings())
-print("ready", flush=True)
-while True:
-    for path in sorted(Path(sys.argv[1]).iterdir()):
-        store.put(f"prepared/{path.name}", path)
-"""
-
-
 def test_a_process_that_is_killed_leaves_nothing_half_there(
     store_settings: StoreSettings, store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -215,13 +202,14 @@ def test_a_process_that_is_killed_leaves_nothing_half_there(
     }
     seen = set()
     for _ in range(trials(6)):
-        with subprocess.Popen(
-            [sys.executable, "-c", ENDLESS, str(files)], env=os.environ | variables, stdout=subprocess.PIPE
-        ) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
-            time.sleep(random.uniform(0.05, 0.6))
-            child.send_signal(signal.SIGKILL)
+        ready = tmp_path / "ready"
+        child = FORKED.Process(target=put_without_end, args=(files, variables, ready))
+        child.start()
+        wait_until(ready.exists)
+        time.sleep(random.uniform(0.05, 0.6))
+        child.kill()
+        child.join()
+        ready.unlink()
         listed = store.keys()
         for key in listed:
             store.get(key, tmp_path / "back")
