@@ -24,6 +24,7 @@ from dcc.tracker.states import State
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
+from tests.support.prepared_installations import PreparedInstallations
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
@@ -171,11 +172,15 @@ def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
     return {one.staged.place: one.verdict for one in decisions}
 
 
-@pytest.fixture
-def through(data: DataInstallation) -> DataInstallation:
-    """An archive whose documents are in the QC database, at (qc, pending)."""
+def bring_through(data: DataInstallation) -> None:
+    """Bring an archive's documents into the QC database, to (qc, pending)."""
     data.put(ZIP, specimens(), experiments())
     data.run()
+
+
+@pytest.fixture
+def through(data: DataInstallation, prepared_installations: PreparedInstallations) -> DataInstallation:
+    prepared_installations.begin(data, bring_through)
     return data
 
 
@@ -209,7 +214,9 @@ def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(
 
 
 @only_sqlite
-def test_what_went_from_staging_is_judged_again_from_the_database(through: DataInstallation) -> None:
+def test_what_went_from_staging_is_judged_again_from_the_database_and_can_be_withdrawn(
+    through: DataInstallation,
+) -> None:
     before = through.ending()
     _clean(through)
     rechecked = recheck(through.tracker, through.qc, through.settings, keys=[KEY], author="me", reason="try")
@@ -218,11 +225,6 @@ def test_what_went_from_staging_is_judged_again_from_the_database(through: DataI
     assert (Phase.DATA, "data done") in told.told(ZIP)
     assert through.ending() == before
     assert through.base.staged() == {}
-
-
-@only_sqlite
-def test_a_submission_that_went_from_staging_can_be_withdrawn(through: DataInstallation) -> None:
-    _clean(through)
     undone = withdraw_submission(through.tracker, through.qc, through.settings, KEY, author="me", reason="wrong")
     assert len(undone.withdrawn) == 2
     assert through.states() == {ZIP: "upload cancelled"}

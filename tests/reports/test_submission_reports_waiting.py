@@ -82,17 +82,14 @@ def told(data: DataInstallation, key: str) -> Told:
     return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))
 
 
-def wait_for_failed(data: DataInstallation) -> str:
-    """Experiments wait for three animals, two of them in a document that failed; returns the document's name."""
+def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animals(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait for three animals, two of them in that document."""
     (document,) = form = wrong_form("2013-10-30.1", first=1, mice=2)
     data.put(ANIMALS, form)
     data.put(EARLY, experiments(animals=3))
     data.run()
-    return document
-
-
-def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animals(data: DataInstallation) -> None:
-    document = wait_for_failed(data)
     found = told(data, EARLY)
     assert found.cause.acts is Actor.CENTRE
     assert found.cause.others_awaited == 1
@@ -107,24 +104,16 @@ def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animal
     assert (in_json["acts"], found.json["who_acts"]) == ("centre", "You, at the centre")
     assert "clears by itself" not in found.text
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
-
-
-def test_mails_name_the_document_that_failed(data: DataInstallation) -> None:
-    document = wait_for_failed(data)
+    # Mails name it as well.
     with data.tracker.connect() as connection:
         bad = [line.key for digest in collect_digests(connection, data.settings, 1) for line in digest.bad]
     (cause,) = [one for one in causes_of(data.tracker, data.settings, 1, bad)["H"] if one.kind == "E4"]
     assert document in cause.remedy_for_centre(load_catalogue("en", data.settings))
-
-
-def test_once_staging_is_clean_the_archive_store_has_the_document(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = wait_for_failed(data)
+    # Once staging is clean, the archive store has it.
     shutil.rmtree(data.settings.staging_directory)
     monkeypatch.setattr(failed_specimens, "_known", {})
-    (found,) = told(data, EARLY).cause.failed_documents
-    assert (found.document, len(found.specimens)) == (document, 2)
+    (stored,) = told(data, EARLY).cause.failed_documents
+    assert (stored.document, len(stored.specimens)) == (document, 2)
 
 
 def test_a_document_that_cannot_be_read_is_named_if_it_lies_beside_the_experiments(data: DataInstallation) -> None:
