@@ -34,11 +34,14 @@ def backed_up(of: Store | Inspected, folder: Path, **wanted: Any) -> BackupRepor
     return make_backup(of.tracker, of.qc, of.settings, folder, BackupRequest(**wanted))
 
 
-def test_a_set_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_can_open(
+def test_a_set_and_what_is_restored_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_can_open(
     healthy_copy: Inspected, tmp_path: Path
 ) -> None:
-    made = backed_up(healthy_copy, tmp_path / "sets", with_staging=True)
-    for path in [tmp_path / "sets", *(tmp_path / "sets").rglob("*")]:
+    made = backed_up(healthy_copy, tmp_path / "new" / "sets", with_staging=True)
+    restored = Store(Settings(home=tmp_path / "new" / "homes" / "restored", min_free_bytes=0))
+    restore_backup(made.directory, restored.tracker, restored.qc, restored.settings)
+    restored.close()
+    for path in [tmp_path / "new", *(tmp_path / "new").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     assert {path.name for path in made.directory.iterdir()} == {
         "tracker.db",
