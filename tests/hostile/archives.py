@@ -197,6 +197,7 @@ def refused_archives() -> Iterator[tuple[str, bytes, str]]:
     kernel = _compressed(bytes(1_000_000), zipfile.ZIP_DEFLATED)
     shared = Member(document(2), bytes(1_000_000), stored=kernel)
     yield "overlapping", archive([shared, *_pointing_at_the_first(200)]), "overlaps|more than 200 times"
+    yield "the same bytes again", archive([good, Member(document(2), stored=b"", compressed=6, offset=0)]), "overlaps"
     for size in (1 << 40, (1 << 63) - 1, (1 << 64) - 1):
         lying = Member(document(2), size=ZIP64, extra=zip64_extra(size))
         yield f"64-bit size {size}", archive([lying]), "would unpack to"
