@@ -249,7 +249,6 @@ def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -
     assert "Tiere: 2 von 3 gelöscht; 1 nicht übernommen" in german
 
 
-@pytest.mark.both_databases
 def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: DataInstallation) -> None:
     delete = "delete/H.2013-11-02.1.impc.zip"
     data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments())
