@@ -19,10 +19,6 @@ Damage = Callable[[Inspected], None]
 _BEGUN = "INSERT INTO crawling_session (start_time, status, created, last_update) VALUES "
 
 
-def test_nothing_is_said_of_a_healthy_installation(healthy: Inspected) -> None:
-    assert healthy.check() == []
-
-
 def test_nothing_is_said_where_staging_was_cleaned(healthy_copy: Inspected) -> None:
     for path in sorted(healthy_copy.staging.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()

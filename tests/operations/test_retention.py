@@ -184,13 +184,17 @@ def through(data: DataInstallation, prepared_installations: PreparedInstallation
     return data
 
 
+def receive_damaged(data: DataInstallation) -> None:
+    """Receive an archive that cannot be opened, at (unzip, failed)."""
+    data.folder.put(ZIP, b"no zip")
+    data.validate()
+    assert data.states() == {ZIP: "unzip failed"}
+
+
 @pytest.fixture
-def damaged(installation: Installation) -> Installation:
-    """An archive that could not be opened, at (unzip, failed)."""
-    installation.add_folder().put(ZIP, b"no zip")
-    installation.run_session()
-    assert installation.states() == {ZIP: "unzip failed"}
-    return installation
+def damaged(data: DataInstallation, prepared_installations: PreparedInstallations) -> Installation:
+    prepared_installations.begin(data, receive_damaged)
+    return data.base
 
 
 def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(through: DataInstallation) -> None:

@@ -39,9 +39,13 @@ def outcomes(data: DataInstallation, key: str) -> set[Outcome]:
 
 def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: DataInstallation) -> None:
     data.put(EARLY, experiments(animals=3))
+    # A document that failed and has other animals.
+    data.put("add/H.2013-10-30.1.impc.zip", wrong_form("2013-10-30.1"))
     data.put(MIXED, unknown_colony("2013-11-02.1", 70), experiments("2013-11-02.1", first=90, animals=2))
     data.run()
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
+    waiting = told(data, EARLY).cause
+    assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
     assert Outcome.WAITS_FOR_DATA not in outcomes(data, MIXED)
     catalogue = load_catalogue("en", data.settings)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
@@ -126,14 +130,6 @@ def test_a_document_that_cannot_be_read_is_named_if_it_lies_beside_the_experimen
         {"zip": EARLY, "document": document, "phase": "xsd", "animals": 0}
     ]
     assert f"Animals may be in {document} of {EARLY}" in found.text
-
-
-def test_documents_of_other_centres_and_those_with_other_animals_are_not_named(data: DataInstallation) -> None:
-    data.put(ANIMALS, wrong_form("2013-10-30.1"))
-    data.put(EARLY, experiments(animals=3))
-    data.run()
-    assert told(data, EARLY).cause.failed_documents == ()
-    assert told(data, EARLY).cause.acts is Actor.NOBODY
 
 
 def test_of_very_many_failed_documents_a_report_reads_some(

@@ -123,8 +123,7 @@ class TestHostKeys:
 class TestKeys:
     """Private keys of any type, with and without passphrase, wherever they are kept."""
 
-    @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-    @pytest.mark.parametrize("passphrase", ["", PASSPHRASE])
+    @pytest.mark.parametrize(("kind", "passphrase"), [("ed25519", PASSPHRASE), ("ecdsa", ""), ("rsa", "")])
     def test_a_key_file(
         self, kind: str, passphrase: str, openssh: SftpServer, sftp_server: Share, source_settings: Settings
     ) -> None:
