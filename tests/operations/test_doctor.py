@@ -42,16 +42,14 @@ from dcc.operations.sessions import open_session
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
-from dcc.session.data.corrections import confirm_submission
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import CrawlingSession, SessionLock
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from tests.cli.test_production import administrator
-from tests.support.data_installations import DataInstallation, key_of
+from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
-from tests.support.healthy_installation import HELD, Inspected
 from tests.support.installations import Installation
 from tests.support.ports import free_port
 from tests.support.servers import Share
@@ -476,12 +474,15 @@ class TestWork:
             connection.execute(update(SessionLock).values(heartbeat=now, acquired=now - timedelta(hours=25)))
         assert _verdicts(work.check_sessions, settings) == {"session": "warning"}
 
-    def test_documents_that_wait_to_be_confirmed(self, healthy_copy: Inspected) -> None:
-        verdict, _, advice = _found(work.check_held, healthy_copy.settings)["held documents"]
-        assert (verdict, f"dcc data plan {HELD}" in advice) == ("warning", True)
-        of = (healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings)
-        confirm_submission(*of, key_of(HELD), author="me", reason="meant so")
-        assert _verdicts(work.check_held, healthy_copy.settings) == {"held documents": "ok"}
+    @only_sqlite
+    def test_documents_that_wait_to_be_confirmed(self, data: DataInstallation) -> None:
+        assert _verdicts(work.check_held, data.settings) == {"held documents": "ok"}
+        data.put(ZIP, specimens())
+        data.run()
+        data.put("edit/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1"))
+        data.with_settings(hold_threshold=0).run()
+        verdict, _, advice = _found(work.check_held, data.settings)["held documents"]
+        assert (verdict, "dcc data plan edit/H.2013-11-01.1.impc.zip" in advice) == ("warning", True)
 
     @only_sqlite
     def test_reference_data_that_are_missing_or_stale(self, data: DataInstallation, settings: Settings) -> None:
