@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dcc.archives import extraction
 from dcc.archives.extraction import ExtractedArchive, extract_archive
 from dcc.archives.limits import ArchiveLimits
-from dcc.errors import ArchiveError, CorruptArchiveError, DiskFullError, EmptyArchiveError
+from dcc.errors import ArchiveError, CorruptArchiveError, DiskFullError
 from dcc.naming import NamingConvention
 from dcc.store.staging import remove_leftovers
 from tests.support.trials import trials
@@ -159,18 +159,6 @@ def test_what_a_killed_extraction_leaves_is_found_by_the_clean_up(
     assert len(tree(directory)) == 3
     assert remove_leftovers(tmp_path) == 1
     assert tree(directory) == {path.name}
-
-
-def test_an_archive_whose_documents_are_all_refused_is_read(tmp_path: Path) -> None:
-    found = extract(make_zip(tmp_path, {"a.xml": b"<a/>"}))
-    assert found.documents == ()
-    assert len(found.refused) == 1
-
-
-@pytest.mark.parametrize("members", [{}, {"README": b"x"}, {"folder/a.txt": b"x"}])
-def test_an_archive_without_a_document_is_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
-    with pytest.raises(EmptyArchiveError, match=r"no \.xml document"):
-        extract(make_zip(tmp_path, members))
 
 
 def test_many_ignored_entries_are_counted_not_listed(tmp_path: Path) -> None:

@@ -254,53 +254,34 @@ class TestDatabases:
 
 class TestMachine:
     @only_sqlite
-    def test_a_full_disk_is_found(self, tracker: Engine, settings: Settings) -> None:
-        small = settings.model_copy(update={"min_free_bytes": 0})
-        assert "failed" not in _verdicts(machine.check_disks, small).values()
-        full = settings.model_copy(update={"min_free_bytes": 2**62})
-        found = _found(machine.check_disks, full)["disk of staging"]
-        assert found[0] == "failed"
-        assert "dcc staging clean" in found[2]
-
-    @only_sqlite
-    def test_a_place_that_cannot_be_written_to_is_found(self, tracker: Engine, settings: Settings) -> None:
-        # Not even root makes files there.
-        elsewhere = settings.model_copy(update={"staging": Path("/proc/self"), "min_free_bytes": 0})
-        verdict, message, _ = _found(machine.check_disks, elsewhere)["disk of staging"]
-        assert (verdict, "/proc/self cannot be written to" in message) == ("failed", True)
-        a_file = settings.home / "file"
+    def test_disks_that_are_full_missing_closed_or_open_to_others_are_found(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        roomy = settings.model_copy(update={"min_free_bytes": 0})
+        folder, a_file = settings.home / "collector", settings.home / "file"
         a_file.touch()
-        assert (
-            _verdicts(machine.check_disks, settings.model_copy(update={"staging": a_file}))["disk of staging"]
-            == "failed"
-        )
-
-    @only_sqlite
-    def test_a_place_whose_link_leads_nowhere_is_found(self, tracker: Engine, settings: Settings) -> None:
         # Such as a disk that is not mounted.
         link, missing = settings.home / "link", settings.home / "not mounted"
         link.symlink_to(missing)
-        for place in (link, link / "below"):
-            moved = settings.model_copy(update={"staging": place, "min_free_bytes": 0})
-            verdict, message, _ = _found(machine.check_disks, moved)["disk of staging"]
-            assert (verdict, message) == ("failed", f"{link} is a link to {missing}, which is missing.")
-
-    @only_sqlite
-    def test_a_folder_of_metrics_that_is_missing_is_found(self, tracker: Engine, settings: Settings) -> None:
-        folder = settings.home / "collector"
-        measured = settings.model_copy(update={"metrics_file": folder / "dcc.prom", "min_free_bytes": 0})
-        verdict, message, advice = _found(machine.check_disks, measured)["disk of metrics"]
-        assert (verdict, message, "DCC_METRICS_FILE" in advice) == ("failed", f"{folder} is missing.", True)
+        nowhere = f"{link} is a link to {missing}, which is missing."
+        for changes, subject, message, advice in (
+            ({"min_free_bytes": 2**62}, "staging", "", "dcc staging clean"),
+            # Not even root makes files there.
+            ({"staging": Path("/proc/self")}, "staging", "/proc/self cannot be written to", ""),
+            ({"staging": a_file}, "staging", "", ""),
+            ({"staging": link}, "staging", nowhere, ""),
+            ({"staging": link / "below"}, "staging", nowhere, ""),
+            ({"metrics_file": folder / "dcc.prom"}, "metrics", f"{folder} is missing.", "DCC_METRICS_FILE"),
+        ):
+            found = _found(machine.check_disks, roomy.model_copy(update=changes))[f"disk of {subject}"]
+            assert (found[0], message in found[1], advice in found[2]) == ("failed", True, True), changes
         folder.mkdir()
+        measured = roomy.model_copy(update={"metrics_file": folder / "dcc.prom"})
         assert "failed" not in _verdicts(machine.check_disks, measured).values()
-
-    @only_sqlite
-    def test_staging_that_others_may_look_into_is_found(self, tracker: Engine, settings: Settings) -> None:
-        settings.staging_directory.mkdir(mode=0o755)
+        settings.staging_directory.mkdir(exist_ok=True)
         settings.staging_directory.chmod(0o755)
-        around = Environment(settings.model_copy(update={"min_free_bytes": 0}), time.monotonic() + 20)
-        advice = [one.advice for one in machine.check_disks(around)]
-        assert f"chmod 700 {settings.staging_directory}" in advice
+        advised = [one.advice for one in machine.check_disks(Environment(roomy, time.monotonic() + 20))]
+        assert f"chmod 700 {settings.staging_directory}" in advised
 
     def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
         assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}
