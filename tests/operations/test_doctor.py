@@ -268,7 +268,7 @@ class TestMachine:
             ({"min_free_bytes": 2**62}, "staging", "", "dcc staging clean"),
             # Not even root makes files there.
             ({"staging": Path("/proc/self")}, "staging", "/proc/self cannot be written to", ""),
-            ({"staging": a_file}, "staging", "", ""),
+            ({"staging": a_file}, "staging", f"{a_file} is no directory", ""),
             ({"staging": link}, "staging", nowhere, ""),
             ({"staging": link / "below"}, "staging", nowhere, ""),
             ({"metrics_file": folder / "dcc.prom"}, "metrics", f"{folder} is missing.", "DCC_METRICS_FILE"),
