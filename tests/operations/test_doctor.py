@@ -180,50 +180,37 @@ class TestDatabases:
             assert reader.scalar(text("SELECT COUNT(*) FROM write_receipt WHERE token = 0")) == 0
 
     @only_sqlite
-    def test_a_damaged_file_is_found(self, tracker: Engine, settings: Settings) -> None:
-        seed_centre(tracker)
-        tracker.dispose()
-        path = Path(str(tracker.url.database))
-        content = bytearray(path.read_bytes())
-        content[8192:16384] = b"\xff" * 8192
-        path.write_bytes(content)
-        verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
-        assert (verdict, advice) == ("failed", "Restore it from a backup: dcc restore --help")
-        assert "is damaged" in message
-
-    @only_sqlite
-    def test_a_file_that_others_may_read_and_a_large_log_are_found(
+    def test_files_that_are_open_to_others_read_only_without_log_or_damaged_are_found(
         self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = Path(str(tracker.url.database))
-        path.chmod(0o644)
-        verdict, _, advice = _found(databases.check_databases, settings)["tracker database file"]
-        assert (verdict, advice) == ("warning", f"chmod 600 {path}")
-        path.chmod(0o600)
-        monkeypatch.setattr(databases, "_LARGE_WAL_BYTES", 0)
-        with tracker.connect():
-            seed_centre(tracker)
-            assert _verdicts(databases.check_databases, settings)["tracker database file"] == "warning"
 
-    @only_sqlite
-    def test_a_file_that_can_only_be_read_is_found(self, tracker: Engine, settings: Settings) -> None:
+        def found() -> tuple[str, str, str]:
+            return _found(databases.check_databases, settings)["tracker database file"]
+
+        path.chmod(0o644)
+        assert (found()[0], found()[2]) == ("warning", f"chmod 600 {path}")
+        path.chmod(0o600)
+        with monkeypatch.context() as patch, tracker.connect():
+            patch.setattr(databases, "_LARGE_WAL_BYTES", 0)
+            seed_centre(tracker)
+            assert found()[0] == "warning"
         tracker.dispose()
-        path = Path(str(tracker.url.database))
         with read_only(path):
-            verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
+            verdict, message, advice = found()
         assert (verdict, message) == ("failed", f"{path} cannot be written to.")
         assert advice.startswith("The disk is mounted read-only")
-        assert _verdicts(databases.check_databases, settings)["tracker database file"] == "ok"
-
-    @only_sqlite
-    def test_a_file_without_write_ahead_log_is_found(self, tracker: Engine, settings: Settings) -> None:
-        tracker.dispose()
-        around = Environment(settings, time.monotonic() + 20)
-        path = Path(str(tracker.url.database))
+        assert found()[0] == "ok"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
-        finding = databases._check_integrity(around, "file", path)
+        finding = databases._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
         assert (finding.verdict, "journal mode delete" in finding.message) == (Verdict.WARNING, True)
+        content = bytearray(path.read_bytes())
+        content[8192:16384] = b"\xff" * 8192
+        path.write_bytes(content)
+        verdict, message, advice = found()
+        assert (verdict, advice) == ("failed", "Restore it from a backup: dcc restore --help")
+        assert "is damaged" in message
 
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
         with writing(tracker) as connection:

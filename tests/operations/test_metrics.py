@@ -67,10 +67,11 @@ def by_labels(figures: Figures, name: str) -> dict[tuple[str, ...], float]:
 
 
 def mix(data: DataInstallation) -> None:
-    """A session with a good archive, a damaged one, a document that breaks a rule, and a source that is down."""
+    """A session with a good archive, a damaged one, a document that breaks a rule, a refused name, a source down."""
     data.put("add/H.2013-10-31.1.impc.zip", specimens())
     data.put("add/H.2013-10-31.2.impc.zip", experiments(first=100, stem="2013-10-31.2"))
     data.folder.put("add/H.2013-10-31.3.impc.zip", b"no archive")
+    data.folder.put("add/no-name-of-an-archive.zip", b"")
     down = data.base.add_folder("J", "down")
     down.path.rmdir()
     data.run()
@@ -100,7 +101,7 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert figure(figures, "centre_silent", centre="H") == 0
     assert (figure(figures, "centre_last_submission_timestamp_seconds", centre="H") or 0) > 0
     assert by_labels(figures, "source_last_crawl_outcome") == {("H", "ok", "1"): 1, ("J", "failed", "2"): 1}
-    assert by_labels(figures, "source_zip_actions") == {("H", "1"): 3}
+    assert by_labels(figures, "source_zip_actions") == {("H", "1"): 4}
     assert by_labels(figures, "source_new_zip_actions_total") == {("H", "1"): 3}
     assert by_labels(figures, "source_downloads_total") == {("H", "1"): 3}
     archives = sum(path.stat().st_size for path in (mixed.folder.path / "add").iterdir())
@@ -108,6 +109,8 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert by_labels(figures, "source_crawl_errors_total") == {("J", "SourceUnreachableError", "2"): 1}
     assert by_labels(figures, "source_archive_errors_total") == {("H", "CorruptArchiveError", "1"): 1}
     assert by_labels(figures, "zip_actions") == {
+        # A name that tells of no centre counts for the one on whose source it is.
+        ("H", "zip_name", "failed"): 1,
         ("H", "unzip", "failed"): 1,
         ("H", "data", "failed"): 1,
         ("H", "qc", "done"): 1,
@@ -120,14 +123,6 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert figure(figures, "staging_files") == len(staged)
     assert figure(figures, "staging_bytes") == sum(path.stat().st_size for path in staged)
     assert {key[0] for key in by_labels(figures, "database_bytes")} >= {"qc", "tracker"}
-
-
-@pytest.mark.both_databases
-def test_a_refused_name_counts_for_the_centre_on_whose_source_it_is(installation: Installation) -> None:
-    folder = installation.add_folder("H")
-    folder.put("add/no-name-of-an-archive.zip", b"")
-    installation.run_session()
-    assert by_labels(of(installation.settings), "zip_actions") == {("H", "zip_name", "failed"): 1}
 
 
 def test_a_session_whose_data_failed_says_so_although_it_succeeded(mixed: DataInstallation) -> None:
@@ -269,9 +264,9 @@ def up(value: float) -> list[Metric]:
 
 
 @contextmanager
-def served(collect: Callable[[], list[Metric]], fresh_seconds: float = 60) -> Iterator[Callable[..., Any]]:
+def served(collect: Callable[[], list[Metric]]) -> Iterator[Callable[..., Any]]:
     """A server; yields what asks it."""
-    with open_server("127.0.0.1", 0, Answers(collect, fresh_seconds)) as server:
+    with open_server("127.0.0.1", 0, Answers(collect, 60)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
 
@@ -308,9 +303,7 @@ def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() ->
         assert ask("/")[0] == 404
         assert ask("/metrics", "POST")[0] == 501
     assert collected == [1]
-
-
-def test_a_probe_hears_that_the_tracker_is_away() -> None:
+    # A probe hears that the tracker is away.
     with served(lambda: up(0)) as ask:
         assert ask("/healthz")[:2] == (503, b"The tracker could not be read.\n")
 
