@@ -339,16 +339,14 @@ def test_the_user_name_and_password_are_sent_and_never_shown(folder: Folder, tmp
             assert ("die Anmeldung von 'centre'" if wrong else "niemanden ohne Anmeldung") in in_german
 
 
-def test_a_directory_that_may_not_be_listed_is_a_refused_login(server: WebServer, opened: Opener) -> None:
+def test_what_may_not_be_listed_is_a_refused_login_and_what_may_not_be_read_a_failed_transfer(
+    server: WebServer, opened: Opener
+) -> None:
+    """A file's refusal is no refused login, for which a source is given up: the login was accepted before."""
     for status, phrase in ((401, "401 Unauthorized"), (403, "403 Forbidden")):
         server.pages["/data/add/"] = (status, {}, b"")
         with pytest.raises(LoginRefusedError, match=phrase):
             opened().list_action(Action.ADD)
-
-
-def test_a_file_that_may_not_be_read_is_a_failed_transfer(server: WebServer, opened: Opener) -> None:
-    """No refused login, for which a source is given up: the login was accepted before."""
-    for status in (401, 403):
         server.pages[f"/data/add/{NAME}"] = (status, {}, b"")
         with pytest.raises(TransferFailedError, match="permissions"):
             fetched(opened())

@@ -65,40 +65,34 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_put_there_comes_back(store: ObjectStore, archive: Path, tmp_path: Path) -> None:
+def test_what_is_put_there_comes_back_and_the_same_bytes_are_one_object(
+    store: ObjectStore, archive: Path, tmp_path: Path
+) -> None:
     assert store.keys() == []
     key = store.put(NAME, archive)
-    assert key == key_of(NAME, md5_of(archive))
+    assert key == key_of(NAME, md5_of(archive)) == store.put(NAME, archive)
     assert store.exists(key)
     assert store.keys() == store.keys("archives/") == store.keys(f"{NAME}.") == [key]
     assert store.keys("archives/edit/") == store.keys("prepared/") == []
     store.get(key, tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == archive.read_bytes()
-    store.delete(key)
-    store.delete(key)
+    archive.write_bytes(b"another archive")
+    other = store.put(NAME, archive)
+    assert store.keys(f"{NAME}.") == sorted([key, other])
+    for one in (key, key, other):
+        store.delete(one)
     assert not store.exists(key)
     assert store.keys() == []
-
-
-def test_the_same_bytes_are_one_object_and_others_are_another(store: ObjectStore, archive: Path) -> None:
-    first = store.put(NAME, archive)
-    assert store.put(NAME, archive) == first
-    archive.write_bytes(b"another archive")
-    second = store.put(NAME, archive)
-    assert store.keys(f"{NAME}.") == sorted([first, second])
+    (tmp_path / "back").unlink()
+    with pytest.raises(StoredObjectLostError, match=f"{re.escape(key)} is not in the store .*must be made again"):
+        store.get(key, tmp_path / "back")
+    assert list(tmp_path.glob("*back*")) == []
 
 
 def test_an_object_larger_than_a_part_of_an_upload(store: ObjectStore, archive: Path, tmp_path: Path) -> None:
     archive.write_bytes(Random(1).randbytes(20 * 1024 * 1024 + 1))
     store.get(store.put(NAME, archive), tmp_path / "back")
     assert md5_of(tmp_path / "back") == md5_of(archive)
-
-
-def test_an_object_that_is_not_there_is_named(store: ObjectStore, tmp_path: Path) -> None:
-    key = key_of(NAME, "0" * 32)
-    with pytest.raises(StoredObjectLostError, match=f"{re.escape(key)} is not in the store .*must be made again"):
-        store.get(key, tmp_path / "back")
-    assert list(tmp_path.glob("*back*")) == []
 
 
 def test_other_bytes_than_were_put_there_are_not_taken(
@@ -310,12 +304,6 @@ def test_bytes_that_are_lost_or_changed_on_the_way_are_not_taken(
     assert list(tmp_path.glob("*back*")) == []
 
 
-def test_a_bucket_that_there_is_not_is_the_operators_matter(bucket: Bucket, archive: Path) -> None:
-    store = ObjectStore(bucket.settings(store="s3://no-such-bucket"))
-    with pytest.raises(StoreRefusedError, match=r"s3://no-such-bucket refused .*bucket does not exist.*DCC_STORE"):
-        store.put(NAME, archive)
-
-
 @pytest.fixture
 def guarded(tmp_path: Path) -> Any:
     """A bucket of a server that asks for credentials, with those that it takes."""
@@ -373,18 +361,14 @@ def test_credentials(
     assert SECRET_ACCESS_KEY not in shown
 
 
-def test_a_secret_that_is_nowhere_is_said(bucket: Bucket, tmp_path: Path) -> None:
+def test_what_is_the_operators_matter_is_said(bucket: Bucket, archive: Path, tmp_path: Path) -> None:
+    """A secret that is nowhere, a bucket that there is not, a place that cannot be written to, a missing package."""
     with pytest.raises(ConfigurationError, match=r"none, to which the setting DCC_STORE_SECRET_ACCESS_KEY refers"):
         bucket.settings(store_secret_access_key=f"file:{tmp_path / 'none'}")
-
-
-def test_a_store_that_may_not_be_written_to_is_the_operators_matter(tmp_path: Path, archive: Path) -> None:
+    with pytest.raises(StoreRefusedError, match=r"s3://no-such-bucket refused .*bucket does not exist.*DCC_STORE"):
+        ObjectStore(bucket.settings(store="s3://no-such-bucket")).put(NAME, archive)
     (tmp_path / "file").touch()
-    store = ObjectStore(load_settings(home=tmp_path, store=str(tmp_path / "file" / "store")))
     with pytest.raises(StoreRefusedError, match=r"refused to put .*Not a directory"):
-        store.put(NAME, archive)
-
-
-def test_a_kind_of_store_whose_package_is_missing(tmp_path: Path) -> None:
+        ObjectStore(load_settings(home=tmp_path, store=str(tmp_path / "file" / "store"))).put(NAME, archive)
     with pytest.raises(ConfigurationError, match=r"the package gcsfs is not installed.*pip install gcsfs"):
         ObjectStore(load_settings(home=tmp_path, store="gs://bucket")).keys()
