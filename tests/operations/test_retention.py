@@ -261,13 +261,22 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     assert data.states() == {ZIP: "qc done"}
 
 
-def test_nothing_is_removed_beside_a_session(damaged: Installation) -> None:
+def test_nothing_is_removed_beside_a_session_and_what_cannot_be_is_said(
+    damaged: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = damaged.staged()
     with open_session(damaged.tracker, damaged.settings):
         with pytest.raises(SessionActiveError, match="is active"):
             _clean(damaged)
         with pytest.raises(SessionActiveError, match="is active"):
             clean(damaged.tracker, damaged.settings, AT_ONCE, [])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "x.zip")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
+        _clean(damaged)
     assert damaged.staged() == before
 
 
@@ -317,21 +326,18 @@ def test_a_cleaning_that_was_killed_leaves_nothing_behind(
 
 
 @only_sqlite
-def test_scratch_directories_of_workers_are_theirs(installation: Installation) -> None:
+def test_unknown_files_stay_unless_they_are_asked_for_and_scratch_directories_are_the_workers(
+    installation: Installation,
+) -> None:
     staging = installation.settings.staging_directory
     for place in (".batches/.scratch-1", ".workers-7/add"):
         (staging / place).mkdir(parents=True)
     assert read_staging(staging) == []
     assert _clean(installation, unknown=True).removed == []
     assert (staging / ".batches/.scratch-1").is_dir()
-
-
-@only_sqlite
-def test_unknown_files_stay_unless_they_are_asked_for(installation: Installation) -> None:
-    root = installation.settings.staging_directory
-    (root / "add").mkdir(parents=True)
-    (root / "notes.txt").write_text("mine")
-    (root / "add" / "H.2099-01-01.1.impc.zip").write_text("put there by hand")
+    (staging / "add").mkdir()
+    (staging / "notes.txt").write_text("mine")
+    (staging / "add" / "H.2099-01-01.1.impc.zip").write_text("put there by hand")
     _clean(installation)
     assert set(installation.staged()) == {"notes.txt", "add/H.2099-01-01.1.impc.zip"}
     assert len(_clean(installation, unknown=True).removed) == 2
@@ -358,14 +364,3 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
     assert gone.verdict is Verdict.REMOVE
     clean(installation.tracker, installation.settings, AT_ONCE, [gone])
     assert installation.staged() == {}
-
-
-@only_sqlite
-def test_what_cannot_be_removed_is_said(damaged: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", "x.zip")
-
-    monkeypatch.setattr(os, "rename", refuse)
-    with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
-        _clean(damaged)
-    assert ZIP in damaged.staged()
