@@ -42,28 +42,37 @@ def names(listing: ActionListing) -> list[str]:
     return [file.name for file in listing.zips]
 
 
-def test_every_protocol_shows_the_same_files_under_the_same_actions(
+def test_every_protocol_shows_the_same_files_under_the_same_actions_and_ignores_what_is_no_archive(
     any_share: Share, source_settings: Settings
 ) -> None:
     """What lies in edit and delete is not taken for an addition, on any protocol."""
     any_share.put(f"add/{NAME}", b"a" * 10)
     any_share.put("edit/H.2013-10-31.2.impc.zip", b"b" * 20)
+    any_share.put("edit/H.2013-10-31.1.impc.tar.gz", b"b")
+    any_share.put("edit/notes.txt")
+    any_share.put("edit/sub/H.2013-10-31.9.impc.zip")
+    (any_share.root / "edit" / "old.zip").mkdir()
     any_share.put("delete/H.2013-10-31.3.impc.zip", b"c" * 30)
     any_share.put("delete/not conforming.zip", b"")
     with connect(any_share.address(), source_settings) as connection:
-        found = {
-            (action, file.name, file.size_bytes, file.modified)
-            for action in Action
-            for file in connection.list_action(action).zips
-        }
+        listings = {action: connection.list_action(action) for action in Action}
         edited = fetch(connection, "H.2013-10-31.2.impc.zip", 20, action=Action.EDIT)
-    assert found == {
-        (Action.ADD, NAME, 10, 1_400_000_000),
-        (Action.EDIT, "H.2013-10-31.2.impc.zip", 20, 1_400_000_000),
-        (Action.DELETE, "H.2013-10-31.3.impc.zip", 30, 1_400_000_000),
-        (Action.DELETE, "not conforming.zip", 0, 1_400_000_000),
+    modified = 1_400_000_000
+    assert {
+        action: [(file.name, file.size_bytes, file.modified) for file in listing.zips]
+        for action, listing in listings.items()
+    } == {
+        Action.ADD: [(NAME, 10, modified)],
+        Action.EDIT: [("H.2013-10-31.1.impc.tar.gz", 1, modified), ("H.2013-10-31.2.impc.zip", 20, modified)],
+        Action.DELETE: [("H.2013-10-31.3.impc.zip", 30, modified), ("not conforming.zip", 0, modified)],
     }
     assert edited == b"b" * 20
+    assert listings[Action.EDIT].ignored == 3
+    assert listings[Action.EDIT].ignored_examples == (
+        ("notes.txt", "not an archive"),
+        ("old.zip", "a directory"),
+        ("sub", "a directory"),
+    )
 
 
 def test_an_absent_directory_is_no_fault_an_empty_one_is_not_absent_and_an_absent_base_path_is_a_fault(
@@ -75,24 +84,6 @@ def test_an_absent_directory_is_no_fault_an_empty_one_is_not_absent_and_an_absen
         assert connection.list_action(Action.EDIT) == ActionListing(Action.EDIT, missing=True)
     with pytest.raises(SourceError, match="nowhere"):
         list_add(any_share.address(base_path=f"{any_share.base_path}/nowhere"), source_settings)
-
-
-def test_what_is_no_archive_is_ignored_with_its_reason(any_share: Share, source_settings: Settings) -> None:
-    any_share.put(f"add/{NAME}")
-    any_share.put("add/H.2013-10-31.1.impc.tar.gz")
-    any_share.put("add/notes.txt")
-    (any_share.root / "add" / "old.zip").mkdir()
-    (any_share.root / "add" / "sub").mkdir()
-    any_share.put("add/sub/H.2013-10-31.9.impc.zip")
-    with connect(any_share.address(), source_settings) as connection:
-        listing = connection.list_action(Action.ADD)
-    assert names(listing) == ["H.2013-10-31.1.impc.tar.gz", NAME]
-    assert listing.ignored == 3
-    assert listing.ignored_examples == (
-        ("notes.txt", "not an archive"),
-        ("old.zip", "a directory"),
-        ("sub", "a directory"),
-    )
 
 
 def test_a_link_counts_as_the_file_that_it_leads_to(any_share: Share, source_settings: Settings) -> None:
@@ -167,33 +158,26 @@ def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_setti
             assert fetch(connection, NAME, None) == content
 
 
-def test_no_more_is_taken_than_one_block_beyond_the_listed_size(any_share: Share, source_settings: Settings) -> None:
-    content = os.urandom(8_000_000)
-    any_share.put(f"add/{NAME}", content)
-    with connect(any_share.address(), source_settings) as connection:
-        received = fetch(connection, NAME, 1_000_000)
-        assert 1_000_000 < len(received) <= 1_000_000 + 1024 * 1024
-        assert content.startswith(received)
-        assert fetch(connection, NAME, 8_000_000) == content
-        # A file that became shorter is known by what arrived.
-        assert fetch(connection, NAME, 9_000_000) == content
-
-
-def test_a_connection_survives_a_receiver_that_fails_and_a_file_that_is_gone(
+def test_no_more_is_taken_than_one_block_beyond_the_listed_size_and_a_connection_survives_faults(
     any_share: Share, source_settings: Settings
 ) -> None:
-    content = os.urandom(4_000_000)
+    content = os.urandom(8_000_000)
     any_share.put(f"add/{NAME}", content)
 
     def refuse(block: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     with connect(any_share.address(), source_settings) as connection:
+        received = fetch(connection, NAME, 1_000_000)
+        assert 1_000_000 < len(received) <= 1_000_000 + 1024 * 1024
+        assert content.startswith(received)
+        assert fetch(connection, NAME, 8_000_000) == content
         with pytest.raises(OSError, match="No space left"):
             connection.fetch(Action.ADD, NAME, refuse, size=len(content))
         with pytest.raises(FileMissingError, match=r"gone\.zip"):
             fetch(connection, "gone.zip", 10)
-        assert fetch(connection, NAME, len(content)) == content
+        # A file that became shorter is known by what arrived.
+        assert fetch(connection, NAME, 9_000_000) == content
 
 
 def test_an_unreadable_directory_and_file_are_faults(ftp_server: Share, source_settings: Settings) -> None:
