@@ -75,10 +75,8 @@ def unpacked(folder: Path) -> Dcc:
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
     dcc = unpacked(tmp_path_factory.mktemp("upgraded"))
     home = Path(dcc.environment["DCC_HOME"])
-    files = {
-        path: path.read_bytes() for path in (home / "dagster" / "dagster.yaml", home / "tracker.db", home / "qc.db")
-    }
     configuration = home / "dagster" / "dagster.yaml"
+    files = {path: path.read_bytes() for path in (configuration, home / "tracker.db", home / "qc.db")}
     counted = {path: rows(path) for path in home.rglob("*.db")}
     checked = dcc.forked("upgrade", "--check", "--json")
     assert checked.returncode == 1, checked.stderr
