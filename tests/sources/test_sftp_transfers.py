@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -64,10 +65,13 @@ class TestOpenSsh:
         options: list[str],
         gcm: bool,
         tmp_path: Path,
+        openssh: SftpServer,
         sftp_server: Share,
         source_settings: Settings,
         agreed_keys: list[bool],
     ) -> None:
+        for key in openssh.folder.glob("host_*"):
+            shutil.copy(key, tmp_path)
         server = SftpServer(tmp_path, *options)
         try:
             share = dataclasses.replace(
