@@ -133,12 +133,10 @@ class TestExamining:
         assert found[3].finding.message == "It was not done within 1 seconds."
         assert found[6].finding == failed("e", "Correct DCC_STAGING.", "dcc explain configuration")
 
-    def test_the_worst_verdict_counts(self) -> None:
+    def test_the_worst_verdict_counts_and_an_error_is_shown_whole_with_what_explains_it(self) -> None:
         assert worst([]) is Verdict.OK
         assert worst([Verdict.WARNING, Verdict.OK, Verdict.NOT_CHECKED]) is Verdict.WARNING
         assert worst([Verdict.WARNING, Verdict.FAILED]) is Verdict.FAILED
-
-    def test_an_error_is_shown_whole_and_with_what_explains_it(self) -> None:
         found = explained(StoreRefusedError("It is away. Start it. Then wait."))
         assert found == ("It is away. Start it. Then wait.", "dcc explain store-refused")
 

@@ -72,7 +72,7 @@ def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_want
         assert (decision.verdict, decision.age_days) == (verdict, int(days)), (phase, status, facts, days)
 
 
-def test_a_part_stays_while_a_download_can_go_on_with_it() -> None:
+def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_does_not_know_is_unknown() -> None:
     for phase, status, hosted, days, verdict in (
         (Phase.ZIP_NAME, Status.DONE, True, 9_999, Verdict.KEEP),
         (Phase.DOWNLOAD, Status.FAILED, True, 9_999, Verdict.KEEP),
@@ -82,9 +82,6 @@ def test_a_part_stays_while_a_download_can_go_on_with_it() -> None:
     ):
         (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
         assert decision.verdict is verdict, (phase, status, hosted, days)
-
-
-def test_what_the_tracker_does_not_know_is_said_to_be_unknown_whatever_its_age() -> None:
     (decision,) = decide(_staged(ARCHIVE, days=9_999), None, POLICY, NOW)
     assert (decision.verdict, decision.reason) == (Verdict.UNKNOWN, "not known to the tracker")
 

@@ -44,11 +44,6 @@ def in_language(code: str | None, tmp_path: Path) -> Catalogue:
     return load_catalogue(code, Settings(home=tmp_path))
 
 
-def test_a_text_without_a_translation_is_said_in_english(own: LoadOwn) -> None:
-    catalogue = own("de", ENTRY % "")
-    assert catalogue.say("The colony {colony} is not known.", colony="C1") == "The colony C1 is not known."
-
-
 def test_the_language_of_the_installation_is_taken_where_none_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +91,10 @@ msgstr[2] "{number} dokumentów"
 
 
 def test_a_catalogue_of_ones_own_goes_before_ours_entry_by_entry(own: LoadOwn, tmp_path: Path) -> None:
+    """A text without a translation is said in English."""
     ours = in_language("de", tmp_path)
+    untranslated = own("de", ENTRY % "")
+    assert untranslated.say("The colony {colony} is not known.", colony="C1") == "The colony C1 is not known."
     theirs = own("de", '\nmsgid "{number} MB"\nmsgstr "{number} Megabyte"\n')
     assert (ours.size(1_400_000), theirs.size(1_400_000)) == ("1,4 MB", "1,4 Megabyte")
     assert ours.size(1_400) == theirs.size(1_400) == "1,4 kB"

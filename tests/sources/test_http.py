@@ -339,7 +339,7 @@ def test_the_user_name_and_password_are_sent_and_never_shown(folder: Folder, tmp
             assert ("die Anmeldung von 'centre'" if wrong else "niemanden ohne Anmeldung") in in_german
 
 
-def test_what_may_not_be_listed_is_a_refused_login_and_what_may_not_be_read_a_failed_transfer(
+def test_what_may_not_be_listed_is_a_refused_login_and_what_cannot_be_read_a_failed_transfer(
     server: WebServer, opened: Opener
 ) -> None:
     """A file's refusal is no refused login, for which a source is given up: the login was accepted before."""
@@ -350,6 +350,9 @@ def test_what_may_not_be_listed_is_a_refused_login_and_what_may_not_be_read_a_fa
         server.pages[f"/data/add/{NAME}"] = (status, {}, b"")
         with pytest.raises(TransferFailedError, match="permissions"):
             fetched(opened())
+    server.pages[f"/data/add/{NAME}"] = (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
+    with pytest.raises(TransferFailedError, match="compresses"):
+        fetched(opened())
 
 
 def test_a_redirect_to_another_server_is_refused(server: WebServer, opened: Opener) -> None:
@@ -378,18 +381,13 @@ def test_a_redirect_within_the_server_is_followed_and_a_circle_is_not(
         connection.list_action(Action.EDIT)
 
 
-def test_compressed_answers_are_refused(server: WebServer, opened: Opener) -> None:
-    server.pages[f"/data/add/{NAME}"] = (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
-    with pytest.raises(TransferFailedError, match="compresses"):
-        fetched(opened())
-
-
 def test_https_is_verified_with_the_authorities_of_the_settings(
-    folder: Folder, tmp_path: Path, authority: Authority
+    server: WebServer, folder: Folder, tmp_path: Path, authority: Authority
 ) -> None:
+    """A server without TLS and one that shows the certificate of another host are refused."""
     folder.put(f"add/{NAME}", CONTENT)
-    with WebServer(folder.path.parent, certificate=authority.issue()) as server:
-        secure = address(server, protocol=SourceProtocol.HTTPS)
+    with WebServer(folder.path.parent, certificate=authority.issue()) as trusted:
+        secure = address(trusted, protocol=SourceProtocol.HTTPS)
         with connect(secure, limits(tmp_path, tls_ca_file=authority.ca_file)) as connection:
             assert isinstance(connection, HttpConnection)
             assert len(connection.list_action(Action.ADD).zips) == 1
@@ -399,12 +397,7 @@ def test_https_is_verified_with_the_authorities_of_the_settings(
         with pytest.raises(SourceMisconfiguredError, match="DCC_TLS_CA_FILE"):
             connect(secure, limits(tmp_path, tls_ca_file=tmp_path / "none.pem"))
         with pytest.raises(SourceError):
-            connect(address(server), limits(tmp_path, idle_timeout=1))
-
-
-def test_https_to_a_server_without_tls_or_for_another_host_is_refused(
-    server: WebServer, folder: Folder, tmp_path: Path, authority: Authority
-) -> None:
+            connect(address(trusted), limits(tmp_path, idle_timeout=1))
     with pytest.raises(SourceUnreachableError, match="TLS handshake failed"):
         connect(address(server, protocol=SourceProtocol.HTTPS), limits(tmp_path))
     with WebServer(folder.path.parent, certificate=authority.issue("other.example")) as other:
