@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzzing.__main__ import main
 from tests.fuzzing.targets import CORPUS, TARGETS, forget_files, seeds
 from tests.support.trials import trials
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = {"archive": 100, "document": 60}
 
 
@@ -82,9 +78,7 @@ def test_any_bytes_meet_no_fault(name: str) -> None:
     holds()
 
 
-def test_one_input_can_be_run_again_alone() -> None:
+def test_one_input_can_be_run_again_alone(capsys: pytest.CaptureFixture[str]) -> None:
     path = next(iter(sorted((CORPUS / "names").iterdir())))
-    command = [sys.executable, "-m", "tests.fuzzing", "--again", "names", str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, env=environment, check=False)
-    assert (done.returncode, done.stdout) == (0, "No fault.\n"), done.stderr
+    assert main(["--again", "names", str(path)]) == 0
+    assert capsys.readouterr().out == "No fault.\n"

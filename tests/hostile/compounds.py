@@ -82,14 +82,14 @@ def nested(levels: int, content: bytes) -> bytes:
     return made
 
 
-MEGABYTES = {f"{number}.txt": bytes(10_000_000) for number in range(9)}
+MEGABYTES = {f"{number}.txt": bytes(3_000_000) for number in range(9)}
 BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "over levels": (lambda: nested(2, zipped(MEGABYTES)), "zip bombs"),
     "side by side": (
-        lambda: zipped({f"{number}.zip": zipped({"a": bytes(9_000_000)}) for number in range(12)}),
+        lambda: zipped({f"{number}.zip": zipped({"a": bytes(2_000_000)}) for number in range(12)}),
         "zip bombs",
     ),
-    "packed by gzip": (lambda: zipped({"in.tgz": gzip.compress(bytes(50_000_000))}), "zip bombs"),
+    "packed by gzip": (lambda: zipped({"in.tgz": gzip.compress(bytes(25_000_000))}), "zip bombs"),
     "many entries": (
         lambda: zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
         "100 are allowed",
@@ -106,7 +106,6 @@ def refused_compounds() -> Iterator[tuple[str, bytes, str]]:
     for case, (content, _, said) in HOSTILE_TARS.items():
         suffix = "tgz" if case.startswith("packed") else "tar"
         yield f"tar inside: {case}", zipped({f"f/in.{suffix}": content, EXPERIMENT: b"<b/>"}), said
-    yield from ((f"bomb: {case}", make(), said) for case, (make, said) in BOMBS.items() if said == "zip bombs")
     name = SPECIMEN.replace("J", "H")
     names = {f"a/{name}": b"<a/>", "in.zip": zipped({name: b"<a/>"})}
     yield "one name at two levels", zipped(names), "holds two documents named"

@@ -180,13 +180,11 @@ class TestHttp:
         assert read_page(b"<b>" * 100_000 + b"</i>" * 20_000, None).links == {}
         assert time.process_time() - began < 4
 
-    def test_a_page_of_too_many_tags_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_page_of_too_many_tags_or_links_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert MAX_TAGS > 1_000_000
         monkeypatch.setattr("dcc.sources.http.index.MAX_TAGS", 1_000)
         with pytest.raises(UnusableAnswerError, match="more than 1,000 tags"):
             read_page(b"<b>" * 1_001, None)
-
-    def test_a_page_of_too_many_links_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("dcc.sources.http.index.MAX_LINKS", 10)
         with pytest.raises(UnusableAnswerError, match="more than 10 links"):
             read_page(b"".join(b"<a href=%d>" % number for number in range(11)), None)

@@ -28,6 +28,7 @@ from dcc.notify.notifications import notify_due, notify_session, notify_tracker_
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.sessions import open_session
+from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.sources.base import DeltaStrategy
@@ -131,18 +132,22 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
     assert summary["References"] != letter["References"]
 
 
-def test_an_example_is_told_with_its_archive_and_with_a_line_only_where_it_has_one(
+def test_an_example_is_told_with_its_archive_and_what_a_centre_wrote_does_nothing(
     mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     ((_, document),) = specimens().items()
     folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
     folder.put(GOOD, {"H.2013-10-31.1.specimen.impc.xml": document, "manifest.csv": b"file\nmissing.xml\n"})
+    folder.put("add/<img src=x onerror=alert(1)>{{ 7 }}.zip", b"PK")
     mailing.run_session()
     (letter,) = letters(server, CENTRE)
     for told in (text_of(letter), " ".join(html_of(letter).split())):
         assert f"For example in {BAD}, H.2013-10-31.x.specimen.impc.xml: " in told
         assert f"For example in {GOOD}: H.2013-10-31.1.impc.zip does not hold what its manifest says: " in told
         assert "line ?" not in told
+    assert "&lt;img src=x onerror=alert(1)&gt;{{ 7 }}.zip" in html_of(letter)
+    assert "<img" not in html_of(letter)
+    assert "<img src=x onerror=alert(1)>{{ 7 }}.zip" in text_of(letter)
 
 
 def test_what_waits_to_be_confirmed_is_not_said_to_need_a_correction(mailing: Installation, folder: Folder) -> None:
@@ -207,35 +212,25 @@ def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
     assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
 
 
-def test_an_archive_with_the_name_of_another_under_another_action_is_not_told_again_with_it(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    folder.put(GOOD)
-    mailing.run_session()
-    other = GOOD.replace("add/", "edit/")
-    folder.put(other, broken())
-    mailing.run_session()
-    server.received.clear()
-    mailing.process_again(GOOD)
-    assert server.received == []
-
-
 def test_only_what_is_wrong_with_the_archives_that_are_told_of_is_explained(
     mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
+    folder.put(GOOD)
     folder.put(BAD, broken())
     mailing.run_session()
     server.received.clear()
-    # It is fetched again with the same fault, which is no news.
+    # It is fetched again with the same fault, which is no news; an archive with the name of another is.
     folder.put(BAD, broken(), MODIFIED + 60)
-    ((name, document),) = specimens("H", "2013-11-01.1").items()
-    folder.put("add/H.2013-11-01.1.impc.zip", {name: document.replace(b"litterId=", b"litter=")})
+    ((name, document),) = specimens().items()
+    folder.put(GOOD.replace("add/", "edit/"), {name: document.replace(b"litterId=", b"litter=")})
     mailing.run_session()
     for address in (CENTRE, WRANGLER):
         (letter,) = letters(server, address)
         said = text_of(letter)
         assert 'the attribute "litter"' in said
         assert 'the attribute "sex"' not in said
+    mailing.process_again(GOOD)
+    assert server.received == []
 
 
 def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
@@ -369,32 +364,37 @@ def test_a_centre_without_an_address_is_told_to_wranglers_once(
 def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what_is_due(
     mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
+    """Doctor finds what is lacking."""
     down = mailing.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
+
+    def found(of: Installation) -> dict[str, tuple[str, str]]:
+        with of.tracker.connect() as connection:
+            return {one.subject: (one.verdict, one.message) for one in examine_notifications(connection, of.settings)}
+
+    assert found(mailing) == {
+        "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{server.port} can be used."),
+        "notifications of centres": ("warning", "No e-mail address is known of J."),
+        "notifications sent": ("ok", "None failed in the last week."),
+    }
     folder.put(BAD, broken())
     result = down.run_session()
     assert any("The notification was not sent: the mail server" in notice for notice in result.closing_notices)
+    lacking = found(down.with_settings(notify_webhook=SecretStr("https://hooks.example/x")))
+    assert lacking["notifications by e-mail"][0] == "failed"
+    assert lacking["notifications by webhook"] == ("warning", "What https://hooks.example:443 gets is not signed.")
+    assert lacking["notifications sent"][1].startswith("2 could not be sent")
     mailing.run_session()
     assert f"(session {result.id})" in subjects(server, CENTRE)[0]
     assert f"DCC session {result.id}" in subjects(server, WRANGLER)[0]
     assert Ledger(mailing.tracker).sessions_due() == []
 
 
-def test_nobody_is_told_anything_by_default_nor_of_the_past(
+def test_nobody_is_told_anything_by_default_nor_of_the_past_unless_that_is_asked_for(
     installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
+    """A dry run says what would be sent, and remembers nothing."""
     folder.put(BAD, broken())
     assert installation.settings.notifies is False
-    silent = installation.with_settings(until="xsd")
-    silent.run_session()
-    until_the_next_second()
-    mailing.run_session()
-    assert server.received == []
-
-
-def test_a_dry_run_says_what_would_be_sent_and_remembers_nothing(
-    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    folder.put(BAD, broken())
     session = installation.with_settings(until="xsd").run_session().id
     for _ in range(2):
         planned, sentences = plan(mailing.tracker, mailing.settings, session)
@@ -402,6 +402,9 @@ def test_a_dry_run_says_what_would_be_sent_and_remembers_nothing(
         assert sentences == []
     assert plan(mailing.tracker, mailing.settings, session, centre="J") == ([], [])
     assert (server.received, Ledger(mailing.tracker).entries()) == ([], [])
+    until_the_next_second()
+    mailing.run_session()
+    assert server.received == []
     assert notify_session(mailing.tracker, mailing.settings, session, centre="H").sent == {"mail": 1}
 
 
@@ -443,17 +446,6 @@ def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_l
     assert "notifications/digest.html" in said
     assert "line 2" in said
     assert "notifications/summary.txt, line 2" in said
-
-
-def test_what_a_centre_wrote_stands_in_a_message_as_it_is_and_does_nothing(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    folder.put("add/<img src=x onerror=alert(1)>{{ 7 }}.zip", b"PK")
-    mailing.run_session()
-    (letter,) = letters(server, CENTRE)
-    assert "&lt;img src=x onerror=alert(1)&gt;{{ 7 }}.zip" in html_of(letter)
-    assert "<img" not in html_of(letter)
-    assert "<img src=x onerror=alert(1)>{{ 7 }}.zip" in text_of(letter)
 
 
 def test_no_text_can_add_a_header_to_an_e_mail(installation: Installation) -> None:
@@ -565,30 +557,6 @@ def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not
     assert unanswered.value.may_have_arrived is True
 
 
-def test_doctor_finds_what_notifications_lack(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    down = mailing.with_settings(
-        smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"), notify_webhook=SecretStr("https://hooks.example/x")
-    )
-
-    def found(of: Installation) -> dict[str, tuple[str, str]]:
-        with of.tracker.connect() as connection:
-            return {one.subject: (one.verdict, one.message) for one in examine_notifications(connection, of.settings)}
-
-    assert found(mailing) == {
-        "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{server.port} can be used."),
-        "notifications of centres": ("warning", "No e-mail address is known of J."),
-        "notifications sent": ("ok", "None failed in the last week."),
-    }
-    folder.put(BAD, broken())
-    down.with_settings(notify_webhook=None).run_session()
-    lacking = found(down)
-    assert lacking["notifications by e-mail"][0] == "failed"
-    assert lacking["notifications by webhook"] == ("warning", "What https://hooks.example:443 gets is not signed.")
-    assert lacking["notifications sent"][1].startswith("2 could not be sent")
-
-
 def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
     installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
@@ -630,51 +598,42 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
     assert letters(server, CENTRE) == []
 
 
-@pytest.mark.parametrize(
-    ("action", "wants", "did"),
-    [
-        (Action.ADD, "wants to add", "added data of your centre, and the Data Coordination Centre confirmed that"),
-        (Action.EDIT, "wants to change", "changed data of your centre, which has delegated to it"),
-        (Action.DELETE, "wants to delete", "deleted data of your centre, which has delegated to it"),
-    ],
-)
 def test_a_message_tells_an_owner_what_holds_and_what_was_done(
-    installation: Installation,
-    mailing: Installation,
-    folder: Folder,
-    server: MailServerForTests,
-    action: Action,
-    wants: str,
-    did: str,
+    mailing: Installation, folder: Folder, server: MailServerForTests
 ) -> None:
     """It does not ask for what the owner has confirmed, and calls deleted data deleted."""
-    told = mailing
-    folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))
-    told.with_settings(notify_centres=False).run_session()
+    cases = {
+        Action.ADD: ("wants to add", "added data of your centre, and the Data Coordination Centre confirmed that"),
+        Action.EDIT: ("wants to change", "changed data of your centre, which has delegated to it"),
+        Action.DELETE: ("wants to delete", "deleted data of your centre, which has delegated to it"),
+    }
+    for action in cases:
+        folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))
+    mailing.with_settings(notify_centres=False).run_session()
+    with writing(mailing.tracker) as connection:
+        centres.change_centre(connection, "J", email="data@j.example")
 
-    def noted(outcome: Outcome, name: str) -> None:
-        with writing(installation.tracker) as connection:
-            za_id = connection.scalar(select(ZipAction.id)) or 0
-            add_notices(connection, [NewNotice("J", za_id, outcome, ord(name[0]), name)])
+    def noted(action: Action, outcome: Outcome, *names: str) -> None:
+        with writing(mailing.tracker) as connection:
+            za_id = connection.scalar(select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action])) or 0
+            add_notices(connection, [NewNotice("J", za_id, outcome, ord(name[0]), name) for name in names])
 
     def letter_of() -> str:
-        notify_due(told.tracker, told.settings)
+        notify_due(mailing.tracker, mailing.settings)
         (letter,) = letters(server, "data@j.example")
         return text_of(letter)
 
-    with writing(installation.tracker) as connection:
-        centres.change_centre(connection, "J", email="data@j.example")
-    noted(Outcome.HELD, "a.xml")
-    asked = letter_of()
-    assert (wants in asked, did in asked) == (True, False)
-    noted(Outcome.HELD, "b.xml")
-    for name in ("a.xml", "b.xml"):
-        noted(Outcome.CONFIRMED if action is Action.ADD else Outcome.DONE, name)
-    done = letter_of()
-    assert (done.count(did), wants in done) == (2, False)
-    with writing(installation.tracker) as connection:
-        za_id = connection.scalar(select(ZipAction.id)) or 0
-        add_notices(connection, [NewNotice("J", za_id, Outcome.WITHDRAWN)])
-    assert "was withdrawn" in letter_of()
-    notify_due(told.tracker, told.settings)
+    for action, (wants, did) in cases.items():
+        noted(action, Outcome.HELD, "a.xml")
+        asked = letter_of()
+        assert (wants in asked, did in asked) == (True, False)
+        noted(action, Outcome.HELD, "b.xml")
+        noted(action, Outcome.CONFIRMED if action is Action.ADD else Outcome.DONE, "a.xml", "b.xml")
+        done = letter_of()
+        assert (done.count(did), wants in done) == (2, False)
+        with writing(mailing.tracker) as connection:
+            za_id = connection.scalar(select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action])) or 0
+            add_notices(connection, [NewNotice("J", za_id, Outcome.WITHDRAWN)])
+        assert "was withdrawn" in letter_of()
+    notify_due(mailing.tracker, mailing.settings)
     assert letters(server, "data@j.example") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation, specimens, until_the_next_second
 from tests.support.mail_server import PASSWORD, QUOTED, Starter
 from tests.support.ports import free_port
+from tests.support.prepared_databases import PreparedFile
+from tests.support.prepared_installations import begun_installation
 from tests.support.servers import Authority
 from tests.support.session_reports import session_report
 
@@ -44,10 +47,13 @@ class Troubled:
     other_source: int
 
 
-@pytest.fixture
-def troubled(installation: Installation) -> Troubled:
+@pytest.fixture(scope="module")
+def troubled(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troubled]:
+    """One for all tests, on SQLite: they tell of its session, whatever came after it."""
+    data = begun_installation(tmp_path_factory.mktemp("troubled"), prepared_files)
+    installation, folder = data.base, data.folder
     broken = next(iter(specimens("H", "2013-10-31.3").items()))
-    folder, gone = installation.add_folder("H"), installation.add_folder("J", "gone")
+    gone = installation.add_folder("J", "gone")
     folder.put("add/H.2013-10-31.1.impc.zip")
     folder.put("add/H.2013-10-31.2.impc.zip", b"PK no archive")
     document = broken[1].replace(b"gender=", b"sex=")
@@ -56,7 +62,9 @@ def troubled(installation: Installation) -> Troubled:
     folder.put("add/copy of H.impc.zip")
     shutil.rmtree(gone.path)
     result = installation.run_session()
-    return Troubled(installation, folder, result.id, gone.source_id)
+    yield Troubled(installation, folder, result.id, gone.source_id)
+    data.tracker.dispose()
+    data.qc.dispose()
 
 
 def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
@@ -142,7 +150,6 @@ def sent(troubled: Troubled, **settings: object) -> list[str]:
     return send_session_report(installation.tracker, installation.settings, troubled.session)
 
 
-@only_sqlite
 def test_the_report_is_sent_by_e_mail(troubled: Troubled, mail_server: Starter) -> None:
     """The report is sent by a channel."""
     server = mail_server()
@@ -161,7 +168,6 @@ def test_the_report_is_sent_by_e_mail(troubled: Troubled, mail_server: Starter) 
     assert "edit/H.2013-10-31.3.impc.zip: failed at xsd" in one_line(message.get_content())
 
 
-@only_sqlite
 @pytest.mark.parametrize("from_the_start", [True, False])
 def test_it_is_sent_encrypted_with_a_login(
     troubled: Troubled, mail_server: Starter, authority: Authority, from_the_start: bool
@@ -178,24 +184,13 @@ def test_it_is_sent_encrypted_with_a_login(
     assert len(server.received) == 1
 
 
-@only_sqlite
-def test_a_password_is_not_sent_unencrypted_to_another_machine(
-    troubled: Troubled, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
+def test_a_refused_login_is_told_without_the_password_which_no_other_machine_gets_unencrypted(
+    troubled: Troubled, mail_server: Starter, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = mail_server(login=True)
-    monkeypatch.setattr("dcc.notify.channels.mail.is_loopback", lambda _: False)
-    (said,) = sent(troubled, smtp_url=f"smtp://dcc:{QUOTED}@127.0.0.1:{server.port}")
-    assert "offers no encryption" in said
-    assert server.logins == []
-
-
-@only_sqlite
-def test_a_refused_login_is_told_without_the_password(
-    troubled: Troubled, mail_server: Starter, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = mail_server(login=True)
+    url = f"smtp://dcc:{QUOTED}x@127.0.0.1:{server.port}"
     with caplog.at_level(logging.DEBUG):
-        (said,) = sent(troubled, smtp_url=f"smtp://dcc:{QUOTED}x@127.0.0.1:{server.port}")
+        (said,) = sent(troubled, smtp_url=url)
     assert set(server.logins) == {("dcc", PASSWORD + "x")}
     assert said.startswith(f"The report was not sent: the mail server smtp://127.0.0.1:{server.port} refused the login")
     assert "not ***" in said
@@ -204,9 +199,13 @@ def test_a_refused_login_is_told_without_the_password(
     for text in (said, *logged):
         assert PASSWORD not in text
         assert QUOTED not in text
+    server.logins.clear()
+    monkeypatch.setattr("dcc.notify.channels.mail.is_loopback", lambda _: False)
+    (said,) = sent(troubled, smtp_url=url)
+    assert "offers no encryption" in said
+    assert server.logins == []
 
 
-@only_sqlite
 def test_refused_recipients_are_named_and_the_others_get_it(troubled: Troubled, mail_server: Starter) -> None:
     server = mail_server()
     server.refuse = "head@dcc.example"
@@ -218,7 +217,6 @@ def test_refused_recipients_are_named_and_the_others_get_it(troubled: Troubled, 
     assert "head@dcc.example: no such user here" in said or "550" in said
 
 
-@only_sqlite
 def test_a_mail_server_that_is_down_gives_one_clear_warning_and_the_other_channels_work(
     troubled: Troubled, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,17 +234,11 @@ def test_a_mail_server_that_is_down_gives_one_clear_warning_and_the_other_channe
     assert [record.levelname for record in caplog.records if "mail server" in record.getMessage()] == ["WARNING"]
     assert list(directory.iterdir()) == [path]
     assert path.read_text("utf-8").startswith(f"DCC session {troubled.session}: 3 failed")
+    (refused,) = sent(troubled, report_to="", report_directory=path)
+    assert "could not be written" in refused
+    assert "DCC_REPORT_DIRECTORY" in refused
 
 
-@only_sqlite
-def test_a_directory_that_cannot_be_written_is_told(troubled: Troubled, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    (said,) = sent(troubled, report_to="", report_directory=tmp_path / "file")
-    assert "could not be written" in said
-    assert "DCC_REPORT_DIRECTORY" in said
-
-
-@only_sqlite
 def test_no_report_is_sent_by_default_or_of_quiet_sessions_unless_wanted(troubled: Troubled, tmp_path: Path) -> None:
     assert sent(troubled, report_to="") == []
     quiet = troubled.installation.with_settings(report_directory=tmp_path / "reports", report_quiet_sessions=False)

@@ -34,11 +34,14 @@ def backed_up(of: Store | Inspected, folder: Path, **wanted: Any) -> BackupRepor
     return make_backup(of.tracker, of.qc, of.settings, folder, BackupRequest(**wanted))
 
 
-def test_a_set_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_can_open(
+def test_a_set_and_what_is_restored_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_can_open(
     healthy_copy: Inspected, tmp_path: Path
 ) -> None:
-    made = backed_up(healthy_copy, tmp_path / "sets", with_staging=True)
-    for path in [tmp_path / "sets", *(tmp_path / "sets").rglob("*")]:
+    made = backed_up(healthy_copy, tmp_path / "new" / "sets", with_staging=True)
+    restored = Store(Settings(home=tmp_path / "new" / "homes" / "restored", min_free_bytes=0))
+    restore_backup(made.directory, restored.tracker, restored.qc, restored.settings)
+    restored.close()
+    for path in [tmp_path / "new", *(tmp_path / "new").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     assert {path.name for path in made.directory.iterdir()} == {
         "tracker.db",
@@ -103,12 +106,33 @@ def test_the_password_of_a_server_is_nowhere_in_a_set(
         assert PASSWORD.encode() not in path.read_bytes(), path
 
 
-def test_only_so_many_sets_are_kept_and_nothing_else_is_touched(new_store: MakeStore, tmp_path: Path) -> None:
+def test_sets_are_made_one_at_a_time_so_many_are_kept_and_nothing_else_is_touched(
+    new_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = new_store("sqlite").init()
     folder = tmp_path / "sets"
     (folder / "dcc-20200101T000000Z").mkdir(parents=True)
     (folder / "notes").mkdir()
-    made = [backed_up(store, folder).directory for _ in range(3)]
+    # As a backup leaves it that was killed.
+    left = folder / ".dcc-unfinished"
+    left.mkdir()
+    (left / "tracker.db").write_bytes(b"half")
+    assert sets_in(folder) == []
+    write = backup._write_set
+    refused = []
+
+    def beside_a_second(*arguments: Any) -> Any:
+        with pytest.raises(BackupActiveError) as caught:
+            backed_up(store, folder)
+        refused.append(str(caught.value))
+        return write(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, "_write_set", beside_a_second)
+        made = [backed_up(store, folder).directory]
+    assert len(refused) == 1
+    assert not left.exists()
+    made += [backed_up(store, folder).directory for _ in range(2)]
     assert sets_in(folder) == made
     assert find_set(folder) == made[-1]
     last = backed_up(store, folder, keep=2)
@@ -116,29 +140,7 @@ def test_only_so_many_sets_are_kept_and_nothing_else_is_touched(new_store: MakeS
     assert sets_in(folder) == [made[2], last.directory]
     assert (folder / "dcc-20200101T000000Z").is_dir()
     assert (folder / "notes").is_dir()
-    assert backed_up(store, folder, keep=1).removed == (
-        made[2],
-        last.directory,
-    )
-
-
-def test_two_backups_at_once_do_not_write_to_one_directory(
-    new_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = new_store("sqlite").init()
-    write = backup._write_set
-    refused = []
-
-    def second(*arguments: Any) -> Any:
-        with pytest.raises(BackupActiveError) as caught:
-            backed_up(store, tmp_path / "sets")
-        refused.append(str(caught.value))
-        return write(*arguments)
-
-    monkeypatch.setattr(backup, "_write_set", second)
-    made = backed_up(store, tmp_path / "sets")
-    assert len(refused) == 1
-    assert sets_in(tmp_path / "sets") == [made.directory]
+    assert backed_up(store, folder, keep=1).removed == (made[2], last.directory)
 
 
 @pytest.fixture
@@ -191,16 +193,6 @@ def test_a_server_that_goes_away_in_the_middle_leaves_no_set(
     monkeypatch.undo()
     made = make_backup(tracker, qc_database, qc_settings, tmp_path / "sets")
     assert verify_backup(made.directory) == made.manifest
-
-
-def test_what_a_killed_backup_left_is_removed_by_the_next(new_store: MakeStore, tmp_path: Path) -> None:
-    store = new_store("sqlite").init()
-    left = tmp_path / "sets" / ".dcc-unfinished"
-    left.mkdir(parents=True)
-    (left / "tracker.db").write_bytes(b"half")
-    assert sets_in(tmp_path / "sets") == []
-    backed_up(store, tmp_path / "sets")
-    assert not left.exists()
 
 
 def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, tmp_path: Path) -> None:

@@ -18,24 +18,21 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.data import checking, quality_control, uploader
 from dcc.session.fetching import archive_transfer
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.stores import Store
 
+APPLIED = "when documents are applied that the tracker has not heard of"
 POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of a transfer": (archive_transfer.DownloadSink, "__call__", 2, False),
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
     "within the transaction of documents": (documents, "insert_documents", 1, False),
-    "when documents are applied that the tracker has not heard of": (uploader, "apply_documents", 1, False),
+    APPLIED: (uploader, "apply_documents", 1, False),
     "within the transaction of a judgement": (checking, "judge_together", 1, False),
     "when contexts are built that no document was told of": (quality_control, "build_contexts", 1, False),
 }
 """Owner and name of a function, the number of the call, and whether the backup comes before or after it."""
 
-ON_SERVERS = {
-    "when documents are applied that the tracker has not heard of",
-    "when contexts are built that no document was told of",
-}
+ON_SERVERS = {APPLIED, "when contexts are built that no document was told of"}
 """Those at which a backup is made of databases on a server too."""
 
 
@@ -68,20 +65,19 @@ def fill(data: DataInstallation) -> None:
 def test_an_installation_restored_from_a_backup_of_a_running_session_ends_as_the_one_that_ran_on(
     data: DataInstallation, new_store: Callable[[str], Store], tmp_path: Path
 ) -> None:
+    """Also one without staged files, beside what staging has become since, or without it."""
     fill(data)
     points = set(POINTS) if data.tracker.dialect.name == "sqlite" else ON_SERVERS
     made: dict[str, Path] = {}
+    bare: list[Path] = []
 
     def back_up(point: str) -> None:
-        report = make_backup(
-            data.tracker,
-            data.qc,
-            data.settings,
-            tmp_path / "sets" / point.replace(" ", "-"),
-            BackupRequest(with_staging=True),
-        )
+        of = (data.tracker, data.qc, data.settings)
+        report = make_backup(*of, tmp_path / "sets" / point.replace(" ", "-"), BackupRequest(with_staging=True))
         assert report.manifest.sessions
         made[point] = report.directory
+        if point == APPLIED:
+            bare.append(make_backup(*of, tmp_path / "bare").directory)
 
     with pytest.MonkeyPatch.context() as patch:
         for point in points:
@@ -90,46 +86,24 @@ def test_an_installation_restored_from_a_backup_of_a_running_session_ends_as_the
     expected = data.ending()
     assert set(made) == points
     assert check_consistency(data.tracker, data.qc, data.settings) == []
-    for point, directory in made.items():
+
+    def check(directory: Path, point: str, *, staging: bool | None = None) -> None:
         store = new_store("sqlite")
+        if staging:
+            shutil.copytree(data.settings.staging_directory, store.settings.staging_directory)
         report = restore_backup(directory, store.tracker, store.qc, store.settings)
         assert report.ended_sessions, point
-        restored = _installation(data, store)
+        assert staging is None or ((report.staging.missing == 0), (report.staging.same > 0)) == (staging, staging)
+        base = Installation(store.tracker, store.settings, data.base.root)
+        restored = replace(data, base=base, qc=store.qc)
         restored.run()
+        if staging is False:
+            # The first session finds out what is lost, the second one fetches it.
+            restored.run()
         assert restored.ending() == expected, point
         assert check_consistency(store.tracker, store.qc, store.settings) == [], point
 
-
-@only_sqlite
-def test_an_installation_restored_with_what_staging_has_become_since_or_without_it_ends_the_same(
-    data: DataInstallation, new_store: Callable[[str], Store], tmp_path: Path
-) -> None:
-    fill(data)
-    point = "when documents are applied that the tracker has not heard of"
-    made: list[Path] = []
-
-    def back_up() -> None:
-        made.append(make_backup(data.tracker, data.qc, data.settings, tmp_path / "sets").directory)
-
-    with pytest.MonkeyPatch.context() as patch:
-        at(patch, point, back_up)
-        data.run()
-    for staging_kept in (True, False):
-        store = new_store("sqlite")
-        if staging_kept:
-            shutil.copytree(data.settings.staging_directory, store.settings.staging_directory)
-        report = restore_backup(made[0], store.tracker, store.qc, store.settings)
-        assert (report.staging.missing == 0) is staging_kept
-        assert (report.staging.same > 0) is staging_kept
-        restored = _installation(data, store)
-        restored.run()
-        if not staging_kept:
-            # The first session finds out what is lost, the second one fetches it.
-            restored.run()
-        assert restored.ending() == data.ending()
-        assert check_consistency(store.tracker, store.qc, store.settings) == []
-
-
-def _installation(data: DataInstallation, store: Store) -> DataInstallation:
-    base = Installation(store.tracker, store.settings, data.base.root)
-    return replace(data, base=base, qc=store.qc)
+    for point, directory in made.items():
+        check(directory, point)
+    for staging in (True, False):
+        check(bare[0], APPLIED, staging=staging)

@@ -17,19 +17,24 @@ from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target, drop_tables
+from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 from tests.support.databases import seed_centre
+from tests.support.prepared_databases import PreparedFile
 from tests.support.stores import BOTH_KINDS, Store, content
 
 MakeStore = Callable[[str], Store]
 
 
-@pytest.fixture
-def backup_set(new_store: MakeStore, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def backup_set(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set of an installation that has a centre, "New"."""
-    store = new_store("sqlite").init()
+    root = tmp_path_factory.mktemp("new")
+    store = Store(Settings(home=root / "home", min_free_bytes=0), prepared_files).init()
     seed_centre(store.tracker, "New")
-    return make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets").directory
+    made = make_backup(store.tracker, store.qc, store.settings, root / "sets")
+    store.close()
+    return made.directory
 
 
 def centres(engine: Engine) -> list[str]:

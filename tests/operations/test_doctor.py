@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import locale
 import re
 import socket
 import sqlite3
@@ -133,12 +133,10 @@ class TestExamining:
         assert found[3].finding.message == "It was not done within 1 seconds."
         assert found[6].finding == failed("e", "Correct DCC_STAGING.", "dcc explain configuration")
 
-    def test_the_worst_verdict_counts(self) -> None:
+    def test_the_worst_verdict_counts_and_an_error_is_shown_whole_with_what_explains_it(self) -> None:
         assert worst([]) is Verdict.OK
         assert worst([Verdict.WARNING, Verdict.OK, Verdict.NOT_CHECKED]) is Verdict.WARNING
         assert worst([Verdict.WARNING, Verdict.FAILED]) is Verdict.FAILED
-
-    def test_an_error_is_shown_whole_and_with_what_explains_it(self) -> None:
         found = explained(StoreRefusedError("It is away. Start it. Then wait."))
         assert found == ("It is away. Start it. Then wait.", "dcc explain store-refused")
 
@@ -180,50 +178,37 @@ class TestDatabases:
             assert reader.scalar(text("SELECT COUNT(*) FROM write_receipt WHERE token = 0")) == 0
 
     @only_sqlite
-    def test_a_damaged_file_is_found(self, tracker: Engine, settings: Settings) -> None:
-        seed_centre(tracker)
-        tracker.dispose()
-        path = Path(str(tracker.url.database))
-        content = bytearray(path.read_bytes())
-        content[8192:16384] = b"\xff" * 8192
-        path.write_bytes(content)
-        verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
-        assert (verdict, advice) == ("failed", "Restore it from a backup: dcc restore --help")
-        assert "is damaged" in message
-
-    @only_sqlite
-    def test_a_file_that_others_may_read_and_a_large_log_are_found(
+    def test_files_that_are_open_to_others_read_only_without_log_or_damaged_are_found(
         self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = Path(str(tracker.url.database))
-        path.chmod(0o644)
-        verdict, _, advice = _found(databases.check_databases, settings)["tracker database file"]
-        assert (verdict, advice) == ("warning", f"chmod 600 {path}")
-        path.chmod(0o600)
-        monkeypatch.setattr(databases, "_LARGE_WAL_BYTES", 0)
-        with tracker.connect():
-            seed_centre(tracker)
-            assert _verdicts(databases.check_databases, settings)["tracker database file"] == "warning"
 
-    @only_sqlite
-    def test_a_file_that_can_only_be_read_is_found(self, tracker: Engine, settings: Settings) -> None:
+        def found() -> tuple[str, str, str]:
+            return _found(databases.check_databases, settings)["tracker database file"]
+
+        path.chmod(0o644)
+        assert (found()[0], found()[2]) == ("warning", f"chmod 600 {path}")
+        path.chmod(0o600)
+        with monkeypatch.context() as patch, tracker.connect():
+            patch.setattr(databases, "_LARGE_WAL_BYTES", 0)
+            seed_centre(tracker)
+            assert found()[0] == "warning"
         tracker.dispose()
-        path = Path(str(tracker.url.database))
         with read_only(path):
-            verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
+            verdict, message, advice = found()
         assert (verdict, message) == ("failed", f"{path} cannot be written to.")
         assert advice.startswith("The disk is mounted read-only")
-        assert _verdicts(databases.check_databases, settings)["tracker database file"] == "ok"
-
-    @only_sqlite
-    def test_a_file_without_write_ahead_log_is_found(self, tracker: Engine, settings: Settings) -> None:
-        tracker.dispose()
-        around = Environment(settings, time.monotonic() + 20)
-        path = Path(str(tracker.url.database))
+        assert found()[0] == "ok"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
-        finding = databases._check_integrity(around, "file", path)
+        finding = databases._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
         assert (finding.verdict, "journal mode delete" in finding.message) == (Verdict.WARNING, True)
+        content = bytearray(path.read_bytes())
+        content[8192:16384] = b"\xff" * 8192
+        path.write_bytes(content)
+        verdict, message, advice = found()
+        assert (verdict, advice) == ("failed", "Restore it from a backup: dcc restore --help")
+        assert "is damaged" in message
 
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
         with writing(tracker) as connection:
@@ -254,69 +239,45 @@ class TestDatabases:
 
 class TestMachine:
     @only_sqlite
-    def test_a_full_disk_is_found(self, tracker: Engine, settings: Settings) -> None:
-        small = settings.model_copy(update={"min_free_bytes": 0})
-        assert "failed" not in _verdicts(machine.check_disks, small).values()
-        full = settings.model_copy(update={"min_free_bytes": 2**62})
-        found = _found(machine.check_disks, full)["disk of staging"]
-        assert found[0] == "failed"
-        assert "dcc staging clean" in found[2]
-
-    @only_sqlite
-    def test_a_place_that_cannot_be_written_to_is_found(self, tracker: Engine, settings: Settings) -> None:
-        # Not even root makes files there.
-        elsewhere = settings.model_copy(update={"staging": Path("/proc/self"), "min_free_bytes": 0})
-        verdict, message, _ = _found(machine.check_disks, elsewhere)["disk of staging"]
-        assert (verdict, "/proc/self cannot be written to" in message) == ("failed", True)
-        a_file = settings.home / "file"
+    def test_disks_that_are_full_missing_closed_or_open_to_others_are_found(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        roomy = settings.model_copy(update={"min_free_bytes": 0})
+        folder, a_file = settings.home / "collector", settings.home / "file"
         a_file.touch()
-        assert (
-            _verdicts(machine.check_disks, settings.model_copy(update={"staging": a_file}))["disk of staging"]
-            == "failed"
-        )
-
-    @only_sqlite
-    def test_a_place_whose_link_leads_nowhere_is_found(self, tracker: Engine, settings: Settings) -> None:
         # Such as a disk that is not mounted.
         link, missing = settings.home / "link", settings.home / "not mounted"
         link.symlink_to(missing)
-        for place in (link, link / "below"):
-            moved = settings.model_copy(update={"staging": place, "min_free_bytes": 0})
-            verdict, message, _ = _found(machine.check_disks, moved)["disk of staging"]
-            assert (verdict, message) == ("failed", f"{link} is a link to {missing}, which is missing.")
-
-    @only_sqlite
-    def test_a_folder_of_metrics_that_is_missing_is_found(self, tracker: Engine, settings: Settings) -> None:
-        folder = settings.home / "collector"
-        measured = settings.model_copy(update={"metrics_file": folder / "dcc.prom", "min_free_bytes": 0})
-        verdict, message, advice = _found(machine.check_disks, measured)["disk of metrics"]
-        assert (verdict, message, "DCC_METRICS_FILE" in advice) == ("failed", f"{folder} is missing.", True)
+        nowhere = f"{link} is a link to {missing}, which is missing."
+        for changes, subject, message, advice in (
+            ({"min_free_bytes": 2**62}, "staging", "", "dcc staging clean"),
+            # Not even root makes files there.
+            ({"staging": Path("/proc/self")}, "staging", "/proc/self cannot be written to", ""),
+            ({"staging": a_file}, "staging", f"{a_file} is no directory", ""),
+            ({"staging": link}, "staging", nowhere, ""),
+            ({"staging": link / "below"}, "staging", nowhere, ""),
+            ({"metrics_file": folder / "dcc.prom"}, "metrics", f"{folder} is missing.", "DCC_METRICS_FILE"),
+        ):
+            found = _found(machine.check_disks, roomy.model_copy(update=changes))[f"disk of {subject}"]
+            assert (found[0], message in found[1], advice in found[2]) == ("failed", True, True), changes
         folder.mkdir()
+        measured = roomy.model_copy(update={"metrics_file": folder / "dcc.prom"})
         assert "failed" not in _verdicts(machine.check_disks, measured).values()
-
-    @only_sqlite
-    def test_staging_that_others_may_look_into_is_found(self, tracker: Engine, settings: Settings) -> None:
-        settings.staging_directory.mkdir(mode=0o755)
+        settings.staging_directory.mkdir(exist_ok=True)
         settings.staging_directory.chmod(0o755)
-        around = Environment(settings.model_copy(update={"min_free_bytes": 0}), time.monotonic() + 20)
-        advice = [one.advice for one in machine.check_disks(around)]
-        assert f"chmod 700 {settings.staging_directory}" in advice
+        advised = [one.advice for one in machine.check_disks(Environment(roomy, time.monotonic() + 20))]
+        assert f"chmod 700 {settings.staging_directory}" in advised
 
     def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
         assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}
         assert len(_verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
 
-    def test_text_that_is_no_utf_8_is_found(self) -> None:
-        code = "from dcc.operations.doctor.machine import check_text\nprint(*(one.verdict for one in check_text(None)))"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
-        ended = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert ended.stdout.strip() == "failed"
+    def test_text_that_is_no_utf_8_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert _verdicts(machine.check_text, Settings()) == {"text": "ok"}
+        for owner, name in ((sys, "getfilesystemencoding"), (locale, "getpreferredencoding")):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, lambda *_, **__: "ascii")
+                assert _verdicts(machine.check_text, Settings()) == {"text": "failed"}
 
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         around = Environment(Settings(), time.monotonic() + 20)
@@ -374,7 +335,7 @@ class TestSources:
         secret.write_text("geheimnis")
         secret.chmod(0o600)
         key = tmp_path / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "phrase", "-f", key], check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-a", "1", "-N", "phrase", "-f", key], check=True)
         (tmp_path / "phrase").write_text("phrase")
         (tmp_path / "phrase").chmod(0o600)
         for protocol, accesskey in (

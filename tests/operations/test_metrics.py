@@ -6,7 +6,7 @@ import http.client
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from dcc.tracker.register.source_addresses import SourceState
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Installation
+from tests.support.prepared_installations import PreparedInstallations
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "dcc-alerts.yaml"
 
@@ -65,16 +66,20 @@ def by_labels(figures: Figures, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-@pytest.fixture
-def mixed(data: DataInstallation) -> DataInstallation:
-    """After a session with a good archive, a damaged one, a document that breaks a rule, and a source that is down."""
+def mix(data: DataInstallation) -> None:
+    """A session with a good archive, a damaged one, a document that breaks a rule, a refused name, a source down."""
     data.put("add/H.2013-10-31.1.impc.zip", specimens())
     data.put("add/H.2013-10-31.2.impc.zip", experiments(first=100, stem="2013-10-31.2"))
     data.folder.put("add/H.2013-10-31.3.impc.zip", b"no archive")
+    data.folder.put("add/no-name-of-an-archive.zip", b"")
     down = data.base.add_folder("J", "down")
     down.path.rmdir()
-    data.base.run_session()
-    data.take_up()
+    data.run()
+
+
+@pytest.fixture
+def mixed(data: DataInstallation, prepared_installations: PreparedInstallations) -> DataInstallation:
+    prepared_installations.begin(data, mix)
     return data
 
 
@@ -96,7 +101,7 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert figure(figures, "centre_silent", centre="H") == 0
     assert (figure(figures, "centre_last_submission_timestamp_seconds", centre="H") or 0) > 0
     assert by_labels(figures, "source_last_crawl_outcome") == {("H", "ok", "1"): 1, ("J", "failed", "2"): 1}
-    assert by_labels(figures, "source_zip_actions") == {("H", "1"): 3}
+    assert by_labels(figures, "source_zip_actions") == {("H", "1"): 4}
     assert by_labels(figures, "source_new_zip_actions_total") == {("H", "1"): 3}
     assert by_labels(figures, "source_downloads_total") == {("H", "1"): 3}
     archives = sum(path.stat().st_size for path in (mixed.folder.path / "add").iterdir())
@@ -104,6 +109,8 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert by_labels(figures, "source_crawl_errors_total") == {("J", "SourceUnreachableError", "2"): 1}
     assert by_labels(figures, "source_archive_errors_total") == {("H", "CorruptArchiveError", "1"): 1}
     assert by_labels(figures, "zip_actions") == {
+        # A name that tells of no centre counts for the one on whose source it is.
+        ("H", "zip_name", "failed"): 1,
         ("H", "unzip", "failed"): 1,
         ("H", "data", "failed"): 1,
         ("H", "qc", "done"): 1,
@@ -116,14 +123,6 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert figure(figures, "staging_files") == len(staged)
     assert figure(figures, "staging_bytes") == sum(path.stat().st_size for path in staged)
     assert {key[0] for key in by_labels(figures, "database_bytes")} >= {"qc", "tracker"}
-
-
-@pytest.mark.both_databases
-def test_a_refused_name_counts_for_the_centre_on_whose_source_it_is(installation: Installation) -> None:
-    folder = installation.add_folder("H")
-    folder.put("add/no-name-of-an-archive.zip", b"")
-    installation.run_session()
-    assert by_labels(of(installation.settings), "zip_actions") == {("H", "zip_name", "failed"): 1}
 
 
 def test_a_session_whose_data_failed_says_so_although_it_succeeded(mixed: DataInstallation) -> None:
@@ -226,30 +225,29 @@ class BreakError(Exception):
 
 
 @only_sqlite
-@pytest.mark.parametrize("end", ["well", "error", "interrupt", "without the QC database"])
-def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_path: Path, end: str) -> None:
+def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_path: Path) -> None:
     path = tmp_path / "dcc.prom"
-    path.write_text("old")
     settings = data.settings.model_copy(update={"metrics_file": path})
-    if end == "without the QC database":
-        settings = away(settings, "qc_url")
-    raised = {"error": BreakError, "interrupt": KeyboardInterrupt}.get(end)
-    try:
-        with open_session(data.tracker, settings) as session:
+    for fault, outcome, of_session in (
+        (None, "finished", settings),
+        (BreakError, "faults", settings),
+        (KeyboardInterrupt, "stopped", settings),
+        (None, "finished", away(settings, "qc_url")),
+    ):
+        path.write_text("old")
+        with suppress(BreakError, KeyboardInterrupt), open_session(data.tracker, of_session) as session:
+            begun = session.notices
             list(crawl_file_sources(session))
-            if raised is not None:
-                raise raised
-    except (BreakError, KeyboardInterrupt):
-        assert raised is not None
-    figures = read(path.read_bytes())
-    outcome = {"error": "faults", "interrupt": "stopped"}.get(end, "finished")
-    assert by_labels(figures, "last_session_outcome") == {(outcome,): 1}
-    assert figure(figures, "session_active") == 0
-    assert figure(figures, "metrics_part_up", part="qc") == float(end != "without the QC database")
-    assert session.notices == ()
-    assert [found.name for found in tmp_path.glob("*.prom*")] == ["dcc.prom"]
-    assert not [found for found in tmp_path.iterdir() if found.name.startswith(".")]
-    assert path.stat().st_mode & 0o777 == 0o640
+            if fault is not None:
+                raise fault
+        figures = read(path.read_bytes())
+        assert by_labels(figures, "last_session_outcome") == {(outcome,): 1}
+        assert figure(figures, "session_active") == 0
+        assert figure(figures, "metrics_part_up", part="qc") == float(of_session is settings)
+        assert session.notices == begun
+        assert [found.name for found in tmp_path.glob("*.prom*")] == ["dcc.prom"]
+        assert not [found for found in tmp_path.iterdir() if found.name.startswith(".")]
+        assert path.stat().st_mode & 0o777 == 0o640
 
 
 @only_sqlite
@@ -266,9 +264,9 @@ def up(value: float) -> list[Metric]:
 
 
 @contextmanager
-def served(collect: Callable[[], list[Metric]], fresh_seconds: float = 60) -> Iterator[Callable[..., Any]]:
+def served(collect: Callable[[], list[Metric]]) -> Iterator[Callable[..., Any]]:
     """A server; yields what asks it."""
-    with open_server("127.0.0.1", 0, Answers(collect, fresh_seconds)) as server:
+    with open_server("127.0.0.1", 0, Answers(collect, 60)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
 
@@ -305,9 +303,7 @@ def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() ->
         assert ask("/")[0] == 404
         assert ask("/metrics", "POST")[0] == 501
     assert collected == [1]
-
-
-def test_a_probe_hears_that_the_tracker_is_away() -> None:
+    # A probe hears that the tracker is away.
     with served(lambda: up(0)) as ask:
         assert ask("/healthz")[:2] == (503, b"The tracker could not be read.\n")
 

@@ -40,7 +40,7 @@ from dcc.tracker.database import TRACKER
 from dcc.tracker.models import Centre
 from tests.support.databases import MariaDb, seed_centre
 from tests.support.dying_copies import POINTS, killed_move, killed_restoration
-from tests.support.earlier_schemas import init_as, undo
+from tests.support.earlier_schemas import init_as
 from tests.support.healthy_installation import Inspected
 from tests.support.stores import BOTH_KINDS, Store, content
 
@@ -119,7 +119,7 @@ def test_files_that_are_being_replaced_stay_as_they_are_until_the_new_ones_are_w
 
 
 @pytest.mark.parametrize("kind", BOTH_KINDS)
-def test_what_holds_data_is_replaced_only_on_request_and_beside_no_session(
+def test_what_holds_data_is_replaced_only_on_request_beside_no_session_and_as_a_whole(
     kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
 ) -> None:
     store = new_store(kind).init()
@@ -129,29 +129,34 @@ def test_what_holds_data_is_replaced_only_on_request_and_beside_no_session(
     with open_session(store.tracker, store.settings) as session, pytest.raises(SessionActiveError, match="is active"):
         restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert session.id == 1
-    assert usable(store)
-    assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+    # Staged files that cannot be put back: one is damaged, then there is no room for any.
+    copy, staging = _copy_in(backup_set), store.settings.staging_directory
+    whole = copy.read_bytes()
+    _damage_byte(copy)
+    staging.parent.mkdir(exist_ok=True)
+    staging.write_text("no directory")
+    for reason in (f"{copy} is missing or damaged", "could not be put back: Not a directory"):
+        with pytest.raises(BackupError, match=reason):
+            restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+        assert usable(store)
+        assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+        copy.write_bytes(whole)
+    staging.unlink()
     restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert restored(store, healthy_copy)
+    assert {path.name for path in staging.iterdir()} <= set(Action)
 
 
-@pytest.mark.parametrize("kind", BOTH_KINDS)
-def test_what_an_earlier_version_made_is_replaced(
-    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
-) -> None:
-    """An upgrade that did not go well: the backup is restored into what is there."""
-    store = new_store(kind)
-    init_as(store.tracker, TRACKER, "0007")
-    init_as(store.qc, QC_DATABASE, "0004")
-    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
-    assert restored(store, healthy_copy)
-
-
-def test_a_file_that_others_have_open_is_not_replaced(
-    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+def test_a_file_is_replaced_where_a_link_leads_unless_others_have_it_open(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     store = new_store("sqlite").init()
     seed_centre(store.tracker, "Old")
+    link, other_disk = store.settings.home / "qc.db", tmp_path / "other disk"
+    other_disk.mkdir()
+    store.qc.dispose()
+    link.rename(other_disk / "qc.db")
+    link.symlink_to(other_disk / "qc.db")
     reader = open_qc_database(store.settings)
     monkeypatch.setattr(targets, "_USED_SECONDS", 0.2)
 
@@ -175,18 +180,6 @@ def test_a_file_that_others_have_open_is_not_replaced(
     monkeypatch.undo()
     assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
     restore()
-    assert restored(store, healthy_copy)
-
-
-def test_a_file_is_replaced_where_a_link_leads(
-    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
-) -> None:
-    store = new_store("sqlite").init()
-    link, other_disk = store.settings.home / "qc.db", tmp_path / "other disk"
-    other_disk.mkdir()
-    link.rename(other_disk / "qc.db")
-    link.symlink_to(other_disk / "qc.db")
-    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert link.is_symlink()
     assert restored(store, healthy_copy)
     store.close()
@@ -239,29 +232,6 @@ def test_a_damaged_or_newer_set_is_refused_before_anything_is_written(
     assert not store.settings.home.exists()
 
 
-@pytest.mark.parametrize("kind", BOTH_KINDS)
-def test_what_is_there_is_kept_when_staged_files_cannot_be_put_back(
-    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
-) -> None:
-    store = new_store(kind).init()
-    seed_centre(store.tracker, "Old")
-    copy, staging = _copy_in(backup_set), store.settings.staging_directory
-    whole = copy.read_bytes()
-    _damage_byte(copy)
-    staging.parent.mkdir(exist_ok=True)
-    staging.write_text("no directory")
-    for reason in (f"{copy} is missing or damaged", "could not be put back: Not a directory"):
-        with pytest.raises(BackupError, match=reason):
-            restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
-        assert usable(store)
-        assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
-        copy.write_bytes(whole)
-    staging.unlink()
-    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
-    assert restored(store, healthy_copy)
-    assert {path.name for path in staging.iterdir()} <= set(Action)
-
-
 def test_a_listed_file_outside_staging_is_neither_read_nor_written(
     backup_set: Path, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,12 +246,14 @@ def test_a_listed_file_outside_staging_is_neither_read_nor_written(
 
 
 @pytest.mark.parametrize("kind", BOTH_KINDS)
-def test_a_set_of_an_older_schema_is_brought_up_to_date(kind: str, new_store: MakeStore, tmp_path: Path) -> None:
+def test_a_set_of_an_older_schema_is_brought_up_to_date_and_what_has_one_is_replaced(
+    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
+) -> None:
+    """An upgrade that did not go well: a backup is restored into what is there."""
     old, store = new_store(kind), new_store("sqlite")
-    old.init().close()
+    init_as(old.tracker, TRACKER, "0001")
+    init_as(old.qc, QC_DATABASE, "0004")
     with exclusive_connection(old.tracker, TRACKER) as connection:
-        undo(connection, TRACKER, "0001")
-        connection.commit()
         connection.exec_driver_sql(
             "INSERT INTO centre (short_name, full_name, email, is_active, created) "
             "VALUES ('H', 'Harwell', 'h@example.org', 1, '2026-01-01 00:00:00')"
@@ -290,13 +262,15 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date(kind: str, new_store: Ma
     old.close()
     with pytest.raises(DccError, match="dcc init"):
         require_current(old.tracker)
-    made = make_backup(old.tracker, old.qc, old.settings, tmp_path / "sets")
-    assert made.manifest.tracker.revision == "0001"
+    made = make_backup(old.tracker, old.qc, old.settings, tmp_path / "older")
+    assert (made.manifest.tracker.revision, made.manifest.qc.revision) == ("0001", "0004")
     restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert usable(store)
     with store.tracker.connect() as connection:
         assert connection.scalars(select(Centre.full_name)).all() == ["Harwell"]
     assert not list(store.settings.home.glob(".*"))
+    restore_backup(backup_set, old.tracker, old.qc, old.settings, replace=True)
+    assert restored(old, healthy_copy)
 
 
 def test_staged_files_are_put_back_where_they_are_missing_or_different(
@@ -315,18 +289,6 @@ def test_staged_files_are_put_back_where_they_are_missing_or_different(
             copy = staging / original.relative_to(healthy_copy.staging)
             assert copy.read_bytes() == original.read_bytes()
             assert copy.stat().st_mtime_ns == original.stat().st_mtime_ns
-
-
-def test_directories_that_a_backup_and_a_restoration_make_are_this_users_alone(
-    healthy_copy: Inspected, tmp_path: Path
-) -> None:
-    new = tmp_path / "new"
-    request = BackupRequest(with_staging=True)
-    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, new / "sets" / "daily", request)
-    store = Store(Settings(home=new / "homes" / "restored", min_free_bytes=0))
-    restore_backup(made.directory, store.tracker, store.qc, store.settings)
-    store.close()
-    assert {path.stat().st_mode & 0o777 for path in (new, *new.rglob("*")) if path.is_dir()} == {0o700}
 
 
 @pytest.mark.servers
@@ -357,40 +319,27 @@ def cut_connections(server: MariaDb, engine: Engine) -> None:
         server.query(f"KILL {number}")
 
 
-@pytest.mark.servers
-def test_storage_moves_to_a_server_and_back_and_every_table_is_the_same(
-    healthy_copy: Inspected, new_store: MakeStore
-) -> None:
-    server, back = new_store("mariadb"), new_store("sqlite")
-    there = migrate_storage(healthy_copy.tracker, healthy_copy.qc, server.tracker, server.qc, healthy_copy.settings)
-    assert restored(server, healthy_copy)
-    assert usable(server)
-    again = migrate_storage(server.tracker, server.qc, back.tracker, back.qc, server.settings)
-    assert restored(back, healthy_copy)
-    assert (
-        again.rows
-        == there.rows
-        == sum(len(rows) for rows in content(back.tracker).values())
-        + sum(len(rows) for rows in content(back.qc).values())
-    )
-    moved = back.settings.model_copy(update={"staging": healthy_copy.staging})
-    assert check_consistency(back.tracker, back.qc, moved) == []
-
-
 @pytest.mark.parametrize("kind", BOTH_KINDS)
 def test_a_move_that_is_killed_leaves_no_database_that_can_be_used_and_begins_anew(
     kind: str, healthy_copy: Inspected, new_store: MakeStore
 ) -> None:
+    """Storage that moved, and moves back to files, is the same in every table."""
     healthy_copy.tracker.dispose()
     healthy_copy.qc.dispose()
-    store = new_store(kind)
+    store, back = new_store(kind), new_store("sqlite")
 
     for point in ("when both are there", "when one is finished"):
         killed_move(point, healthy_copy.settings, store.settings)
         assert not usable(store), point
-    migrate_storage(healthy_copy.tracker, healthy_copy.qc, store.tracker, store.qc, store.settings)
+    there = migrate_storage(healthy_copy.tracker, healthy_copy.qc, store.tracker, store.qc, store.settings)
     assert usable(store)
     assert restored(store, healthy_copy)
+    again = migrate_storage(store.tracker, store.qc, back.tracker, back.qc, store.settings)
+    assert restored(back, healthy_copy)
+    kept = [*content(back.tracker).values(), *content(back.qc).values()]
+    assert again.rows == there.rows == sum(map(len, kept))
+    moved = back.settings.model_copy(update={"staging": healthy_copy.staging})
+    assert check_consistency(back.tracker, back.qc, moved) == []
 
 
 def test_storage_moves_beside_no_session_into_no_data_and_notices_what_is_written_meanwhile(

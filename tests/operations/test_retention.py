@@ -24,6 +24,7 @@ from dcc.tracker.states import State
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
+from tests.support.prepared_installations import PreparedInstallations
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
@@ -71,7 +72,7 @@ def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_want
         assert (decision.verdict, decision.age_days) == (verdict, int(days)), (phase, status, facts, days)
 
 
-def test_a_part_stays_while_a_download_can_go_on_with_it() -> None:
+def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_does_not_know_is_unknown() -> None:
     for phase, status, hosted, days, verdict in (
         (Phase.ZIP_NAME, Status.DONE, True, 9_999, Verdict.KEEP),
         (Phase.DOWNLOAD, Status.FAILED, True, 9_999, Verdict.KEEP),
@@ -81,9 +82,6 @@ def test_a_part_stays_while_a_download_can_go_on_with_it() -> None:
     ):
         (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
         assert decision.verdict is verdict, (phase, status, hosted, days)
-
-
-def test_what_the_tracker_does_not_know_is_said_to_be_unknown_whatever_its_age() -> None:
     (decision,) = decide(_staged(ARCHIVE, days=9_999), None, POLICY, NOW)
     assert (decision.verdict, decision.reason) == (Verdict.UNKNOWN, "not known to the tracker")
 
@@ -171,21 +169,29 @@ def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
     return {one.staged.place: one.verdict for one in decisions}
 
 
-@pytest.fixture
-def through(data: DataInstallation) -> DataInstallation:
-    """An archive whose documents are in the QC database, at (qc, pending)."""
+def bring_through(data: DataInstallation) -> None:
+    """Bring an archive's documents into the QC database, to (qc, pending)."""
     data.put(ZIP, specimens(), experiments())
     data.run()
+
+
+@pytest.fixture
+def through(data: DataInstallation, prepared_installations: PreparedInstallations) -> DataInstallation:
+    prepared_installations.begin(data, bring_through)
     return data
 
 
+def receive_damaged(data: DataInstallation) -> None:
+    """Receive an archive that cannot be opened, at (unzip, failed)."""
+    data.folder.put(ZIP, b"no zip")
+    data.validate()
+    assert data.states() == {ZIP: "unzip failed"}
+
+
 @pytest.fixture
-def damaged(installation: Installation) -> Installation:
-    """An archive that could not be opened, at (unzip, failed)."""
-    installation.add_folder().put(ZIP, b"no zip")
-    installation.run_session()
-    assert installation.states() == {ZIP: "unzip failed"}
-    return installation
+def damaged(data: DataInstallation, prepared_installations: PreparedInstallations) -> Installation:
+    prepared_installations.begin(data, receive_damaged)
+    return data.base
 
 
 def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(through: DataInstallation) -> None:
@@ -209,7 +215,9 @@ def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(
 
 
 @only_sqlite
-def test_what_went_from_staging_is_judged_again_from_the_database(through: DataInstallation) -> None:
+def test_what_went_from_staging_is_judged_again_from_the_database_and_can_be_withdrawn(
+    through: DataInstallation,
+) -> None:
     before = through.ending()
     _clean(through)
     rechecked = recheck(through.tracker, through.qc, through.settings, keys=[KEY], author="me", reason="try")
@@ -218,11 +226,6 @@ def test_what_went_from_staging_is_judged_again_from_the_database(through: DataI
     assert (Phase.DATA, "data done") in told.told(ZIP)
     assert through.ending() == before
     assert through.base.staged() == {}
-
-
-@only_sqlite
-def test_a_submission_that_went_from_staging_can_be_withdrawn(through: DataInstallation) -> None:
-    _clean(through)
     undone = withdraw_submission(through.tracker, through.qc, through.settings, KEY, author="me", reason="wrong")
     assert len(undone.withdrawn) == 2
     assert through.states() == {ZIP: "upload cancelled"}
@@ -255,13 +258,22 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     assert data.states() == {ZIP: "qc done"}
 
 
-def test_nothing_is_removed_beside_a_session(damaged: Installation) -> None:
+def test_nothing_is_removed_beside_a_session_and_what_cannot_be_is_said(
+    damaged: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = damaged.staged()
     with open_session(damaged.tracker, damaged.settings):
         with pytest.raises(SessionActiveError, match="is active"):
             _clean(damaged)
         with pytest.raises(SessionActiveError, match="is active"):
             clean(damaged.tracker, damaged.settings, AT_ONCE, [])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "x.zip")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
+        _clean(damaged)
     assert damaged.staged() == before
 
 
@@ -311,21 +323,18 @@ def test_a_cleaning_that_was_killed_leaves_nothing_behind(
 
 
 @only_sqlite
-def test_scratch_directories_of_workers_are_theirs(installation: Installation) -> None:
+def test_unknown_files_stay_unless_they_are_asked_for_and_scratch_directories_are_the_workers(
+    installation: Installation,
+) -> None:
     staging = installation.settings.staging_directory
     for place in (".batches/.scratch-1", ".workers-7/add"):
         (staging / place).mkdir(parents=True)
     assert read_staging(staging) == []
     assert _clean(installation, unknown=True).removed == []
     assert (staging / ".batches/.scratch-1").is_dir()
-
-
-@only_sqlite
-def test_unknown_files_stay_unless_they_are_asked_for(installation: Installation) -> None:
-    root = installation.settings.staging_directory
-    (root / "add").mkdir(parents=True)
-    (root / "notes.txt").write_text("mine")
-    (root / "add" / "H.2099-01-01.1.impc.zip").write_text("put there by hand")
+    (staging / "add").mkdir()
+    (staging / "notes.txt").write_text("mine")
+    (staging / "add" / "H.2099-01-01.1.impc.zip").write_text("put there by hand")
     _clean(installation)
     assert set(installation.staged()) == {"notes.txt", "add/H.2099-01-01.1.impc.zip"}
     assert len(_clean(installation, unknown=True).removed) == 2
@@ -352,14 +361,3 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
     assert gone.verdict is Verdict.REMOVE
     clean(installation.tracker, installation.settings, AT_ONCE, [gone])
     assert installation.staged() == {}
-
-
-@only_sqlite
-def test_what_cannot_be_removed_is_said(damaged: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", "x.zip")
-
-    monkeypatch.setattr(os, "rename", refuse)
-    with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
-        _clean(damaged)
-    assert ZIP in damaged.staged()

@@ -21,9 +21,10 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.store.staging import remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.data_installations import key_of
+from tests.support.data_installations import DataInstallation, key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
+from tests.support.prepared_installations import PreparedInstallations
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
@@ -31,15 +32,19 @@ WHOLE = {ZIP: b"no zip", f"{ZIP}.contents/a.xml": b"<a/>"}
 AT_ONCE = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.DATA)
 
 
-@pytest.fixture
-def failed(installation: Installation) -> Installation:
-    """An archive that failed, with something beside it, all of which may go."""
-    installation.add_folder().put(ZIP, WHOLE[ZIP])
-    installation.run_session()
-    contents = installation.settings.staging_directory / f"{ZIP}.contents"
+def fail(data: DataInstallation) -> None:
+    """Have an archive that failed, with something beside it, all of which may go."""
+    data.folder.put(ZIP, WHOLE[ZIP])
+    data.validate()
+    contents = data.settings.staging_directory / f"{ZIP}.contents"
     contents.mkdir()
     (contents / "a.xml").write_bytes(WHOLE[f"{ZIP}.contents/a.xml"])
-    return installation
+
+
+@pytest.fixture
+def failed(data: DataInstallation, prepared_installations: PreparedInstallations) -> Installation:
+    prepared_installations.begin(data, fail)
+    return data.base
 
 
 def _clean(made: Installation) -> Cleaned:

@@ -30,13 +30,16 @@ STATES = {GOOD: ("qc", "pending"), BROKEN: ("xsd", "failed"), WRONG: ("data", "f
 class Upgraded:
     """An installation after `dcc init` of this version, what that said, and what `dagster.yaml` was before.
 
-    `planned` is what `dcc upgrade --check` said before.
+    `planned` is what `dcc upgrade --check` said before, `examined` what `dcc doctor` did. `counted` are the rows of
+    each database before and after `dcc init`.
     """
 
     dcc: Dcc
     said: str
     former_configuration: bytes
     planned: dict[str, Any]
+    examined: str
+    counted: dict[Path, tuple[dict[str, int], dict[str, int]]]
 
     @property
     def home(self) -> Path:
@@ -72,16 +75,19 @@ def unpacked(folder: Path) -> Dcc:
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
     dcc = unpacked(tmp_path_factory.mktemp("upgraded"))
     home = Path(dcc.environment["DCC_HOME"])
-    files = {
-        path: path.read_bytes() for path in (home / "dagster" / "dagster.yaml", home / "tracker.db", home / "qc.db")
-    }
-    before = files[home / "dagster" / "dagster.yaml"]
+    configuration = home / "dagster" / "dagster.yaml"
+    files = {path: path.read_bytes() for path in (configuration, home / "tracker.db", home / "qc.db")}
+    counted = {path: rows(path) for path in home.rglob("*.db")}
     checked = dcc.forked("upgrade", "--check", "--json")
     assert checked.returncode == 1, checked.stderr
     assert {path: path.read_bytes() for path in files} == files
+    examined = dcc.forked("doctor", "--json").stdout
+    assert configuration.read_bytes() == files[configuration], "doctor only looks"
     ended = dcc.forked("init")
     assert ended.returncode == 0, ended.stderr
-    installation = Upgraded(dcc, ended.stderr, before, json.loads(checked.stdout))
+    after = {path: (before, rows(path)) for path, before in counted.items()}
+    planned = json.loads(checked.stdout)
+    installation = Upgraded(dcc, ended.stderr, files[configuration], planned, examined, after)
     # It was in another place.
     installation.run("source", "change", 1, "--base-path", dcc.root / "incoming")
     return installation
@@ -126,27 +132,15 @@ def test_what_init_changes_it_says_and_the_operators_lines_stay(upgraded: Upgrad
     ]
 
 
-def test_init_loses_no_row(tmp_path: Path) -> None:
-    dcc = unpacked(tmp_path)
-    files = sorted((tmp_path / "home").rglob("*.db"))
-    assert len(files) > 4
-    before = {path: rows(path) for path in files}
-    assert dcc.forked("init").returncode == 0
-    for path, counted in before.items():
-        after = rows(path)
-        assert {table: after.get(table) for table in counted} == counted, path
+def test_init_loses_no_row(upgraded: Upgraded) -> None:
+    assert len(upgraded.counted) > 4
+    for path, (before, after) in upgraded.counted.items():
+        assert {table: after.get(table) for table in before} == before, path
 
 
-def test_the_first_command_after_the_upgrade_may_be_another_than_init(tmp_path: Path) -> None:
-    dcc = unpacked(tmp_path)
-    configuration = tmp_path / "home" / "dagster" / "dagster.yaml"
-    before = configuration.read_text()
-    examined = dcc.forked("doctor", "--json")
-    assert "with: dcc init" in examined.stdout, "its databases are brought up to date by dcc init alone"
-    assert "names what this version has moved (dcc_assets.event_storage, dcc_resources)" in examined.stdout
-    assert configuration.read_text() == before, "doctor only looks"
-    assert "was brought up to date" in dcc.forked("init").stderr
-    assert "dcc_dagster.event_storage" in configuration.read_text()
+def test_the_first_command_after_the_upgrade_may_be_another_than_init(upgraded: Upgraded) -> None:
+    assert "with: dcc init" in upgraded.examined, "its databases are brought up to date by dcc init alone"
+    assert "names what this version has moved (dcc_assets.event_storage, dcc_resources)" in upgraded.examined
 
 
 def test_doctor_finds_all_well_and_every_archive_is_as_it_was(upgraded: Upgraded) -> None:

@@ -129,32 +129,28 @@ def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue
     _check_why(bad, catalogue)
 
 
-def test_of_status_codes_those_are_permitted_that_are_meant_for_the_place(data: DataInstallation) -> None:
-    ((name, document),) = specimens(mice=2).items()
+def test_what_is_nearest_is_named_of_status_codes_for_the_place_and_of_colonies_of_the_centre(
+    data: DataInstallation,
+) -> None:
+    ((name, document),) = specimens("2013-11-02.3", mice=2, first=50).items()
     for code in (b"IMPC_PSC_001", b"IMPC_SSC_01"):
         document = document.replace(b"</mouse>", b"<statusCode>" + code + b"</statusCode></ mouse>", 1)
-    data.put(GOOD, {name: document.replace(b"</ mouse>", b"</mouse>")})
-    data.run()
-    with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        found = {cause.example.value: cause.example for cause in causes_of(tracker, qc, key_of(GOOD), data.settings)}
-    assert {example.permitted for example in found.values()} == {
-        tuple(f"IMPC_SSC_00{number}" for number in range(1, 5))
-    }
-    assert (found["IMPC_PSC_001"].nearest, found["IMPC_SSC_01"].nearest) == (None, "IMPC_SSC_001")
-
-
-def test_of_colonies_that_are_as_near_the_centres_own_is_named(data: DataInstallation) -> None:
+    data.put(BROKEN, {name: document.replace(b"</ mouse>", b"</mouse>")})
     folders = {"H": data.folder, "J": data.base.add_folder("J", "others")}
     for centre, folder in folders.items():
         document = submissions.specimen_document(centre, mice=3)
         cut = document.replace(f'colonyID="{centre}-'.encode(), b'colonyID="')
         folder.put(f"add/{centre}.2013-10-31.1.impc.zip", {f"{centre}.2013-10-31.1.specimen.impc.xml": cut})
     data.run()
-    for centre in folders:
-        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        found = {cause.example.value: cause.example for cause in causes_of(tracker, qc, key_of(BROKEN), data.settings)}
+        for centre in folders:
             key = key_of(f"add/{centre}.2013-10-31.1.impc.zip")
             (cause,) = causes_of(tracker, qc, key, data.settings)
-        assert (cause.example.value, cause.example.nearest) == ("Akt2-A", f"{centre}-Akt2-A")
+            assert (cause.example.value, cause.example.nearest) == ("Akt2-A", f"{centre}-Akt2-A")
+    permitted = tuple(f"IMPC_SSC_00{number}" for number in range(1, 5))
+    assert {found[code].permitted for code in ("IMPC_PSC_001", "IMPC_SSC_01")} == {permitted}
+    assert (found["IMPC_PSC_001"].nearest, found["IMPC_SSC_01"].nearest) == (None, "IMPC_SSC_001")
 
 
 def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:

@@ -132,7 +132,7 @@ def test_memory_does_not_grow_with_findings_or_with_values(monkeypatch: pytest.M
         return size
 
     # The values alone are 2 MB. Threads of other tests may allocate meanwhile: once in three they do not.
-    assert min(peak(10_000) for _ in range(3)) < 500_000
+    assert any(peak(10_000) < 500_000 for _ in range(3))
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -14,13 +12,14 @@ import pytest
 from dcc import documents
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.reports.plots import distributions, series
+from dcc.reports.plots import distributions, keep_fonts, series
 from dcc.reports.plots.picture import KNOWN_WORDS, Picture
 from dcc.reports.plots.values import Parameter, ParameterValues, Value, Values
 from dcc.reports.plots.weekly_experiments import Week, Weeks
 from dcc.reports.plots.weekly_experiments import picture_of as picture_of_weeks
 from dcc.settings import Settings
 from tests.support.plot_data import FIRST_DAY, NEW
+from tests.support.prepared_processes import run_in_process
 
 HOSTILE = '$x^2$ \\frac{1}{2} <script>alert(1)</script> & "quoted" --> ]]> {braces} \u202e\x07 日本 %s'
 PICTURES = ("distribution", "series", "weeks")
@@ -136,39 +135,25 @@ def test_the_sexes_and_zygosities_of_documents_are_translated() -> None:
     assert words == set(KNOWN_WORDS)
 
 
-DRAWING = (
-    "import sys\n"
-    "from datetime import date\n"
-    "from dcc.reports.languages import load_catalogue\n"
-    "from dcc.reports.plots import keep_fonts\n"
-    "from dcc.reports.plots.weekly_experiments import Week, Weeks, picture_of\n"
-    "from dcc.settings import Settings\n"
-    "settings = Settings(home=sys.argv[1])\n"
-    "weeks = Weeks('H', None, (Week(date(2025, 9, 1), 4, 2),), 0)\n"
-    "keep_fonts(settings)\n"
-    "drawn = picture_of(weeks, load_catalogue('en', settings))\n"
-    "assert 'matplotlib' not in sys.modules, 'imported before it is needed'\n"
-    "assert drawn.svg and drawn.png\n"
-    "assert 'matplotlib.pyplot' not in sys.modules\n"
-)
+def draw(folder: str) -> None:
+    """Draw for an installation in a folder."""
+    settings = Settings(home=Path(folder))
+    keep_fonts(settings)
+    weeks = Weeks("H", None, (Week(FIRST_DAY, 4, 2),), 0)
+    drawn = picture_of_weeks(weeks, load_catalogue("en", settings))
+    assert "matplotlib" not in sys.modules, "imported before it is needed"
+    assert drawn.svg
+    assert drawn.png
+    assert "matplotlib.pyplot" not in sys.modules
 
 
-def draw_in_a_process(folder: Path, **variables: str) -> None:
-    """Run DRAWING for an installation in `folder`, with an empty home directory in it."""
-    left_out = {"DISPLAY", "WAYLAND_DISPLAY", "MPLCONFIGDIR", "MPLBACKEND"}
-    environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    (folder / "home").mkdir()
-    given = {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": "", "PYTHONPATH": str(Path.cwd())}
-    subprocess.run([sys.executable, "-c", DRAWING, folder], env=environment | given | variables, check=True, cwd=folder)
-
-
-def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -> None:
-    """Nothing goes into the home directory, and pyplot, which would hold pictures, is not imported."""
-    draw_in_a_process(tmp_path)
-    assert list((tmp_path / "home").iterdir()) == []
-    assert [path.name.split("-")[0] for path in (tmp_path / "matplotlib").iterdir()] == ["fontlist"]
-
-
-def test_a_directory_for_fonts_of_the_user_s_own_is_left_to_matplotlib(tmp_path: Path) -> None:
-    draw_in_a_process(tmp_path, MPLCONFIGDIR="/dev/null/fonts")
-    assert not (tmp_path / "matplotlib").exists()
+@pytest.mark.parametrize(("given", "kept"), [("", ["fontlist"]), ("/dev/null/fonts", [])])
+def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path, given: str, kept: list[str]) -> None:
+    """Nothing goes into the home directory; a directory of the user's own is left to matplotlib."""
+    home, fonts = tmp_path / "home", tmp_path / "matplotlib"
+    home.mkdir()
+    variables = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": "", "MPLCONFIGDIR": given, "HOME": str(home)}
+    variables |= {"XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
+    assert run_in_process(draw, str(tmp_path), variables) == 0
+    assert list(home.iterdir()) == []
+    assert [path.name.split("-")[0] for path in fonts.glob("*")] == kept

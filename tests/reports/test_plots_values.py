@@ -154,13 +154,11 @@ def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
     assert (box.first, box.median, box.third, box.low, box.high) == (26, 51, 76, -124, 226)
     assert box.outside(numbers_of([-125, -124, 226, 226.5])).tolist() == [True, False, False, True]
     assert box.ranges_from(176) == 2
-
-
-@pytest.mark.parametrize("values", [list(range(19)), [1.0] * 80 + [2.0, 50.0]])
-def test_no_value_is_an_outlier_of_few_or_of_values_without_a_range(values: list[float]) -> None:
-    box = box_of(numbers_of(values))
-    assert box is not None
-    assert not box.outside(numbers_of([-1e9, 1e9])).any()
+    # Of few values, or of those without a range, none is.
+    for values in ([*range(19)], [1.0] * 80 + [2.0, 50.0]):
+        box = box_of(numbers_of(values))
+        assert box is not None
+        assert not box.outside(numbers_of([-1e9, 1e9])).any()
 
 
 def made(number: int, value: float, **changes: object) -> Value:

@@ -249,7 +249,6 @@ def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -
     assert "Tiere: 2 von 3 gelöscht; 1 nicht übernommen" in german
 
 
-@pytest.mark.both_databases
 def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: DataInstallation) -> None:
     delete = "delete/H.2013-11-02.1.impc.zip"
     data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments())
@@ -287,13 +286,13 @@ def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
     assert "\u202e" not in text
 
 
-@pytest.mark.parametrize("key", [world.WITH_FINDINGS, world.PARTLY_VALID, world.UNREADABLE, world.WITHDRAWN])
-def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk, key: str) -> None:
+def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk) -> None:
     """Whatever is in the databases: every text of every fact is hostile, and so are those of the summaries."""
     settings = desk.data.settings
+    keys = (world.WITH_FINDINGS, world.PARTLY_VALID, world.UNREADABLE, world.WITHDRAWN)
     centre = collect_centre(desk.tracker, desk.qc, "H", settings, most_pictures=0)
     session = collect_session(desk.tracker, desk.qc, 1, settings)
-    for report in (desk.report(key), centre, session):
+    for report in (*map(desk.report, keys), centre, session):
         usual, page = desk.page_of(report), desk.page_of(_hostile(report))
         assert page.problems() == []
         assert [element.tag for element in page.all("//*")] == [element.tag for element in usual.all("//*")]

@@ -62,13 +62,17 @@ def kept_files(desk: Desk) -> dict[str, int]:
     return {str(path.relative_to(root)): path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_session_keeps_the_reports_of_what_failed_for_this_user_alone(desk: Desk) -> None:
+def test_a_session_keeps_the_reports_of_what_failed_for_this_user_alone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that cannot be made costs no other."""
     (said,) = write_reports(desk.data.tracker, desk.data.settings, 1)
     files = kept_files(desk)
     assert said == f"Kept {len(files) // 2} submission reports in {desk.data.settings.home / 'reports'}."
     assert set(files.values()) == {0o600}
     assert {path.stat().st_mode & 0o777 for path in (desk.data.settings.home / "reports").rglob("*/")} == {0o700}
-    page = report_path(desk.data.settings, ZipKey(Action.ADD, UNREADABLE.partition("/")[2]))
+    bad = ZipKey(Action.ADD, UNREADABLE.partition("/")[2])
+    page = report_path(desk.data.settings, bad)
     assert {page, page.with_suffix(".json")} <= {desk.data.settings.home / "reports" / name for name in files}
     assert Page(page.read_text("utf-8")).problems() == []
     assert json.loads(page.with_suffix(".json").read_text("utf-8"))["outcome"] == "unreadable"
@@ -76,6 +80,21 @@ def test_a_session_keeps_the_reports_of_what_failed_for_this_user_alone(desk: De
     # Again: what is there is replaced.
     assert write_reports(desk.data.tracker, desk.data.settings, 1) == [said]
     assert kept_files(desk) == files
+    for name in files:
+        (desk.data.settings.home / "reports" / name).unlink()
+
+    def collect(*given: Any, **options: Any) -> SubmissionReport:
+        if given[2] == bad:
+            raise OverflowError("date value out of range")
+        return collect_submission(*given, **options)
+
+    monkeypatch.setattr(collecting, "collect_submission", collect)
+    kept_others, missing = write_reports(desk.data.tracker, desk.data.settings, 1)
+    assert files.keys() - kept_files(desk).keys() == {f"add/{page.name}", f"add/{page.with_suffix('.json').name}"}
+    assert kept_others.startswith(f"Kept {len(files) // 2 - 1} submission reports in ")
+    assert "on demand" not in kept_others
+    assert f"were not all kept: {bad}: OverflowError. " in missing
+    assert "date value out of range" in caplog.text
 
 
 def test_a_session_keeps_as_many_as_are_asked_for_and_says_how_many_are_left(
@@ -103,30 +122,6 @@ def test_reports_that_cannot_be_kept_fail_no_session(desk: Desk, caplog: pytest.
     assert "were not all kept" in said
     assert "cannot be made" in said
     assert "were not all kept" in caplog.text
-
-
-def test_a_report_that_cannot_be_made_costs_no_other(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_reports(desk.data.tracker, desk.data.settings, 1)
-    every = kept_files(desk)
-    bad = ZipKey(Action.ADD, UNREADABLE.partition("/")[2])
-    page = report_path(desk.data.settings, bad)
-    for name in every:
-        (desk.data.settings.home / "reports" / name).unlink()
-
-    def collect(*given: Any, **options: Any) -> SubmissionReport:
-        if given[2] == bad:
-            raise OverflowError("date value out of range")
-        return collect_submission(*given, **options)
-
-    monkeypatch.setattr(collecting, "collect_submission", collect)
-    kept_others, said = write_reports(desk.data.tracker, desk.data.settings, 1)
-    assert set(every) - set(kept_files(desk)) == {f"add/{page.name}", f"add/{page.with_suffix('.json').name}"}
-    assert kept_others.startswith(f"Kept {len(every) // 2 - 1} submission reports in ")
-    assert "on demand" not in kept_others
-    assert f"were not all kept: {bad}: OverflowError. " in said
-    assert "date value out of range" in caplog.text
 
 
 def test_a_template_of_a_dcc_s_own_that_meets_a_fault_fails_no_session(

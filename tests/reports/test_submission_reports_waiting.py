@@ -39,9 +39,13 @@ def outcomes(data: DataInstallation, key: str) -> set[Outcome]:
 
 def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: DataInstallation) -> None:
     data.put(EARLY, experiments(animals=3))
+    # A document that failed and has other animals.
+    data.put("add/H.2013-10-30.1.impc.zip", wrong_form("2013-10-30.1"))
     data.put(MIXED, unknown_colony("2013-11-02.1", 70), experiments("2013-11-02.1", first=90, animals=2))
     data.run()
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
+    waiting = told(data, EARLY).cause
+    assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
     assert Outcome.WAITS_FOR_DATA not in outcomes(data, MIXED)
     catalogue = load_catalogue("en", data.settings)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
@@ -82,17 +86,14 @@ def told(data: DataInstallation, key: str) -> Told:
     return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))
 
 
-def wait_for_failed(data: DataInstallation) -> str:
-    """Experiments wait for three animals, two of them in a document that failed; returns the document's name."""
+def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animals(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait for three animals, two of them in that document."""
     (document,) = form = wrong_form("2013-10-30.1", first=1, mice=2)
     data.put(ANIMALS, form)
     data.put(EARLY, experiments(animals=3))
     data.run()
-    return document
-
-
-def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animals(data: DataInstallation) -> None:
-    document = wait_for_failed(data)
     found = told(data, EARLY)
     assert found.cause.acts is Actor.CENTRE
     assert found.cause.others_awaited == 1
@@ -107,24 +108,16 @@ def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animal
     assert (in_json["acts"], found.json["who_acts"]) == ("centre", "You, at the centre")
     assert "clears by itself" not in found.text
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
-
-
-def test_mails_name_the_document_that_failed(data: DataInstallation) -> None:
-    document = wait_for_failed(data)
+    # Mails name it as well.
     with data.tracker.connect() as connection:
         bad = [line.key for digest in collect_digests(connection, data.settings, 1) for line in digest.bad]
     (cause,) = [one for one in causes_of(data.tracker, data.settings, 1, bad)["H"] if one.kind == "E4"]
     assert document in cause.remedy_for_centre(load_catalogue("en", data.settings))
-
-
-def test_once_staging_is_clean_the_archive_store_has_the_document(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = wait_for_failed(data)
+    # Once staging is clean, the archive store has it.
     shutil.rmtree(data.settings.staging_directory)
     monkeypatch.setattr(failed_specimens, "_known", {})
-    (found,) = told(data, EARLY).cause.failed_documents
-    assert (found.document, len(found.specimens)) == (document, 2)
+    (stored,) = told(data, EARLY).cause.failed_documents
+    assert (stored.document, len(stored.specimens)) == (document, 2)
 
 
 def test_a_document_that_cannot_be_read_is_named_if_it_lies_beside_the_experiments(data: DataInstallation) -> None:
@@ -137,14 +130,6 @@ def test_a_document_that_cannot_be_read_is_named_if_it_lies_beside_the_experimen
         {"zip": EARLY, "document": document, "phase": "xsd", "animals": 0}
     ]
     assert f"Animals may be in {document} of {EARLY}" in found.text
-
-
-def test_documents_of_other_centres_and_those_with_other_animals_are_not_named(data: DataInstallation) -> None:
-    data.put(ANIMALS, wrong_form("2013-10-30.1"))
-    data.put(EARLY, experiments(animals=3))
-    data.run()
-    assert told(data, EARLY).cause.failed_documents == ()
-    assert told(data, EARLY).cause.acts is Actor.NOBODY
 
 
 def test_of_very_many_failed_documents_a_report_reads_some(

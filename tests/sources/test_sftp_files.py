@@ -132,29 +132,21 @@ def test_a_receiver_that_stops_leaves_the_session_fit_for_the_next() -> None:
     assert _read(reader, FilePart(b"/add/1", 0, 2_000_000)) == server.served[b"/add/1"]
 
 
-@pytest.mark.parametrize("length", [0, 20_001, 32_000])
-def test_a_block_of_another_size_than_was_asked_for_is_refused(length: int) -> None:
+@pytest.mark.parametrize(
+    ("length", "content", "error", "said"),
+    [
+        *((length, b"x" * length, paramiko.SFTPError, "another size") for length in (0, 20_001, 32_000)),
+        (20_000, b"x", paramiko.SSHException, "ends before"),
+        (1 << 20, bytes(1 << 20), paramiko.SFTPError, "an answer of 1,048,580 bytes"),
+    ],
+    ids=["nothing", "a byte more", "more", "less than it says", "far more"],
+)
+def test_a_block_of_another_size_than_was_asked_for_is_refused(
+    length: int, content: bytes, error: type[Exception], said: str
+) -> None:
     class Wrong(Server):
         def _read(self, number: bytes, *_: object) -> bytes:
-            return sftp_packet(CMD_DATA, number + struct.pack(">I", length) + b"x" * length)
+            return sftp_packet(CMD_DATA, number + struct.pack(">I", length) + content)
 
-    with pytest.raises(paramiko.SFTPError, match="another size"):
-        _read(Wrong(_files(1)).reader, FilePart(b"/add/0", 0, 20_000))
-
-
-def test_a_block_that_ends_before_it_says_is_refused() -> None:
-    class Wrong(Server):
-        def _read(self, number: bytes, *_: object) -> bytes:
-            return sftp_packet(CMD_DATA, number + struct.pack(">I", 20_000) + b"x")
-
-    with pytest.raises(paramiko.SSHException, match="ends before"):
-        _read(Wrong(_files(1)).reader, FilePart(b"/add/0", 0, 20_000))
-
-
-def test_no_answer_is_kept_that_is_far_longer_than_was_asked_for() -> None:
-    class Wrong(Server):
-        def _read(self, number: bytes, *_: object) -> bytes:
-            return sftp_packet(CMD_DATA, number + struct.pack(">I", 1 << 20) + bytes(1 << 20))
-
-    with pytest.raises(paramiko.SFTPError, match="an answer of 1,048,580 bytes"):
+    with pytest.raises(error, match=said):
         _read(Wrong(_files(1)).reader, FilePart(b"/add/0", 0, 20_000))

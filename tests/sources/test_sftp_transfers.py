@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -64,10 +65,13 @@ class TestOpenSsh:
         options: list[str],
         gcm: bool,
         tmp_path: Path,
+        openssh: SftpServer,
         sftp_server: Share,
         source_settings: Settings,
         agreed_keys: list[bool],
     ) -> None:
+        for key in openssh.folder.glob("host_*"):
+            shutil.copy(key, tmp_path)
         server = SftpServer(tmp_path, *options)
         try:
             share = dataclasses.replace(
@@ -91,9 +95,9 @@ class TestOpenSsh:
         agreed_keys: list[bool],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(BoundedPackets, "REKEY_BYTES", 8_000_000)
-        sftp_server.put("add/40000000.zip", bytes_of(40_000_000))
-        assert fetch(sftp_server, source_settings, 40_000_000) == bytes_of(40_000_000)
+        monkeypatch.setattr(BoundedPackets, "REKEY_BYTES", 1_000_000)
+        sftp_server.put("add/5000000.zip", bytes_of(5_000_000))
+        assert fetch(sftp_server, source_settings, 5_000_000) == bytes_of(5_000_000)
         assert len(agreed_keys) > 2
 
     @pytest.mark.parametrize("at", [200_000, 400_000, 700_001])

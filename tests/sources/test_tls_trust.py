@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,24 +125,30 @@ def test_what_the_authority_of_a_source_does_not_vouch_for_is_refused_unless_it_
     address = served(certificate, tls_authorities=pem(right if how else wrong))
     with pytest.raises(CertificateRefusedError, match=reason):
         fetched(address)
-    pinned = SourceAddress(
-        **{name: getattr(address, name) for name in ("id", "centre", "protocol", "hostname", "username")},
-        accesskey=address.accesskey,
-        base_path="/",
-        tls_fingerprints=(fingerprint(certificate),),
-    )
+    pinned = replace(address, tls_authorities=(), tls_fingerprints=(fingerprint(certificate),))
     assert fetched(pinned) == CONTENT
 
 
-def test_the_authority_of_a_source_counts_in_place_of_all_others(
+def test_the_authority_of_a_source_counts_in_place_of_all_others_and_agrees_with_a_pinned_certificate(
     served: Served, authorities: tuple[Authority, Authority]
 ) -> None:
     right, wrong = authorities
     certificate = right.issue()
-    assert fetched(served(certificate, tls_authorities=pem(right))) == CONTENT
-    assert fetched(served(certificate, tls_authorities=pem(wrong) + pem(right))) == CONTENT
+    address = served(certificate)
+
+    def trusting(*those: Authority, **pinned: Any) -> SourceAddress:
+        return replace(address, tls_authorities=tuple(one for each in those for one in pem(each)), **pinned)
+
+    assert fetched(trusting(right)) == CONTENT
+    assert fetched(trusting(wrong, right)) == CONTENT
     with pytest.raises(CertificateRefusedError):
-        fetched(served(certificate, tls_authorities=pem(wrong)), Settings(tls_ca_file=right.ca_file))
+        fetched(trusting(wrong), Settings(tls_ca_file=right.ca_file))
+    pinned = (fingerprint(certificate),)
+    assert fetched(trusting(right, tls_fingerprints=pinned)) == CONTENT
+    with pytest.raises(CertificateRefusedError, match="unable to get local issuer"):
+        fetched(trusting(wrong, tls_fingerprints=pinned))
+    with pytest.raises(CertificateChangedError):
+        fetched(trusting(right, tls_fingerprints=("SHA256:" + 32 * "00",)))
 
 
 def test_a_changed_certificate_is_refused_with_both_fingerprints(
@@ -150,25 +157,13 @@ def test_a_changed_certificate_is_refused_with_both_fingerprints(
     right, _ = authorities
     old, new = right.issue(file_name="old.pem"), right.issue(file_name="new.pem")
     before, after = parse_fingerprint(fingerprint(old)), parse_fingerprint(fingerprint(new))
+    address = served(new, tls_fingerprints=(before,))
     with pytest.raises(CertificateChangedError) as caught:
-        fetched(served(new, tls_fingerprints=(before,)), Settings(tls_ca_file=right.ca_file))
+        fetched(address, Settings(tls_ca_file=right.ca_file))
     said = str(caught.value)
     assert f"shows the TLS certificate {after}, but the one accepted is {before}" in said
     assert said.endswith(f"dcc source change 7 --tls-fingerprint {after}")
-    assert fetched(served(new, tls_fingerprints=(before, after))) == CONTENT
-
-
-def test_an_authority_and_a_pinned_certificate_must_both_agree(
-    served: Served, authorities: tuple[Authority, Authority]
-) -> None:
-    right, wrong = authorities
-    certificate = right.issue()
-    pinned = (fingerprint(certificate),)
-    assert fetched(served(certificate, tls_authorities=pem(right), tls_fingerprints=pinned)) == CONTENT
-    with pytest.raises(CertificateRefusedError, match="unable to get local issuer"):
-        fetched(served(certificate, tls_authorities=pem(wrong), tls_fingerprints=pinned))
-    with pytest.raises(CertificateChangedError):
-        fetched(served(certificate, tls_authorities=pem(right), tls_fingerprints=("SHA256:" + 32 * "00",)))
+    assert fetched(replace(address, tls_fingerprints=(before, after))) == CONTENT
 
 
 def test_a_password_is_sent_to_no_server_with_another_certificate(

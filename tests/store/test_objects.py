@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import string
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,9 +29,12 @@ from dcc.errors import (
 from dcc.runtime.checksums import md5_of
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore, is_key, key_of
+from tests.support.endless_puts import put_without_end
 from tests.support.faulty_servers import CuttingProxy
+from tests.support.prepared_processes import FORKED
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket, S3Server
 from tests.support.trials import trials
+from tests.support.waiting import wait_until
 
 NAME = "archives/add/H.2013-10-31.1.impc.zip"
 PATIENCE = 40.0
@@ -65,40 +65,35 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_put_there_comes_back(store: ObjectStore, archive: Path, tmp_path: Path) -> None:
+def test_what_is_put_there_comes_back_and_the_same_bytes_are_one_object(
+    store: ObjectStore, archive: Path, tmp_path: Path
+) -> None:
     assert store.keys() == []
     key = store.put(NAME, archive)
-    assert key == key_of(NAME, md5_of(archive))
+    assert key == key_of(NAME, md5_of(archive)) == store.put(NAME, archive)
     assert store.exists(key)
     assert store.keys() == store.keys("archives/") == store.keys(f"{NAME}.") == [key]
     assert store.keys("archives/edit/") == store.keys("prepared/") == []
     store.get(key, tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == archive.read_bytes()
-    store.delete(key)
-    store.delete(key)
+    archive.write_bytes(b"another archive")
+    other = store.put(NAME, archive)
+    assert store.keys(f"{NAME}.") == sorted([key, other])
+    for one in (key, key, other):
+        store.delete(one)
     assert not store.exists(key)
     assert store.keys() == []
-
-
-def test_the_same_bytes_are_one_object_and_others_are_another(store: ObjectStore, archive: Path) -> None:
-    first = store.put(NAME, archive)
-    assert store.put(NAME, archive) == first
-    archive.write_bytes(b"another archive")
-    second = store.put(NAME, archive)
-    assert store.keys(f"{NAME}.") == sorted([first, second])
-
-
-def test_an_object_larger_than_a_part_of_an_upload(store: ObjectStore, archive: Path, tmp_path: Path) -> None:
-    archive.write_bytes(Random(1).randbytes(20 * 1024 * 1024 + 1))
-    store.get(store.put(NAME, archive), tmp_path / "back")
-    assert md5_of(tmp_path / "back") == md5_of(archive)
-
-
-def test_an_object_that_is_not_there_is_named(store: ObjectStore, tmp_path: Path) -> None:
-    key = key_of(NAME, "0" * 32)
+    (tmp_path / "back").unlink()
     with pytest.raises(StoredObjectLostError, match=f"{re.escape(key)} is not in the store .*must be made again"):
         store.get(key, tmp_path / "back")
     assert list(tmp_path.glob("*back*")) == []
+
+
+def test_an_object_larger_than_a_part_of_an_upload(bucket: Bucket, archive: Path, tmp_path: Path) -> None:
+    store = ObjectStore(bucket.settings())
+    archive.write_bytes(os.urandom(20 * 1024 * 1024 + 1))
+    store.get(store.put(NAME, archive), tmp_path / "back")
+    assert md5_of(tmp_path / "back") == md5_of(archive)
 
 
 def test_other_bytes_than_were_put_there_are_not_taken(
@@ -183,19 +178,6 @@ def test_any_names_come_back_as_they_are(
     assert set(store.keys()) == keys - {gone}
 
 
-ENDLESS = """
-import sys
-from pathlib import Path
-from dcc.settings import load_settings
-from dcc.store.objects import ObjectStore
-store = ObjectStore(load_settings())
-print("ready", flush=True)
-while True:
-    for path in sorted(Path(sys.argv[1]).iterdir()):
-        store.put(f"prepared/{path.name}", path)
-"""
-
-
 def test_a_process_that_is_killed_leaves_nothing_half_there(
     store_settings: StoreSettings, store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -215,13 +197,14 @@ def test_a_process_that_is_killed_leaves_nothing_half_there(
     }
     seen = set()
     for _ in range(trials(6)):
-        with subprocess.Popen(
-            [sys.executable, "-c", ENDLESS, str(files)], env=os.environ | variables, stdout=subprocess.PIPE
-        ) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
-            time.sleep(random.uniform(0.05, 0.6))
-            child.send_signal(signal.SIGKILL)
+        ready = tmp_path / "ready"
+        child = FORKED.Process(target=put_without_end, args=(files, variables, ready))
+        child.start()
+        wait_until(ready.exists)
+        time.sleep(random.uniform(0.05, 0.6))
+        child.kill()
+        child.join()
+        ready.unlink()
         listed = store.keys()
         for key in listed:
             store.get(key, tmp_path / "back")
@@ -322,12 +305,6 @@ def test_bytes_that_are_lost_or_changed_on_the_way_are_not_taken(
     assert list(tmp_path.glob("*back*")) == []
 
 
-def test_a_bucket_that_there_is_not_is_the_operators_matter(bucket: Bucket, archive: Path) -> None:
-    store = ObjectStore(bucket.settings(store="s3://no-such-bucket"))
-    with pytest.raises(StoreRefusedError, match=r"s3://no-such-bucket refused .*bucket does not exist.*DCC_STORE"):
-        store.put(NAME, archive)
-
-
 @pytest.fixture
 def guarded(tmp_path: Path) -> Any:
     """A bucket of a server that asks for credentials, with those that it takes."""
@@ -385,18 +362,14 @@ def test_credentials(
     assert SECRET_ACCESS_KEY not in shown
 
 
-def test_a_secret_that_is_nowhere_is_said(bucket: Bucket, tmp_path: Path) -> None:
+def test_what_is_the_operators_matter_is_said(bucket: Bucket, archive: Path, tmp_path: Path) -> None:
+    """A secret that is nowhere, a bucket that there is not, a place that cannot be written to, a missing package."""
     with pytest.raises(ConfigurationError, match=r"none, to which the setting DCC_STORE_SECRET_ACCESS_KEY refers"):
         bucket.settings(store_secret_access_key=f"file:{tmp_path / 'none'}")
-
-
-def test_a_store_that_may_not_be_written_to_is_the_operators_matter(tmp_path: Path, archive: Path) -> None:
+    with pytest.raises(StoreRefusedError, match=r"s3://no-such-bucket refused .*bucket does not exist.*DCC_STORE"):
+        ObjectStore(bucket.settings(store="s3://no-such-bucket")).put(NAME, archive)
     (tmp_path / "file").touch()
-    store = ObjectStore(load_settings(home=tmp_path, store=str(tmp_path / "file" / "store")))
     with pytest.raises(StoreRefusedError, match=r"refused to put .*Not a directory"):
-        store.put(NAME, archive)
-
-
-def test_a_kind_of_store_whose_package_is_missing(tmp_path: Path) -> None:
+        ObjectStore(load_settings(home=tmp_path, store=str(tmp_path / "file" / "store"))).put(NAME, archive)
     with pytest.raises(ConfigurationError, match=r"the package gcsfs is not installed.*pip install gcsfs"):
         ObjectStore(load_settings(home=tmp_path, store="gs://bucket")).keys()

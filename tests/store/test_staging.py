@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections import namedtuple
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,15 +39,12 @@ def _half_received(staging: Staging, origin: Origin = ORIGIN, content: bytes = b
     staging.part(KEY).write_bytes(content)
 
 
-def test_archives_lie_by_action_with_their_contents_and_parts_beside_them(staging: Staging) -> None:
+def test_archives_lie_by_action_with_their_contents_and_parts_beside_them_for_this_user_only(staging: Staging) -> None:
     archive = staging.archive(KEY)
     assert archive == staging.root / "add" / "H.2013-10-31.1.impc.zip"
     assert staging.contents(KEY) == archive.parent / "H.2013-10-31.1.impc.zip.contents"
     assert staging.part(KEY) == archive.parent / "H.2013-10-31.1.impc.zip.part"
     assert staging.archive(ZipKey(Action.EDIT, KEY.file_name)).parent == staging.root / "edit"
-
-
-def test_staging_is_readable_by_this_user_only(staging: Staging) -> None:
     for directory in (staging.root, staging.root / "add"):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     staging.prepare(KEY)
@@ -136,7 +134,7 @@ class TestRoom:
         ):
             pytest.fail("began")
 
-    def test_transfers_under_way_together_do_not_promise_the_same_bytes_twice(
+    def test_transfers_under_way_together_do_not_promise_the_same_bytes_twice_and_give_them_back(
         self, tmp_path: Path, free: dict[str, int]
     ) -> None:
         staging = Staging(tmp_path)
@@ -145,17 +143,11 @@ class TestRoom:
                 pytest.fail("began")
             with staging.room_for(OTHER, 400):
                 pass
-
-    def test_room_is_given_back_however_the_transfer_ends(self, tmp_path: Path, free: dict[str, int]) -> None:
-        staging = Staging(tmp_path)
         for fault in (None, RuntimeError("broke")):
-            try:
-                with staging.room_for(KEY, 900) as written:
-                    written(300)
-                    if fault is not None:
-                        raise fault
-            except RuntimeError:
-                pass
+            with suppress(RuntimeError), staging.room_for(KEY, 900) as written:
+                written(300)
+                if fault is not None:
+                    raise fault
         with staging.room_for(OTHER, 1_000):
             pass
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import threading
 import time
@@ -17,7 +16,6 @@ from typing import Any, ClassVar, Self
 
 import asyncssh
 from pyftpdlib.authorizers import AuthenticationFailed, DummyAuthorizer
-from pyftpdlib.filesystems import AbstractedFS
 from pyftpdlib.handlers import DTPHandler, FTPHandler, ThrottledDTPHandler
 from pyftpdlib.servers import FTPServer
 
@@ -35,9 +33,9 @@ class FaultyFtpServer:
     `users` are further users with folders of their own, whose password is their name. `without` are commands that it
     does not know (`MLSD`, `REST`). For a command in `faulty_commands` the data connection is closed after `cut_after`
     bytes (as if that were all, with `claim_success`), left open without another byte after `stall_after`, or sends
-    `bytes_per_second`. `size_error` is added to the sizes it tells. With `refuse_login` no password is right;
-    `repeat_password` has the refusal hold it. `list_lines` is what it answers to LIST. `replies` are what it answers to
-    single commands, by command and file name (`MDTM H.zip`). `silent` never greets.
+    `bytes_per_second`. With `refuse_login` no password is right; `repeat_password` has the refusal hold it.
+    `list_lines` is what it answers to LIST. `replies` are what it answers to single commands, by command and file name
+    (`MDTM H.zip`).
     """
 
     username = _USERNAME
@@ -54,12 +52,10 @@ class FaultyFtpServer:
         claim_success: bool = False,
         stall_after: int | None = None,
         bytes_per_second: int | None = None,
-        size_error: int = 0,
         refuse_login: bool = False,
         repeat_password: bool = False,
         list_lines: bytes | None = None,
         replies: Mapping[str, str] | None = None,
-        silent: bool = False,
         host: str = "127.0.0.1",
     ) -> None:
         faulty = frozenset(faulty_commands)
@@ -70,18 +66,6 @@ class FaultyFtpServer:
                 if refuse_login:
                     raise AuthenticationFailed(f"{password} is wrong" if repeat_password else "Not today.")
                 super().validate_authentication(username, password, handler)
-
-        class FileSystem(AbstractedFS):  # type: ignore[misc]
-            def stat(self, path: str) -> os.stat_result:
-                status = Path(path).stat()
-                fields = list(status)
-                fields[6] += size_error
-                return os.stat_result(fields)
-
-            lstat = stat
-
-            def getsize(self, path: str) -> int:
-                return self.stat(path).st_size
 
         class Data(ThrottledDTPHandler if bytes_per_second is not None else DTPHandler):  # type: ignore[misc]
             write_limit = bytes_per_second or 0
@@ -101,7 +85,6 @@ class FaultyFtpServer:
                 return 0
 
         class Handler(FTPHandler):  # type: ignore[misc]
-            abstracted_fs = FileSystem
             dtp_handler = Data
             use_sendfile = False
             proto_cmds: ClassVar = {name: entry for name, entry in FTPHandler.proto_cmds.items() if name not in unknown}
@@ -113,16 +96,6 @@ class FaultyFtpServer:
             ) -> None:
                 self.data_command = cmd
                 super().push_dtp_data(data, isproducer, file, cmd)
-
-            def on_connect(self) -> None:
-                if silent:
-                    self.ioloop.unregister(self._fileno)
-
-            def handle(self) -> None:
-                if silent:
-                    self.on_connect()
-                else:
-                    super().handle()
 
             def process_command(self, cmd: str, *args: Any, **kwargs: Any) -> None:
                 reply = (replies or {}).get(f"{cmd} {Path(args[0]).name}") if args else None
@@ -168,8 +141,7 @@ class PasswordSftpServer:
     """An SFTP server by asyncssh with password login; each user is kept in a folder of its own.
 
     `users` are further users, whose password is their name. With `interactive` it takes the password only as the
-    answer to a question. `refuse_login` takes none. `on_login` is told the name of whoever begins to log in.
-    `largest_read` is how many bytes it sends at once, however many are asked for.
+    answer to a question. `on_login` is told the name of whoever begins to log in.
     """
 
     username = _USERNAME
@@ -181,9 +153,7 @@ class PasswordSftpServer:
         *,
         users: Mapping[str, Path] | None = None,
         interactive: bool = False,
-        refuse_login: bool = False,
         on_login: Callable[[str], object] = lambda username: None,
-        largest_read: int | None = None,
         host: str = "127.0.0.1",
     ) -> None:
         self._host = host
@@ -191,7 +161,7 @@ class PasswordSftpServer:
         passwords = {_USERNAME: _PASSWORD} | {name: name for name in users or {}}
 
         def is_right(username: str, password: str) -> bool:
-            return not refuse_login and passwords.get(username) == password
+            return passwords.get(username) == password
 
         class Logins(asyncssh.SSHServer):
             def begin_auth(self, username: str) -> bool:
@@ -213,12 +183,7 @@ class PasswordSftpServer:
             def validate_kbdint_response(self, username: str, responses: Any) -> bool:
                 return len(responses) == 1 and is_right(username, responses[0])
 
-        class Folder(asyncssh.SFTPServer):
-            def read(self, file_obj: Any, offset: int, size: int) -> Any:
-                return super().read(file_obj, offset, min(size, largest_read or size))
-
         self._logins = Logins
-        self._folder = Folder
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self.host_key = self._key.export_public_key().decode().strip()
         self._loop = asyncio.new_event_loop()
@@ -240,7 +205,7 @@ class PasswordSftpServer:
     async def _listen(self) -> Any:
         def folder(channel: Any) -> asyncssh.SFTPServer:
             root = self._folders[channel.get_extra_info("username")]
-            return self._folder(channel, chroot=str(root).encode())
+            return asyncssh.SFTPServer(channel, chroot=str(root).encode())
 
         return await asyncssh.listen(
             self._host, 0, server_factory=self._logins, server_host_keys=[self._key], sftp_factory=folder

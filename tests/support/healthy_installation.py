@@ -1,6 +1,6 @@
-"""An installation that has seen something of everything, through to quality control, to look at and to damage.
+"""An installation on SQLite that has seen something of everything, through to quality control.
 
-`healthy` is one on each kind of database; `healthy_copy` is a copy of one on SQLite, quick to have.
+`healthy_copy` is a copy of it to look at and to damage.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ class Inspected:
     def damage(self, database: str, *statements: str) -> None:
         """Run statements on `tracker` or `qc`, whatever references they break."""
         engine = self.tracker if database == "tracker" else self.qc
-        off = "PRAGMA foreign_keys=OFF" if engine.dialect.name == "sqlite" else "SET foreign_key_checks = 0"
         with engine.connect() as connection:
             # Where a transaction runs already, SQLite takes no account of it.
-            connection.exec_driver_sql(off)
+            connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
             connection.commit()
             for statement in statements:
                 connection.execute(text(statement))
@@ -77,13 +76,6 @@ def fill(data: DataInstallation) -> None:
     data.put("edit/H.2013-11-01.1.impc.zip", {name: document.replace(b"<value>", b"<value>1", 1)})
     data.put(HELD, experiments("2013-11-05.1"))
     data.with_settings(hold_threshold=3).run()
-
-
-@pytest.fixture
-def healthy(data: DataInstallation) -> Inspected:
-    """A healthy installation."""
-    fill(data)
-    return Inspected(data.tracker, data.qc, data.settings)
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.cli.conftest import clean
 from tests.support.browsing import ui_process
 from tests.support.installations import Folder
 from tests.support.ports import free_port
+from tests.support.prepared_processes import run_dcc
 from tests.support.sharing import OF_PAGE
 
 PROGRAM = str(Path(sys.executable).with_name("dcc"))
@@ -84,25 +84,6 @@ class ServedPage:
         }
 
 
-@contextmanager
-def served_page(
-    home: Path,
-    *options: str,
-    commands: Sequence[Sequence[str]] = (),
-    prepare: Callable[[], None] = lambda: None,
-    **settings: str,
-) -> Iterator[ServedPage]:
-    """A `dcc ui` in this home, which is made, with commands of `dcc`, and prepared; it crawls by no schedule."""
-    environment = {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
-    environment |= {"DCC_HOME": str(home), "DCC_CRAWL_INTERVAL": NEVER, "DCC_MIN_FREE_BYTES": "0", **settings}
-    for command in [["init"], *commands]:
-        subprocess.run([PROGRAM, *command], env=environment, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-    prepare()
-    port = free_port()
-    with ui_process([PROGRAM, "ui", "--port", str(port), *options], environment) as answering:
-        yield ServedPage(port, *answering)
-
-
 PAGE_NAME = "dcc.example.org"
 """A name that `page` answers to, beside those of this machine."""
 PAGE_ZIP = "add/H.2013-10-31.1.impc.zip"
@@ -154,20 +135,26 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> ServedPage:
 
 
 @contextmanager
-def _page_of_one_crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
-    folder = Folder(tmp_path_factory.mktemp("centre"))
-    folder.put(PAGE_ZIP)
-    commands = [
-        ["centre", "add", "H", "--name", "MRC Harwell"],
-        ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(folder.path)],
-        ["crawl"],
-    ]
+def _page_of_one_crawl(folders: pytest.TempPathFactory) -> Iterator[ServedPage]:
+    """It crawls by no schedule."""
+    centre, root = Folder(folders.mktemp("centre")), folders.mktemp("page")
+    centre.put(PAGE_ZIP)
     settings = {
+        "DCC_HOME": str(root / "home"),
+        "DCC_CRAWL_INTERVAL": NEVER,
+        "DCC_MIN_FREE_BYTES": "0",
         "DCC_ENVIRONMENT": "test",
         "DCC_UNTIL": "zip_name",
         "DCC_QUIET_SECONDS": "0",
         "DCC_CONNECT_TIMEOUT": "7.5",
+        "DCC_UI_HOSTS": PAGE_NAME,
     }
-    home = tmp_path_factory.mktemp("page") / "home"
-    with served_page(home, commands=commands, DCC_UI_HOSTS=PAGE_NAME, **settings, **PAGE_SECRETS) as page:
-        yield page
+    environment = {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
+    environment |= settings | PAGE_SECRETS
+    source = ["--centre", "H", "--protocol", "file", "--base-path", str(centre.path)]
+    log = root / "log"
+    for command in (["init"], ["centre", "add", "H", "--name", "MRC Harwell"], ["source", "add", *source], ["crawl"]):
+        assert run_dcc(command, root, environment, log, log, seconds=300) == 0, log.read_text()
+    port = free_port()
+    with ui_process([PROGRAM, "ui", "--port", str(port)], environment) as answering:
+        yield ServedPage(port, *answering)

@@ -188,10 +188,13 @@ class SftpServer(ServerProcess):
 
 
 def _generate_key(path: Path, kind: str, passphrase: str = "") -> str:
-    """Make a key pair; the public one, as `<type> <base64>`."""
+    """Make a key pair, unless it is there; the public one, as `<type> <base64>`."""
     server_program("ssh-keygen")
     bits = ["-b", "2048"] if kind == "rsa" else []
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, *bits, "-N", passphrase, "-f", str(path)], check=True)
+    if not path.exists():
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", kind, *bits, "-a", "1", "-N", passphrase, "-f", str(path)], check=True
+        )
     return " ".join(path.with_name(f"{path.name}.pub").read_text().split()[:2])
 
 

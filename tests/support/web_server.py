@@ -95,9 +95,8 @@ class WebServer(ThreadedServer):
 
     Without `ranges` it sends files whole; with `ignore_conditions` whatever their time. `etag` makes the ETag of what
     a file holds. A file is cut off after `cut_after` bytes (the connection closes), left without another byte after
-    `stall_after`, or goes on without end with `endless`. `size_error` is added to the sizes it tells of files. `pages`
-    are answers of its own by path: status, headers and body. `chunked`: without Content-Length.
-    `one_connection`: it serves no second connection while there is one. `no_head`: it knows no HEAD.
+    `stall_after`. `size_error` is added to the sizes it tells of files. `pages` are answers of its own by path: status,
+    headers and body. `one_connection`: it serves no second connection while there is one.
     """
 
     def __init__(
@@ -106,8 +105,7 @@ class WebServer(ThreadedServer):
         super().__init__(_Handler, certificate)
         self.root, self.username, self.password = root, "centre", password
         self.index: IndexStyle = python_index
-        self.ranges, self.ignore_conditions, self.chunked, self.endless = True, False, False, False
-        self.no_head, self.no_times = False, False
+        self.ranges, self.ignore_conditions, self.no_times = True, False, False
         self.etag: Callable[[bytes], str] | None = None
         self.cut_after: int | None = None
         self.stall_after: int | None = None
@@ -162,9 +160,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path in web.pages:
             self._send(*web.pages[self.path])
             return
-        if self.command == "HEAD" and web.no_head:
-            self._send(405, {}, b"")
-            return
         path = web.root / unquote_to_bytes(self.path.partition("?")[0]).decode("utf-8", "surrogateescape").strip("/")
         if path.is_dir():
             self._send_index(path)
@@ -218,10 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if web.chunked:
-            self.send_header("Transfer-Encoding", "chunked")
-        else:
-            self.send_header("Content-Length", str(len(content) - start + web.size_error))
+        self.send_header("Content-Length", str(len(content) - start + web.size_error))
         self.end_headers()
         if self.command == "GET":
             self._send_body(content[start:])
@@ -241,20 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif web.stall_after is not None:
             self.wfile.write(content[: web.stall_after])
             web.released.wait(30)
-        elif web.chunked:
-            self._send_chunks(content)
         else:
             self.wfile.write(content)
-
-    def _send_chunks(self, content: bytes) -> None:
-        sent = 0
-        while sent < len(content) or self.web.endless:
-            block = content[sent : sent + 50_000] or b"x" * 50_000
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(block), block))
-            sent += len(block)
-            if sent > 500_000_000:
-                break
-        self.wfile.write(b"0\r\n\r\n")
 
 
 @contextlib.contextmanager
