@@ -26,6 +26,7 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres
 from tests.support.databases import PASSWORD
 from tests.support.installations import Folder
+from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_processes import run_dcc
 from tests.support.servers import Share
 from tests.support.terminals import of_terminal, seen_on_a_terminal
@@ -158,37 +159,52 @@ def imported_by(*commands: str, environment: dict[str, str]) -> set[str]:
     return {name.partition(".")[0] for name in ended.stderr.split()}
 
 
+_ENVIRONMENT = {
+    "DCC_DAGSTER_EVENTS": "false",
+    "DCC_UNTIL": "xsd",
+    "DCC_RETRY_DELAY": "0.05",
+    "DCC_QUIET_SECONDS": "0",
+    "DCC_MIN_FREE_BYTES": "0",
+    "DCC_CONNECT_TIMEOUT": "5",
+    "DCC_SUGGESTIONS": "false",
+}
+"""Sessions do without Dagster, and end with validation."""
+
+
 @pytest.fixture
 def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
-    """`dcc` before `dcc init`, on each kind of database. Its sessions do without Dagster, and end with validation."""
+    """`dcc` before `dcc init`, on each kind of database."""
     for name in set(os.environ) - set(clean(os.environ)):
         monkeypatch.delenv(name)
-    environment = {
-        "DCC_HOME": str(tmp_path / "home"),
-        "DCC_TRACKER_URL": tracker_url,
-        "DCC_QC_URL": qc_url,
-        "DCC_DAGSTER_EVENTS": "false",
-        "DCC_UNTIL": "xsd",
-        "DCC_RETRY_DELAY": "0.05",
-        "DCC_QUIET_SECONDS": "0",
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_CONNECT_TIMEOUT": "5",
-        "DCC_SUGGESTIONS": "false",
-    }
-    return Dcc(environment, tmp_path)
+    of_test = {"DCC_HOME": str(tmp_path / "home"), "DCC_TRACKER_URL": tracker_url, "DCC_QC_URL": qc_url}
+    return Dcc(of_test | _ENVIRONMENT, tmp_path)
 
 
 @pytest.fixture
 def dcc(bare_dcc: Dcc, databases_made: None) -> Dcc:
     """`dcc` after `dcc init`, with a tracker in which the centres H and J are registered."""
-    tracker = open_tracker(Settings(tracker_url=SecretStr(bare_dcc.environment["DCC_TRACKER_URL"])))
+    return _with_centres(bare_dcc)
+
+
+@pytest.fixture(scope="module")
+def shared_dcc(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.TempPathFactory) -> Dcc:
+    """The same on SQLite, once for a module, to be filled by a fixture of it and looked at by its tests."""
+    root = tmp_path_factory.mktemp("shared")
+    for name, prepared in (("tracker.db", "tracker"), ("qc.db", "qc_database")):
+        prepared_files[prepared].copy_to(root / "home" / name)
+    return _with_centres(Dcc({"DCC_HOME": str(root / "home")} | _ENVIRONMENT, root))
+
+
+def _with_centres(dcc: Dcc) -> Dcc:
+    home, url = Path(dcc.environment["DCC_HOME"]), dcc.environment.get("DCC_TRACKER_URL")
+    tracker = open_tracker(Settings(home=home, tracker_url=None if url is None else SecretStr(url)))
     try:
         with writing(tracker) as connection:
             for code in ("H", "J"):
                 centres.add_centre(connection, centres.NewCentre(code))
     finally:
         tracker.dispose()
-    return bare_dcc
+    return dcc
 
 
 @pytest.fixture
