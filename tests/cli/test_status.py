@@ -304,11 +304,6 @@ def test_on_a_narrow_terminal_failed_submissions_have_a_line_and_their_whole_rea
     assert why in " ".join(line.strip() for line in shown)
 
 
-def test_a_submission_that_is_refused_for_its_name_is_not_tried_again(crawled: Dcc) -> None:
-    said = crawled("retry", "wrong.zip", exit_code=1).stderr
-    assert said.startswith("Error (bad-file-name): add/wrong.zip is refused for its name and cannot be processed.")
-
-
 def test_the_story_of_a_zip_has_every_attempt_document_and_error(crawled: Dcc) -> None:
     bad = bad_bytes(crawled)
     story = crawled.json("show", BAD)
