@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from dcc.sources.host_keys import HostKey
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.servers import Share
 
@@ -111,13 +111,16 @@ def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Callable[..., Re
 
 @pytest.mark.servers
 def test_a_host_key_that_is_not_accepted_leaves_nothing_behind(
-    dcc: Dcc, answer: Callable[..., Result], sftp_server: Share
+    dcc: Dcc, answer: Callable[..., Result], sftp_server: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = sftp_server.accesskey.removeprefix("key:")
     answers = ("H", "sftp", sftp_server.hostname, sftp_server.username, "key", key, "", sftp_server.base_path)
     result = answer(*answers, "n", "save", "stop", exit_code=2)
     assert "'save' is not one of" in result.stderr
     assert "Nothing was registered." in result.stderr
+    # The options say all but that.
+    monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
+    assert "was not accepted, so nothing" in answer("n", options=tuple(place(sftp_server)), exit_code=2).stderr
     assert dcc.json("source", "list") == []
 
 
