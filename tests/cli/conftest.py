@@ -29,7 +29,7 @@ from tests.support.installations import Folder
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_processes import run_dcc
 from tests.support.servers import Share
-from tests.support.terminals import of_terminal, seen_on_a_terminal
+from tests.support.terminals import seen_on_a_terminal, shown_on
 
 PROGRAM = Path(sys.executable).parent / "dcc"
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
@@ -100,14 +100,17 @@ class Dcc:
         return ended
 
     def on_a_terminal(self, columns: int, *arguments: object, exit_code: int = 0) -> list[str]:
-        """The lines that a forked command shows on a terminal of so many columns, without colours."""
-        run, environment = [str(argument) for argument in arguments], of_terminal(self.process_environment())
+        """The lines that a command shows on a terminal of so many columns, without colours."""
 
-        def on(terminal: int) -> None:
-            path = Path(os.ttyname(terminal))
-            assert run_dcc(run, self.root, environment, path, path, seconds=120) == exit_code, run
+        def run(terminal: int) -> None:
+            with shown_on(terminal) as patch:
+                for name, value in self.environment.items():
+                    patch.setenv(name, value)
+                with pytest.raises(SystemExit) as ended:
+                    command.main([*map(str, arguments)], prog_name="dcc")
+            assert ended.value.code == exit_code
 
-        lines = seen_on_a_terminal(columns, on)
+        lines = seen_on_a_terminal(columns, run)
         self.check("\n".join(lines))
         return lines
 

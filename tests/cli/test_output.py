@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import UNSEEN
-from tests.support.terminals import seen_on_a_terminal
+from tests.support.terminals import seen_on_a_terminal, shown_on
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 HOSTILE = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=cmd()", "two\nlines", "\x1b[2J", "\x9b2J"]
@@ -91,10 +90,7 @@ def shown_on_a_terminal(
     rows.append((12, "b.zip", "new", "the centre"))
 
     def tell(terminal: int) -> None:
-        with open(terminal, "w", closefd=False) as shown, pytest.MonkeyPatch.context() as patch:
-            patch.delenv("COLUMNS", raising=False)
-            for name in ("stdout", "__stdout__"):
-                patch.setattr(sys, name, shown)
+        with shown_on(terminal):
             echo_table(HEADERS, rows, flexible=flexible)
 
     return seen_on_a_terminal(columns, tell)
