@@ -20,52 +20,10 @@ from dcc.rules.catalogue import CATALOGUE, GROUP_OF
 from tests.support.data_installations import experiments, specimens
 from tests.support.forking_interpreter import forking_interpreter
 from tests.support.installations import Folder
+from tests.support.prepared_processes import PRELOADED
 from tests.support.several_commands import run_commands
 
 ROOT = Path(__file__).parents[2]
-JUDGES = """
-import json
-from datetime import date
-from pathlib import Path
-from dcc.declarations import message_of
-from dcc.naming import Action
-from dcc.reference.loading import ReferenceData
-from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.languages import load_catalogue
-from dcc.rules.checking import check_contents
-from dcc.rules.context import NOTHING_STORED, DocumentContext
-from dcc.rules.findings import facts_of, with_value
-from click.testing import CliRunner
-
-from dcc.cli.main import dcc
-from dcc.rules.catalogue import GROUP_OF
-from dcc.settings import Settings
-from tests.support.qc_documents import contents, experiment
-
-document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NOTHING_STORED)
-found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
-(finding,) = [one for one in found if one.rule == "D1"]
-french = load_catalogue("fr", Settings(home=Path("/nowhere"), languages_directory=Path("LANGUAGES")))
-known = with_value(finding.details, finding.value)
-cause = Cause("k", "D1", "H", finding.severity, 1, 1, 1, {"experiments": 1}, example=Fact(details=known))
-english = load_catalogue("en", Settings(home=Path("/nowhere")))
-print(json.dumps({
-    "message": finding.message,
-    "french": french.tell(message_of("D1", known)),
-    "kept": facts_of("D1", finding.details, finding.value).details,
-    "group": GROUP_OF["D1"].name,
-    "cause": [cause.title(english), cause.remedy(english), cause.who_acts(english)],
-}))
-"""
-FRENCH = """msgid ""
-msgstr ""
-"Content-Type: text/plain; charset=UTF-8\\n"
-
-msgid "The experiment '{experiment}' is dated {value}, a Sunday. Look whether the date is right."
-msgstr "L’expérience '{experiment}' est datée du {value}, un dimanche. Vérifiez la date."
-"""
-
-
 KNOWN_ANIMALS = """
 from dcc.documents.contents import Experiment
 from dcc.messages import mark
@@ -125,7 +83,7 @@ def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Runs code with the example package installed, in forks of one interpreter; what it prints."""
     environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
     folder = tmp_path_factory.mktemp("python")
-    with forking_interpreter("import dcc.cli.main, dcc_assets.sessions", environment, folder) as fork:
+    with forking_interpreter(f"import {', '.join(PRELOADED)}", environment, folder) as fork:
 
         def ran(code: str, *arguments: str, ends: int = 0) -> str:
             done = fork(code, *arguments, environment=os.environ)
@@ -141,22 +99,6 @@ def test_rules_of_a_package_are_listed_and_explained(python: Python) -> None:
     explained = json.loads(python(MAIN, "explain", "D1", "--json"))
     assert "Look whether these dates are right" in explained["advice"]
     assert explained["who"] == "centre"
-
-
-def test_rules_of_a_package_judge_and_are_told_in_causes_and_languages(python: Python, tmp_path: Path) -> None:
-    (tmp_path / "fr.po").write_text(FRENCH, "utf-8")
-    told = json.loads(python(JUDGES.replace("LANGUAGES", str(tmp_path))))
-    assert told == {
-        "message": "The experiment 'E1' is dated 2013-10-06, a Sunday. Look whether the date is right.",
-        "french": "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date.",
-        "kept": '{"experiment":"E1"}',
-        "group": "added_rules",
-        "cause": [
-            "Experiments are dated on Sundays: 1 experiment",
-            "Look whether these dates are right, and correct those that are not.",
-            "The centre acts.",
-        ],
-    }
 
 
 EVALUATION = """

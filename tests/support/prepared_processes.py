@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 FORKED: Final = get_context("forkserver")
-_PRELOADED: Final = (
+PRELOADED: Final = (
     "alembic.command",
     "pymysql",
     "dcc_dagster.event_storage",
@@ -41,7 +41,7 @@ def preload(*more: str) -> None:
 
     A test process has one such process alone, and whoever says last what it imports decides for all.
     """
-    FORKED.set_forkserver_preload([*_PRELOADED, *more])
+    FORKED.set_forkserver_preload([*PRELOADED, *more])
 
 
 preload()
