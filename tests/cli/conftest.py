@@ -73,20 +73,6 @@ class Dcc:
         assert "Traceback" not in result.stderr
         return without_id(lines[0])
 
-    def process(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command as a process of its own."""
-        ended = subprocess.run(
-            [PROGRAM, *map(str, arguments)],
-            env=self.process_environment(),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-            **options,
-        )
-        self.check(ended.stdout + ended.stderr)
-        return ended
-
     def forked(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command in a process that is forked from one that has imported what it needs."""
         output, errors = self.root / "forked.output", self.root / "forked.errors"
