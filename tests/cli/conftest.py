@@ -135,7 +135,7 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(("DCC_", "DAGSTER_"))}
 
 
-def imported_by(*commands: str, environment: dict[str, str]) -> set[str]:
+def imported_by(*commands: str) -> set[str]:
     """The packages that commands import, all in one process of their own."""
     code = (
         "import sys\n"
@@ -144,7 +144,8 @@ def imported_by(*commands: str, environment: dict[str, str]) -> set[str]:
         "    dcc.main(command.split(), prog_name='dcc', standalone_mode=False)\n"
         "sys.stderr.write(' '.join(sys.modules))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    run = [sys.executable, "-c", code]
+    ended = subprocess.run(run, env=clean(os.environ), capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in ended.stderr.split()}
 
 

@@ -61,7 +61,7 @@ def test_an_argument_that_is_no_text_is_refused_by_name(dcc: Dcc) -> None:
 
 
 @only_sqlite
-@pytest.mark.parametrize(("arguments", "unbuffered"), [("status --json", ""), ("--help", "1"), ("metrics", "")])
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("status --json", ""), ("--help", "1")])
 def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
