@@ -110,7 +110,7 @@ def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Callable[..., Re
 
 
 @pytest.mark.servers
-def test_a_host_key_that_is_not_accepted_leaves_nothing_behind(
+def test_a_host_key_is_asked_about_and_one_that_is_not_accepted_leaves_nothing_behind(
     dcc: Dcc, answer: Callable[..., Result], sftp_server: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = sftp_server.accesskey.removeprefix("key:")
@@ -120,8 +120,11 @@ def test_a_host_key_that_is_not_accepted_leaves_nothing_behind(
     assert "Nothing was registered." in result.stderr
     # The options say all but that.
     monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
-    assert "was not accepted, so nothing" in answer("n", options=tuple(place(sftp_server)), exit_code=2).stderr
+    given = tuple(place(sftp_server))
+    assert "was not accepted, so nothing" in answer("n", options=given, exit_code=2).stderr
     assert dcc.json("source", "list") == []
+    assert "Is it the fingerprint that the centre's administrator gives?" in answer("y", options=given).stderr
+    assert len(dcc.json("source", "list")) == 1
 
 
 def test_a_wrong_password_can_be_given_again_and_is_not_shown(
