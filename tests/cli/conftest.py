@@ -164,8 +164,7 @@ _ENVIRONMENT = {
 @pytest.fixture
 def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     """`dcc` before `dcc init`, on each kind of database."""
-    for name in set(os.environ) - set(clean(os.environ)):
-        monkeypatch.delenv(name)
+    _forget_settings(monkeypatch)
     of_test = {"DCC_HOME": str(tmp_path / "home"), "DCC_TRACKER_URL": tracker_url, "DCC_QC_URL": qc_url}
     return Dcc(of_test | _ENVIRONMENT, tmp_path)
 
@@ -177,12 +176,19 @@ def dcc(bare_dcc: Dcc, databases_made: None) -> Dcc:
 
 
 @pytest.fixture(scope="module")
-def shared_dcc(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.TempPathFactory) -> Dcc:
+def shared_dcc(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dcc]:
     """The same on SQLite, once for a module, to be filled by a fixture of it and looked at by its tests."""
     root = tmp_path_factory.mktemp("shared")
     for name, prepared in (("tracker.db", "tracker"), ("qc.db", "qc_database")):
         prepared_files[prepared].copy_to(root / "home" / name)
-    return _with_centres(Dcc({"DCC_HOME": str(root / "home")} | _ENVIRONMENT, root))
+    with pytest.MonkeyPatch.context() as patch:
+        _forget_settings(patch)
+        yield _with_centres(Dcc({"DCC_HOME": str(root / "home")} | _ENVIRONMENT, root))
+
+
+def _forget_settings(patch: pytest.MonkeyPatch) -> None:
+    for name in set(os.environ) - set(clean(os.environ)):
+        patch.delenv(name)
 
 
 def _with_centres(dcc: Dcc) -> Dcc:
