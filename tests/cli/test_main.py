@@ -258,9 +258,10 @@ J = "add/J.2013-10-31.1.impc.zip"
 
 
 @only_sqlite
-def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc) -> None:
+@pytest.mark.parametrize(("events", "number"), [("false", signal.SIGTERM), ("true", signal.SIGINT)])
+def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, events: str, number: int) -> None:
     """With documents being validated, and a download under way that would hold the session up for a minute."""
-    dcc.environment["DCC_DAGSTER_EVENTS"] = "true"
+    dcc.environment["DCC_DAGSTER_EVENTS"] = events
     folder, served = dcc.add_folder(), Folder(dcc.root / "served")
     served.put(J, specimens("J"))
     for inc in range(24):
@@ -272,7 +273,7 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc) ->
         web.stall_after = 1
         process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda: dcc.json("zips", "--phase", "xsd"))
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         # Whoever stops waits some seconds for what is silent.
         web.disconnect()
         _, said = process.communicate(timeout=60)
