@@ -211,6 +211,12 @@ def test_secrets_are_for_their_owner_and_never_made_twice(secrets: Path) -> None
     assert {path.name: path.read_bytes() for path in secrets.iterdir()} == before
 
 
+@pytest.fixture(scope="module")
+def composed(secrets: Path) -> dict[str, Any]:
+    """What docker-compose makes of both files, in which no secret is."""
+    return _composed(secrets, *COMPOSED)
+
+
 def _composed(secrets: Path, *names: str) -> dict[str, Any]:
     """What docker-compose makes of some of the files, in which no secret is."""
     files = [part for name in names for part in ("--file", str(secrets.parent / name))]
@@ -227,17 +233,16 @@ def _composed(secrets: Path, *names: str) -> dict[str, Any]:
 
 
 @pytest.mark.servers
-def test_the_compose_files_are_valid_and_hold_no_secret(secrets: Path) -> None:
+def test_the_compose_files_are_valid_and_hold_no_secret(secrets: Path, composed: dict[str, Any]) -> None:
     of_one_machine = _composed(secrets, "compose.yaml")
     assert set(of_one_machine["services"]) == {"database", "prepare", "daemon", "web", "proxy", "dcc"}
-    composed = _composed(secrets, *COMPOSED)
     assert set(composed["services"]) == {*of_one_machine["services"], "worker", "broker", "store"}
     assert {Path(one["file"]).name for one in composed["secrets"].values()} == {path.name for path in secrets.iterdir()}
 
 
 @pytest.mark.servers
-def test_workers_share_no_disk_and_have_the_settings_of_the_session(secrets: Path) -> None:
-    services = _composed(secrets, *COMPOSED)["services"]
+def test_workers_share_no_disk_and_have_the_settings_of_the_session(secrets: Path, composed: dict[str, Any]) -> None:
+    services = composed["services"]
     worker, daemon = services["worker"], services["daemon"]
     assert worker["deploy"]["replicas"] == 2
     assert "volumes" not in worker

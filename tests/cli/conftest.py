@@ -26,9 +26,10 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres
 from tests.support.databases import PASSWORD
 from tests.support.installations import Folder
+from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_processes import run_dcc
 from tests.support.servers import Share
-from tests.support.terminals import of_terminal, seen_on_a_terminal
+from tests.support.terminals import seen_on_a_terminal, shown_on
 
 PROGRAM = Path(sys.executable).parent / "dcc"
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
@@ -72,20 +73,6 @@ class Dcc:
         assert "Traceback" not in result.stderr
         return without_id(lines[0])
 
-    def process(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command as a process of its own."""
-        ended = subprocess.run(
-            [PROGRAM, *map(str, arguments)],
-            env=self.process_environment(),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-            **options,
-        )
-        self.check(ended.stdout + ended.stderr)
-        return ended
-
     def forked(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command in a process that is forked from one that has imported what it needs."""
         output, errors = self.root / "forked.output", self.root / "forked.errors"
@@ -99,14 +86,17 @@ class Dcc:
         return ended
 
     def on_a_terminal(self, columns: int, *arguments: object, exit_code: int = 0) -> list[str]:
-        """The lines that a forked command shows on a terminal of so many columns, without colours."""
-        run, environment = [str(argument) for argument in arguments], of_terminal(self.process_environment())
+        """The lines that a command shows on a terminal of so many columns, without colours."""
 
-        def on(terminal: int) -> None:
-            path = Path(os.ttyname(terminal))
-            assert run_dcc(run, self.root, environment, path, path, seconds=120) == exit_code, run
+        def run(terminal: int) -> None:
+            with shown_on(terminal) as patch:
+                for name, value in self.environment.items():
+                    patch.setenv(name, value)
+                with pytest.raises(SystemExit) as ended:
+                    command.main([*map(str, arguments)], prog_name="dcc")
+            assert ended.value.code == exit_code
 
-        lines = seen_on_a_terminal(columns, on)
+        lines = seen_on_a_terminal(columns, run)
         self.check("\n".join(lines))
         return lines
 
@@ -145,7 +135,7 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(("DCC_", "DAGSTER_"))}
 
 
-def imported_by(*commands: str, environment: dict[str, str]) -> set[str]:
+def imported_by(*commands: str) -> set[str]:
     """The packages that commands import, all in one process of their own."""
     code = (
         "import sys\n"
@@ -154,41 +144,63 @@ def imported_by(*commands: str, environment: dict[str, str]) -> set[str]:
         "    dcc.main(command.split(), prog_name='dcc', standalone_mode=False)\n"
         "sys.stderr.write(' '.join(sys.modules))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    run = [sys.executable, "-c", code]
+    ended = subprocess.run(run, env=clean(os.environ), capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in ended.stderr.split()}
+
+
+_ENVIRONMENT = {
+    "DCC_DAGSTER_EVENTS": "false",
+    "DCC_UNTIL": "xsd",
+    "DCC_RETRY_DELAY": "0.05",
+    "DCC_QUIET_SECONDS": "0",
+    "DCC_MIN_FREE_BYTES": "0",
+    "DCC_CONNECT_TIMEOUT": "5",
+    "DCC_SUGGESTIONS": "false",
+}
+"""Sessions do without Dagster, and end with validation."""
 
 
 @pytest.fixture
 def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
-    """`dcc` before `dcc init`, on each kind of database. Its sessions do without Dagster, and end with validation."""
-    for name in set(os.environ) - set(clean(os.environ)):
-        monkeypatch.delenv(name)
-    environment = {
-        "DCC_HOME": str(tmp_path / "home"),
-        "DCC_TRACKER_URL": tracker_url,
-        "DCC_QC_URL": qc_url,
-        "DCC_DAGSTER_EVENTS": "false",
-        "DCC_UNTIL": "xsd",
-        "DCC_RETRY_DELAY": "0.05",
-        "DCC_QUIET_SECONDS": "0",
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_CONNECT_TIMEOUT": "5",
-        "DCC_SUGGESTIONS": "false",
-    }
-    return Dcc(environment, tmp_path)
+    """`dcc` before `dcc init`, on each kind of database."""
+    _forget_settings(monkeypatch)
+    of_test = {"DCC_HOME": str(tmp_path / "home"), "DCC_TRACKER_URL": tracker_url, "DCC_QC_URL": qc_url}
+    return Dcc(of_test | _ENVIRONMENT, tmp_path)
 
 
 @pytest.fixture
 def dcc(bare_dcc: Dcc, databases_made: None) -> Dcc:
     """`dcc` after `dcc init`, with a tracker in which the centres H and J are registered."""
-    tracker = open_tracker(Settings(tracker_url=SecretStr(bare_dcc.environment["DCC_TRACKER_URL"])))
+    return _with_centres(bare_dcc)
+
+
+@pytest.fixture(scope="module")
+def shared_dcc(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dcc]:
+    """The same on SQLite, once for a module, to be filled by a fixture of it and looked at by its tests."""
+    root = tmp_path_factory.mktemp("shared")
+    for name, prepared in (("tracker.db", "tracker"), ("qc.db", "qc_database")):
+        prepared_files[prepared].copy_to(root / "home" / name)
+    with pytest.MonkeyPatch.context() as patch:
+        _forget_settings(patch)
+        yield _with_centres(Dcc({"DCC_HOME": str(root / "home")} | _ENVIRONMENT, root))
+
+
+def _forget_settings(patch: pytest.MonkeyPatch) -> None:
+    for name in set(os.environ) - set(clean(os.environ)):
+        patch.delenv(name)
+
+
+def _with_centres(dcc: Dcc) -> Dcc:
+    home, url = Path(dcc.environment["DCC_HOME"]), dcc.environment.get("DCC_TRACKER_URL")
+    tracker = open_tracker(Settings(home=home, tracker_url=None if url is None else SecretStr(url)))
     try:
         with writing(tracker) as connection:
             for code in ("H", "J"):
                 centres.add_centre(connection, centres.NewCentre(code))
     finally:
         tracker.dispose()
-    return bare_dcc
+    return dcc
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from dcc.sources.host_keys import HostKey
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.servers import Share
 
@@ -110,15 +110,21 @@ def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Callable[..., Re
 
 
 @pytest.mark.servers
-def test_a_host_key_that_is_not_accepted_leaves_nothing_behind(
-    dcc: Dcc, answer: Callable[..., Result], sftp_server: Share
+def test_a_host_key_is_asked_about_and_one_that_is_not_accepted_leaves_nothing_behind(
+    dcc: Dcc, answer: Callable[..., Result], sftp_server: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = sftp_server.accesskey.removeprefix("key:")
     answers = ("H", "sftp", sftp_server.hostname, sftp_server.username, "key", key, "", sftp_server.base_path)
     result = answer(*answers, "n", "save", "stop", exit_code=2)
     assert "'save' is not one of" in result.stderr
     assert "Nothing was registered." in result.stderr
+    # The options say all but that.
+    monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
+    given = tuple(place(sftp_server))
+    assert "was not accepted, so nothing" in answer("n", options=given, exit_code=2).stderr
     assert dcc.json("source", "list") == []
+    assert "Is it the fingerprint that the centre's administrator gives?" in answer("y", options=given).stderr
+    assert len(dcc.json("source", "list")) == 1
 
 
 def test_a_wrong_password_can_be_given_again_and_is_not_shown(

@@ -10,8 +10,6 @@ from dcc.session.prepare.archive_checks import ArchiveChecker
 from tests.cli.conftest import Dcc
 from tests.support.installations import specimens
 
-pytestmark = pytest.mark.both_databases
-
 NAMES = [f"add/H.2013-10-31.{number}.impc.zip" for number in (1, 2, 3)]
 BAD = "add/H.2013-11-01.1.impc.zip"
 
@@ -32,6 +30,7 @@ def states(dcc: Dcc, *options: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.both_databases
 def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc, tmp_path: Path) -> None:
     names = tmp_path / "list.txt"
     names.write_text(f"# two\n{NAMES[0]}\n\n{NAMES[1].removeprefix('add/')}\n", "utf-8")
@@ -71,6 +70,7 @@ def test_what_is_cancelled_is_taken_up_only_by_a_retry(listed: Dcc) -> None:
     assert " 0 failed" in listed("doctor", "--deep", "--no-sources").stdout
 
 
+@pytest.mark.both_databases
 def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put(NAMES[0])
@@ -94,6 +94,7 @@ def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> No
     assert [made["revoked_by"] for made in dcc.json("show", BAD)["decisions"]][1] == "crawl"
 
 
+@pytest.mark.both_databases
 def test_what_meets_faults_of_the_platform_waits_in_quarantine_after_some_sessions(
     listed: Dcc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_what_meets_faults_of_the_platform_waits_in_quarantine_after_some_sessio
     assert kinds == [("quarantine", False)] * 2
 
 
+@pytest.mark.both_databases
 def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed: Dcc) -> None:
     listed("crawl")
     listed("cancel", "--status", "done", "--reason", "uploaded nothing")

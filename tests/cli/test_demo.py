@@ -141,11 +141,12 @@ def test_one_that_is_stopped_or_killed_leaves_no_process_behind(
         wait_until(lambda: not processes_in(tmp_path))
 
 
-def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / ".demo").mkdir()
     (tmp_path / ".demo" / "thesis.txt").write_text("the only copy")
-    ended = subprocess.run([DCC, "demo"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
+    ended = CliRunner().invoke(dcc, ["demo"])
+    assert ended.exit_code == 2
     assert "holds something else" in ended.stderr
     assert (tmp_path / ".demo" / "thesis.txt").read_text() == "the only copy"
 

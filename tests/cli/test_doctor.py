@@ -23,7 +23,7 @@ def well(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     return dcc
 
 
-def test_an_installation_that_is_well_ends_with_0(well: Dcc) -> None:
+def test_it_ends_with_0_for_what_is_well_with_1_for_a_warning_and_with_4_for_a_failure(well: Dcc) -> None:
     report = well.json("doctor")
     assert report["verdict"] in ("ok", "not checked"), report
     assert {one["check"] for one in report["findings"]} >= {"databases", "schemas", "sources", "answers", "clock"}
@@ -35,17 +35,13 @@ def test_an_installation_that_is_well_ends_with_0(well: Dcc) -> None:
     assert "SQLite" not in quiet
     assert "0 failed" in quiet
 
-
-def test_a_warning_ends_with_1_and_says_what_to_do(well: Dcc) -> None:
     (well.root / "home" / "staging" / "notes.txt").touch()
     result = well("doctor", "--no-sources", exit_code=1)
     assert "-> dcc staging list --files" in result.stdout
     assert well.json("doctor", "--no-sources", exit_code=1)["verdict"] == "warning"
-
-
-def test_a_failure_ends_with_4(well: Dcc) -> None:
     (well.root / "centre").rename(well.root / "moved")
     assert "failed " in well("doctor", exit_code=4).stdout
+    (well.root / "home" / "staging" / "notes.txt").unlink()
     well("doctor", "--no-sources")
 
 

@@ -38,33 +38,6 @@ def test_an_example_replaces_nothing(bare_dcc: Dcc) -> None:
     assert "cannot be written" in bare_dcc.error("example", bare_dcc.root / "file" / "below", exit_code=2)
 
 
-def test_a_faulty_submission_fails_and_its_correction_makes_it_good(dcc: Dcc) -> None:
-    """From the first submission to the last one, as docs/wranglers.md walks through it."""
-    del dcc.environment["DCC_UNTIL"]
-    folder = dcc.add_folder()
-    dcc("example", folder.path)
-    dcc("crawl")
-    assert state(dcc, "add/H.2013-10-31.1.impc.zip") == ("qc", "pending")
-    dcc("example", folder.path, "--kind", "schema-errors")
-    dcc("example", folder.path, "--kind", "data-errors")
-    dcc("crawl", exit_code=1)
-    assert state(dcc, "add/H.2013-11-04.2.impc.zip") == ("xsd", "failed")
-    assert state(dcc, "add/H.2013-11-05.3.impc.zip") == ("data", "failed")
-    rules = {finding["rule"] for finding in dcc.json("data", "findings") if finding["severity"] == "error"}
-    assert rules == {"S4", "P9"}
-    dcc("example", folder.path, "--kind", "corrected")
-    dcc("crawl")
-    assert state(dcc, "edit/H.2013-11-06.4.impc.zip") == ("qc", "pending")
-    assert not [finding for finding in dcc.json("data", "findings") if finding["severity"] == "error"]
-    assert state(dcc, "add/H.2013-11-05.3.impc.zip") == ("qc", "done")
-
-
-def state(dcc: Dcc, key: str) -> tuple[str, str]:
-    """The phase and status of a submission."""
-    story = dcc.json("show", key)
-    return story["phase"], story["status"]
-
-
 @pytest.mark.parametrize(("suffix", "documents", "inner"), [("json", "xml", True), ("csv", "csv", False)])
 def test_a_manifest_is_written_of_what_is_to_be_packed(
     bare_dcc: Dcc, tmp_path: Path, suffix: str, documents: str, inner: bool

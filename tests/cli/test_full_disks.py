@@ -14,7 +14,7 @@ from tests.support.installations import specimens
 from tests.support.small_disks import SmallDisk, small_disk
 from tests.support.trials import usually
 
-ARCHIVES = 10
+ARCHIVES, FEW = 10, 4
 KEYS = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, ARCHIVES + 1)]
 
 
@@ -82,8 +82,8 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
 @pytest.mark.parametrize(
     ("number", "leave", "events"),
     usually(
-        [(1, 0, "true"), (ARCHIVES, 200_000, "true")],
-        [(1, 0, "true"), (1, 50_000, "false"), (ARCHIVES, 0, "false"), (ARCHIVES, 200_000, "true")],
+        [(1, 0, "true"), (FEW, 200_000, "true")],
+        [(1, 0, "true"), (1, 50_000, "false"), (FEW, 0, "false"), (FEW, 200_000, "true")],
     ),
 )
 def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when_there_is(
@@ -126,7 +126,9 @@ def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave:
         assert str(disk.path) in ended.stdout + ended.stderr
         assert dcc.json("session", "list")[0]["outcome"] == "disk"
         disk.make_room()
-        assert dcc.forked("crawl").returncode == 0
+        # Workers take long to start, and this session needs none.
+        del dcc.environment["DCC_EXECUTOR"]
+        dcc("crawl")
         assert states(dcc) == {("qc", "done"): 2}
 
 

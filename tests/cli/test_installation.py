@@ -101,7 +101,7 @@ def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> N
     assert f"DCC_CONFIG={elsewhere}" in bare_dcc("settings", "--write", elsewhere).stdout
     assert f'\nhome = "{home}"' in elsewhere.read_text("utf-8")
     bare_dcc.environment |= {"DCC_CONFIG": str(elsewhere), "DCC_DOWNLOADERS": ""}
-    assert bare_dcc.process("settings").stdout.count("(file)") >= 2
+    assert bare_dcc("settings").stdout.count("(file)") >= 2
     elsewhere.chmod(0o644)
     assert "holds a secret (key_passphrase)" in bare_dcc.error("status", exit_code=2)
 

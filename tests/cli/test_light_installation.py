@@ -100,7 +100,7 @@ def test_what_a_light_installation_suggests_can_run_there(bare_dcc: Dcc, light: 
     light(bare_dcc, "example", tmp_path / "valid")
     assert said("validate", tmp_path / "valid")[-1].startswith("Now upload: new data to add/")
     assert "Now upload" not in bare_dcc("validate", tmp_path / "valid").stderr
-    for name in ("P9", "S4", "E4", "xsd", "failed", "finished", "interrupted", "centre_silent", "listing:changed"):
+    for name in ("P9", "xsd", "failed", "interrupted", "centre_silent", "listing:changed"):
         explained = light(bare_dcc, "explain", name, DCC_SUGGESTIONS="true")
         assert explained.returncode == 0, explained.stderr
         told = explained.stdout + explained.stderr
@@ -131,8 +131,8 @@ def test_a_light_installation_reports_from_databases_that_are_there(dcc: Dcc, li
 
 
 @only_sqlite
-@pytest.mark.parametrize("command", [["init"], ["crawl"], ["ui"], ["data", "export", "measurements"]], ids=" ".join)
-def test_a_command_of_the_platform_says_what_to_install(bare_dcc: Dcc, light: Light, command: list[str]) -> None:
-    told = light(bare_dcc, *command)
-    assert told.returncode == 2, told.stderr
-    assert told.stderr.splitlines()[-1].endswith("is not installed: `pip install 'dcc[platform]'`.")
+def test_a_command_of_the_platform_says_what_to_install(bare_dcc: Dcc, light: Light) -> None:
+    for command in ("init", "crawl", "ui", "data export measurements"):
+        told = light(bare_dcc, *command.split())
+        assert told.returncode == 2, told.stderr
+        assert told.stderr.splitlines()[-1].endswith("is not installed: `pip install 'dcc[platform]'`.")

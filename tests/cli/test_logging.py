@@ -56,11 +56,6 @@ def test_with_a_file_people_read_what_they_always_do(dcc: Dcc, tmp_path: Path, f
     assert "Traceback (most recent call last)" in logged
 
 
-def test_without_a_setting_nothing_is_logged(dcc: Dcc) -> None:
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    assert dcc.forked("crawl").stderr == ""
-
-
 def test_a_wrong_level_and_a_log_that_cannot_be_written_to_are_refused(dcc: Dcc, tmp_path: Path) -> None:
     for name, wanted in (("DCC_LOG_FORMAT", "text or json"), ("DCC_LOG_LEVEL", "one of debug, info, warning, error")):
         dcc.environment[name] = "loud"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
@@ -19,8 +19,9 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 from dcc.cli.main import dcc as command
+from dcc.cli.shell import dagster_side
 from dcc.errors import InternalFaultError
-from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
+from tests.cli.conftest import PROGRAM, Dcc, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
 from tests.support.waiting import wait_until
@@ -94,21 +95,25 @@ def test_wrong_use_ends_with_2() -> None:
 
 def test_help_and_version_import_nothing_heavy() -> None:
     commands = ("--help", "--version", "data --help", "data export --help", "qc plot --help")
-    assert imported_by(*commands, environment=clean(os.environ)).isdisjoint(HEAVY)
+    assert imported_by(*commands).isdisjoint(HEAVY)
 
 
 def test_holding_files_against_the_schema_alone_loads_no_database(tmp_path: Path) -> None:
     for name, content in specimens().items():
         (tmp_path / name).write_bytes(content)
-    loaded = imported_by(f"validate --schema-only {tmp_path}", environment=clean(os.environ))
+    loaded = imported_by(f"validate --schema-only {tmp_path}")
     assert "lxml" in loaded
     assert loaded.isdisjoint({"sqlalchemy", "paramiko", "pandas", "dagster"})
 
 
 @only_sqlite
-def test_a_crawl_without_dagster_events_does_not_import_dagster(dcc: Dcc) -> None:
+def test_a_crawl_without_dagster_events_does_not_import_dagster(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor a package that does, which only `dagster_side` can name: import-linter holds that."""
     dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    assert "dagster" not in imported_by("crawl", environment=dcc.process_environment())
+    loaded = {name for name in sys.modules if name.startswith(("dagster", "dcc_"))}
+    for name in {"dagster", dagster_side._MODULE, *loaded}:
+        monkeypatch.setitem(sys.modules, name, None)
+    dcc("crawl")
 
 
 def test_without_databases_a_command_says_how_to_make_them(bare_dcc: Dcc, tracker_url: str) -> None:
@@ -241,7 +246,7 @@ def test_a_reader_that_stops_reading_is_no_error(dcc: Dcc) -> None:
 @only_sqlite
 def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_a_database(dcc: Dcc) -> None:
     folder = dcc.add_folder()
-    for number, closed in enumerate((">&-", "2>&-", "<&- >&- 2>&-"), start=1):
+    for number, closed in enumerate(("2>&-", "<&- >&- 2>&-"), start=1):
         folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"no archive")
         crawl = ["sh", "-c", f'exec "$0" crawl {closed}', PROGRAM]
         assert subprocess.run(crawl, env=dcc.process_environment(), timeout=120, check=False).returncode == 1
@@ -253,13 +258,13 @@ J = "add/J.2013-10-31.1.impc.zip"
 
 
 @only_sqlite
-@pytest.mark.parametrize(("events", "number"), [("false", signal.SIGINT), ("true", signal.SIGTERM)])
+@pytest.mark.parametrize(("events", "number"), [("false", signal.SIGTERM), ("true", signal.SIGINT)])
 def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, events: str, number: int) -> None:
     """With documents being validated, and a download under way that would hold the session up for a minute."""
     dcc.environment["DCC_DAGSTER_EVENTS"] = events
     folder, served = dcc.add_folder(), Folder(dcc.root / "served")
     served.put(J, specimens("J"))
-    for inc in range(40):
+    for inc in range(24):
         stem = f"2013-10-31.{inc}"
         folder.put(f"add/H.{stem}.impc.zip", specimens("H", stem, mice=40))
     environment = {**dcc.process_environment(), "DCC_WORKERS": "1"}
@@ -280,9 +285,10 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
         assert {task["outcome"] for task in last["tasks"]} == {"succeeded", "cancelled"}
         assert [one["outcome"] for one in dcc.json("show", J)["downloads"]] == ["cancelled"]
         web.stall_after = None
+        dcc.environment["DCC_DAGSTER_EVENTS"] = "false"
         dcc("crawl")
     assert [one["outcome"] for one in dcc.json("show", J)["downloads"]] == ["cancelled", "finished"]
-    assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 41}]
+    assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 25}]
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -16,6 +15,7 @@ from dcc.cli.shell.parameter_types import LARGEST_NUMBER
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL
 from tests.support.databases import only_sqlite
+from tests.support.several_commands import OBEYING, run_commands
 
 TOO_LARGE = "99999999999999999999"
 NO_TEXT = "caf\udce9"
@@ -61,7 +61,7 @@ def test_an_argument_that_is_no_text_is_refused_by_name(dcc: Dcc) -> None:
 
 
 @only_sqlite
-@pytest.mark.parametrize(("arguments", "unbuffered"), [("status --json", ""), ("--help", "1"), ("metrics", "")])
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("status --json", ""), ("--help", "1")])
 def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
@@ -81,76 +81,61 @@ def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, un
 _CLOSED_FIRST = 'cd "$1" && chmod 0 . && shift && exec "$@"'
 
 
-def _without_power() -> tuple[str, ...]:
-    """What makes even root obey permissions."""
-    return ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
-
-
-def run_in_closed_directory(directory: Path, *command: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command in a new directory that it may neither list nor enter, even as root."""
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[tuple[object, ...]]:
+    """What starts a command in a new directory that it may neither list nor enter, even as root."""
+    directory = tmp_path / "closed"
     directory.mkdir()
-    try:
-        return subprocess.run(
-            [*_without_power(), "sh", "-c", _CLOSED_FIRST, "sh", directory, *map(str, command)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            **options,
-        )
-    finally:
-        directory.chmod(0o700)
+    yield (*OBEYING, "sh", "-c", _CLOSED_FIRST, "sh", directory)
+    directory.chmod(0o700)
 
 
 @only_sqlite
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ("settings --write x.toml", "{closed}/x.toml"),
-        ("data export weights.csv", "{closed}/weights.csv"),
-        ("backup backups --verify", "{closed}/backups/manifest.json"),
-        ("restore backups", "{closed}/backups/manifest.json"),
-        ("replay --xsd proposed", "{closed}/proposed"),
-        ("replay --reference colonies=n.csv", "{closed}/n.csv"),
-        ("qc expected --csv e.csv", "e.csv"),
-        ("data causes --spreadsheet x.xlsx", "x.xlsx"),
-    ],
-)
 def test_a_current_directory_that_one_may_not_use_is_no_fault_of_the_platform(
-    dcc: Dcc, tmp_path: Path, arguments: str, named: str
+    dcc: Dcc, closed: tuple[object, ...]
 ) -> None:
-    closed = tmp_path / "closed"
-    ended = run_in_closed_directory(closed, PROGRAM, *arguments.split(), env=dcc.process_environment())
-    assert ended.returncode == 2, ended.stderr
-    assert f"{named.format(closed=closed)} cannot be " in ended.stderr
-    assert "Permission denied" in ended.stderr
-    assert "Errno" not in ended.stderr
+    named = {
+        "settings --write x.toml": "{}/x.toml",
+        "data export weights.csv": "{}/weights.csv",
+        "backup backups --verify": "{}/backups/manifest.json",
+        "restore backups": "{}/backups/manifest.json",
+        "replay --xsd proposed": "{}/proposed",
+        "replay --reference colonies=n.csv": "{}/n.csv",
+        "qc expected --csv e.csv": "e.csv",
+        "data causes --spreadsheet x.xlsx": "x.xlsx",
+    }
+    for ended in run_commands(*named, environment=dcc.process_environment(), by=closed):
+        assert ended.returncode == 2, ended
+        assert f"{named[ended.args].format(closed[-1])} cannot be " in ended.stderr
+        assert "Permission denied" in ended.stderr
+        assert "Errno" not in ended.stderr
 
 
 @only_sqlite
-@pytest.mark.parametrize("closed", [".", "ab"])
-def test_the_doctor_finds_an_archive_store_that_may_only_be_read(dcc: Dcc, closed: str) -> None:
-    replica = dcc.root / "replica"
-    (replica / "ab").mkdir(parents=True)
-    environment = {**dcc.process_environment(), "DCC_ARCHIVE_REPLICAS": f"{dcc.root / 'home' / 'archive'}, {replica}"}
-    examine = [*_without_power(), str(PROGRAM), "doctor", "--no-sources", "--json"]
-    told = []
-    for mode in (0o700, 0o500):
-        (replica / closed).chmod(mode)
-        ended = subprocess.run(examine, env=environment, capture_output=True, text=True, timeout=120, check=False)
-        findings = json.loads(ended.stdout)["findings"]
-        told.append(next(one for one in findings if one["subject"] == f"archive store {replica}"))
-    assert [one["verdict"] for one in told] == ["ok", "failed"]
-    assert f"The store {replica} refused to write into it: " in told[1]["message"]
-    assert "Permission denied" in told[1]["message"]
+def test_the_doctor_finds_an_archive_store_that_may_only_be_read(dcc: Dcc) -> None:
+    stores = [dcc.root / name for name in ("open", "closed", "closed-below")]
+    for store in stores:
+        (store / "ab").mkdir(parents=True)
+    for folder in (stores[1], stores[2] / "ab"):
+        folder.chmod(0o500)
+    replicas = f"{dcc.root / 'home' / 'archive'}, {', '.join(map(str, stores))}"
+    environment = {**dcc.process_environment(), "DCC_ARCHIVE_REPLICAS": replicas}
+    (ended,) = run_commands("doctor --no-sources --json", environment=environment, by=OBEYING)
+    told = {one["subject"]: one for one in json.loads(ended.stdout)["findings"]}
+    found = [told[f"archive store {store}"] for store in stores]
+    assert [one["verdict"] for one in found] == ["ok", "failed", "failed"]
+    for store, one in zip(stores[1:], found[1:], strict=True):
+        assert f"The store {store} refused to write into it: " in one["message"]
+        assert "Permission denied" in one["message"]
 
 
-def test_processes_work_in_a_current_directory_that_one_may_not_use(tmp_path: Path) -> None:
+def test_processes_work_in_a_current_directory_that_one_may_not_use(closed: tuple[object, ...]) -> None:
     code = (
         "from dcc.runtime.worker_processes import WorkerProcesses\n"
         "processes = WorkerProcesses(1, int)\n"
         "print(processes.submit('a number', max, 7).result(timeout=60))\n"
         "processes.stop()"
     )
-    ended = run_in_closed_directory(tmp_path / "closed", sys.executable, "-c", code)
+    run = [*map(str, closed), sys.executable, "-c", code]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stdout == "7\n", ended.stderr

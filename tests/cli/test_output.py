@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -18,12 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dcc.cli.shell.output import echo_json, json_object, printable
+from dcc.cli.shell.output import echo_json, echo_table, json_object, printable
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import UNSEEN
-from tests.support.terminals import of_terminal, seen_on_a_terminal
+from tests.support.terminals import seen_on_a_terminal, shown_on
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 HOSTILE = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=cmd()", "two\nlines", "\x1b[2J", "\x9b2J"]
@@ -83,12 +80,6 @@ def test_json_is_valid_and_steers_no_terminal(value: object) -> None:
 NAME = "add/H.2013-11-04.3.impc.zip"
 REASON = "It was taken before, on 2013-11-05 at 10:00, and what lies there now is the same to the byte."
 HEADERS = ("source", "entry", "why", "who acts")
-TELL = """
-import json, sys
-from dcc.cli.shell.output import echo_table
-headers, rows, flexible = json.loads(sys.argv[1])
-echo_table(headers, rows, flexible=flexible)
-"""
 
 
 def shown_on_a_terminal(
@@ -97,11 +88,12 @@ def shown_on_a_terminal(
     """The lines of a table on a terminal of so many columns."""
     rows = [(3, name, reason, "nobody") for name, reason in names_and_reasons or [(NAME, REASON)]]
     rows.append((12, "b.zip", "new", "the centre"))
-    command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, flexible])]
-    environment = of_terminal(os.environ)
-    return seen_on_a_terminal(
-        columns, lambda inner: subprocess.run(command, stdout=inner, stderr=inner, env=environment, check=True)
-    )
+
+    def tell(terminal: int) -> None:
+        with shown_on(terminal):
+            echo_table(HEADERS, rows, flexible=flexible)
+
+    return seen_on_a_terminal(columns, tell)
 
 
 def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
+from tests.support.several_commands import OBEYING, run_commands
 from tests.support.small_disks import read_only
 
 AT_ONCE = 20.0
 """Seconds, with room for a busy machine; a database that is away is waited for for a minute."""
 
 
-def without_passing_permissions(dcc: Dcc, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a process to which the permissions of files apply, even as root."""
-    rights = "-dac_override,-dac_read_search"
-    limited = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"] if os.geteuid() == 0 else []
-    run = [*limited, PROGRAM, *arguments]
-    return subprocess.run(
-        run, env=dcc.process_environment(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-
-
 @only_sqlite
-@pytest.mark.parametrize("command", [("status",), ("crawl",), ("backup", "sets"), ("centre", "list")])
 def test_a_database_on_a_read_only_disk_is_named_at_once(
-    dcc: Dcc, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     dcc.environment["DCC_DATABASE_RETRY"] = "60"
     home = Path(dcc.environment["DCC_HOME"])
     began = time.monotonic()
     with read_only(home):
-        said = dcc.error(*command, exit_code=4)
+        for command in ("status", "crawl", "backup sets", "centre list"):
+            assert dcc.error(*command.split(), exit_code=4) == (
+                f"The tracker database {home}/tracker.db could not be reached: {home} cannot be written to. The disk "
+                "is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
+            )
     assert time.monotonic() - began < AT_ONCE
-    assert said == (
-        f"The tracker database {home}/tracker.db could not be reached: {home} cannot be written to. The disk is "
-        "mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
-    )
 
 
 @only_sqlite
@@ -63,17 +51,17 @@ def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:
 
 
 @only_sqlite
-@pytest.mark.parametrize("command", [("status",), ("doctor", "--no-sources")])
-def test_a_folder_that_is_closed_to_this_user_is_named(dcc: Dcc, command: tuple[str, ...]) -> None:
+def test_a_folder_that_is_closed_to_this_user_is_named(dcc: Dcc) -> None:
     home = Path(dcc.environment["DCC_HOME"])
     home.chmod(0)
     try:
-        ended = without_passing_permissions(dcc, *command)
+        several = run_commands("status", "doctor --no-sources", environment=dcc.process_environment(), by=OBEYING)
     finally:
         home.chmod(0o700)
-    assert ended.returncode == 4
-    assert f"tracker.db could not be reached: {home} cannot be written to. " in ended.stdout + ended.stderr
-    assert f"chown -R USER {home}" in ended.stdout + ended.stderr
+    for ended in several:
+        assert ended.returncode == 4
+        assert f"tracker.db could not be reached: {home} cannot be written to. " in ended.stdout + ended.stderr
+        assert f"chown -R USER {home}" in ended.stdout + ended.stderr
 
 
 @only_sqlite

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +12,7 @@ import pytest
 from dcc.errors import ConfigurationError
 from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
-from tests.cli.conftest import PROGRAM, Dcc, place
+from tests.cli.conftest import Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.installations import until_the_next_second
 from tests.support.servers import Authority, Share
@@ -63,27 +60,6 @@ def test_without_a_terminal_a_host_key_is_accepted_by_the_option_alone(dcc: Dcc,
     assert dcc.json("source", "list") == []
     added = dcc.json("source", "add", *place(sftp_server), "--accept-host-key")
     assert added == {"id": 1, "fingerprints": [fingerprint(sftp_server)], "warnings": []}
-
-
-@pytest.mark.servers
-def test_on_a_terminal_the_host_key_is_asked_about(dcc: Dcc, sftp_server: Share) -> None:
-    for answer, exit_code, count in (("n\n", 2, 0), ("y\n", 0, 1)):
-        master, slave = pty.openpty()
-        ended = subprocess.Popen(
-            [PROGRAM, "source", "add", *place(sftp_server)],
-            env=dcc.process_environment(),
-            stdin=slave,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        os.close(slave)
-        os.write(master, answer.encode())
-        _, said = ended.communicate(timeout=60)
-        os.close(master)
-        assert ended.returncode == exit_code, said
-        assert "Is it the fingerprint that the centre's administrator gives?" in said
-        assert len(dcc.json("source", "list")) == count
 
 
 def test_an_sftp_server_that_is_down_is_added_only_on_request(dcc: Dcc, free_share: Share) -> None:

@@ -21,7 +21,7 @@ def crawled(dcc: Dcc) -> Dcc:
     return dcc
 
 
-def test_staging_is_listed_by_centre_and_phase_and_whole_on_request(crawled: Dcc) -> None:
+def test_staging_is_listed_and_nothing_is_removed_without_yes(crawled: Dcc) -> None:
     listed = crawled.json("staging", "list", "--keep-failed-days", 0)
     assert [(g["centre"], g["phase"], g["status"], g["zip_actions"]) for g in listed["groups"]] == [
         ("H", "unzip", "failed", 1),
@@ -34,8 +34,6 @@ def test_staging_is_listed_by_centre_and_phase_and_whole_on_request(crawled: Dcc
     assert "6 B can be removed: dcc staging clean" in printed
     assert "a document of it waits to be uploaded" in crawled("staging", "list", "--files").stdout
 
-
-def test_nothing_is_removed_without_yes(crawled: Dcc) -> None:
     for arguments in ((), ("--dry-run",)):
         said = crawled("staging", "clean", "--keep-failed-days", 0, *arguments).stdout
         assert "Would remove 1 entry of 6 B from staging; nothing was removed." in said
@@ -45,15 +43,12 @@ def test_nothing_is_removed_without_yes(crawled: Dcc) -> None:
     assert "exclude each other" in crawled("staging", "clean", "--yes", "--dry-run", exit_code=2).stderr
 
 
-def test_what_was_removed_is_told_and_in_the_story(crawled: Dcc) -> None:
+def test_what_was_removed_is_told_and_in_the_story_and_what_is_not_known_stays(crawled: Dcc) -> None:
     cleaned = crawled.json("staging", "clean", "--keep-failed-days", 0, "--yes")
     assert (cleaned["dry_run"], cleaned["bytes"], [one["place"] for one in cleaned["removed"]]) == (False, 6, [BROKEN])
     assert "Removed 0 entries of 0 B" in crawled("staging", "clean", "--keep-failed-days", 0, "--yes").stdout
     assert "Removed from staging" in crawled("show", BROKEN).stdout
     assert f"dcc retry {BROKEN}" in crawled.json("show", BROKEN)["removals"][0]["message"]
-
-
-def test_what_is_not_known_is_said_and_stays(crawled: Dcc) -> None:
     (crawled.root / "home" / "staging" / "notes\x1b.txt").write_text("mine")
     result = crawled("staging", "clean", "--yes")
     assert "1 thing in staging (4 B): notes\\x1b.txt" in result.stderr

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Dcc
-from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, specimens
 from tests.support.terminals import too_wide
 
@@ -19,17 +18,27 @@ BAD = "edit/H.2013-10-31.2.impc.zip"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-def crawled(dcc: Dcc) -> bytes:
-    """Two sources that host a good zip, one of them a bad one and a wrong name too; returns the bad one's bytes."""
+def crawl_faulty(dcc: Dcc) -> None:
+    """Two sources that host a good zip, one of them a bad one and a wrong name too."""
     first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
     first.put(GOOD)
     second.put(GOOD)
     document = specimens("H", "2013-10-31.2", mice=1)
     (name,) = document
-    bad = first.put(BAD, {name: document[name].replace(b"gender=", b"gendr="), **experiments("H", "2013-10-31.2")})
+    first.put(BAD, {name: document[name].replace(b"gender=", b"gendr="), **experiments("H", "2013-10-31.2")})
     first.put("add/wrong.zip", b"x")
     dcc("crawl", exit_code=1)
-    return bad
+    dcc("centre", "change", "H", "--email", "data@h.example")
+
+
+def bad_bytes(dcc: Dcc) -> bytes:
+    return (dcc.root / "first" / BAD).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def crawled(shared_dcc: Dcc) -> Dcc:
+    crawl_faulty(shared_dcc)
+    return shared_dcc
 
 
 def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
@@ -64,9 +73,8 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
     assert "dcc crawl" in dcc("sessions").stdout
 
 
-def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dcc: Dcc) -> None:
-    crawled(dcc)
-    status = dcc.json("status")
+def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(crawled: Dcc) -> None:
+    status = crawled.json("status")
     assert list(status) == [
         "environment",
         "zip_actions",
@@ -101,7 +109,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
         "protocol": "file",
         "hostname": "localhost",
         "username": "",
-        "base_path": str(dcc.root / "first"),
+        "base_path": str(crawled.root / "first"),
         "state": "available",
         "centre_active": True,
         "hosted": 3,
@@ -129,7 +137,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
     assert status["session"]["last"]["id"] == 1
     assert status["findings"] == []
 
-    said = dcc("status").stdout
+    said = crawled("status").stdout
     lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
     for expected in ("Submissions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
         assert expected in lines
@@ -137,23 +145,24 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
     assert any(line.startswith("Session 1: finished, 2 failed, started 20") for line in lines)
 
 
-@only_sqlite
-def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(dcc: Dcc) -> None:
-    crawled(dcc)
-    dcc("centre", "change", "H", "--email", "data@h.example.org")
-    name, bad = dcc.json("zips", "--status", "failed")
+def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(crawled: Dcc) -> None:
+    name, bad = crawled.json("zips", "--status", "failed")
     assert "does not follow" in name["reason"]
     # Its name has no centre: it is on a source of H.
-    assert (name["centre"], name["contact"], name["since"][:2]) == (None, "data@h.example.org", "20")
+    assert (name["centre"], name["contact"], name["since"][:2]) == (None, "data@h.example", "20")
     key = f"{name['action']}/{name['file_name']}"
-    assert dcc.json("show", key)["contact"] == dcc.json("data", "causes", "--zip", key)[0]["contact"] == name["contact"]
-    assert "centre not in its name (data@h.example.org), " in dcc("show", key).stdout
+    assert (
+        crawled.json("show", key)["contact"]
+        == crawled.json("data", "causes", "--zip", key)[0]["contact"]
+        == name["contact"]
+    )
+    assert "centre not in its name (data@h.example), " in crawled("show", key).stdout
     assert "gendr" in bad["reason"]
-    assert bad["contact"] == "data@h.example.org"
-    table = dcc("zips", "--status", "failed").stdout
+    assert bad["contact"] == "data@h.example"
+    table = crawled("zips", "--status", "failed").stdout
     assert table.splitlines()[0].split("  ")[-1].strip() == "why"
-    assert "data@h.example.org" in table
-    assert "centre H (data@h.example.org), " in dcc("show", f"{bad['action']}/{bad['file_name']}").stdout
+    assert "data@h.example" in table
+    assert "centre H (data@h.example), " in crawled("show", f"{bad['action']}/{bad['file_name']}").stdout
 
 
 def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: Path) -> None:
@@ -170,7 +179,7 @@ def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: 
 
 @pytest.mark.both_databases
 def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
-    bad = crawled(dcc)
+    crawl_faulty(dcc)
     listed = dcc.json("zips")
     keys = "file_name action centre phase status sources size_bytes since contact reason on_hold"
     assert [" ".join(entry) for entry in listed] == [keys] * 3
@@ -193,7 +202,7 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
         "phase": "xsd",
         "status": "failed",
         "sources": [1],
-        "size_bytes": len(bad),
+        "size_bytes": len(bad_bytes(dcc)),
     }
     for options, expected in (
         # One of whose name is refused is of the centre on whose source it is.
@@ -216,16 +225,15 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     assert "<action>/<file name>" in dcc.error("show", "put/x.zip", exit_code=2)
 
 
-def test_a_name_that_is_cut_or_in_wrong_case_gets_the_nearest_ones(dcc: Dcc) -> None:
-    crawled(dcc)
+def test_a_name_that_is_cut_or_in_wrong_case_gets_the_nearest_ones(crawled: Dcc) -> None:
     for given, nearest in (
         ("H.2013-10-31.2", BAD),
         ("h.2013-10-31.1.impc.zip", GOOD),
         ("add/H.2013-10-31.1.impc", GOOD),
         ("edit/H.2013-11-31.2.impc.zip", BAD),
     ):
-        assert f"The nearest: {nearest}" in dcc.error("show", given, exit_code=2)
-    assert "nearest" not in dcc.error("show", "nothing.zip", exit_code=2)
+        assert f"The nearest: {nearest}" in crawled.error("show", given, exit_code=2)
+    assert "nearest" not in crawled.error("show", "nothing.zip", exit_code=2)
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["damaged", "not as published"])
@@ -253,22 +261,20 @@ def test_the_story_of_a_zip_tells_at_which_source_its_copy_is_bad(dcc: Dcc, publ
     assert "bad copy" not in dcc("show", GOOD).stdout
 
 
-@only_sqlite
-def test_on_a_terminal_long_errors_of_a_story_are_broken_between_words_and_for_programs_they_are_not(dcc: Dcc) -> None:
-    crawled(dcc)
-    (whole,) = (line for line in dcc("show", BAD).stdout.splitlines() if "gendr" in line)
+def test_on_a_terminal_long_errors_of_a_story_are_broken_between_words_and_for_programs_they_are_not(
+    crawled: Dcc,
+) -> None:
+    (whole,) = (line for line in crawled("show", BAD).stdout.splitlines() if "gendr" in line)
     assert len(whole) > 100
-    shown = dcc.on_a_terminal(70, "show", BAD)
+    shown = crawled.on_a_terminal(70, "show", BAD)
     first, *further = dropwhile(lambda line: not line.startswith("  line 4, column 5: "), shown)
     told = [first, *takewhile(lambda line: line.startswith("      "), further)]
     assert max(map(len, told)) <= 70
     assert " ".join(line.strip() for line in told) == whole.strip()
 
 
-@only_sqlite
 @pytest.mark.parametrize("columns", [50, 80])
-def test_lists_and_texts_fit_a_narrow_terminal(dcc: Dcc, columns: int) -> None:
-    crawled(dcc)
+def test_lists_and_texts_fit_a_narrow_terminal(crawled: Dcc, columns: int) -> None:
     for command in (
         ["status"],
         ["zips"],
@@ -283,34 +289,25 @@ def test_lists_and_texts_fit_a_narrow_terminal(dcc: Dcc, columns: int) -> None:
         ["explain"],
         ["rules", "list"],
     ):
-        shown = dcc.on_a_terminal(columns, *command)
+        shown = crawled.on_a_terminal(columns, *command)
         assert shown, command
         assert too_wide(shown, columns) == [], command
 
 
-@only_sqlite
-def test_on_a_narrow_terminal_failed_submissions_have_a_line_and_their_whole_reason_below(dcc: Dcc) -> None:
-    crawled(dcc)
-    dcc("centre", "change", "H", "--email", "data@h.example")
-    (why,) = (one["reason"] for one in dcc.json("zips", "--status", "failed") if one["file_name"] == "wrong.zip")
-    assert why in dcc("zips", "--status", "failed").stdout
-    shown = dcc.on_a_terminal(80, "zips", "--status", "failed")
+def test_on_a_narrow_terminal_failed_submissions_have_a_line_and_their_whole_reason_below(crawled: Dcc) -> None:
+    (why,) = (one["reason"] for one in crawled.json("zips", "--status", "failed") if one["file_name"] == "wrong.zip")
+    assert why in crawled("zips", "--status", "failed").stdout
+    shown = crawled.on_a_terminal(80, "zips", "--status", "failed")
     assert max(map(len, shown)) <= 80
     assert shown[0].split() == ["submission", "phase", "since", "write", "to"]
     assert any(re.fullmatch(r"edit/H\.2013-10-31\.2\.impc\.zip +xsd +\S+ \S+ +data@h\.example", line) for line in shown)
     assert why in " ".join(line.strip() for line in shown)
 
 
-def test_a_submission_that_is_refused_for_its_name_is_not_tried_again(dcc: Dcc) -> None:
-    crawled(dcc)
-    said = dcc("retry", "wrong.zip", exit_code=1).stderr
-    assert said.startswith("Error (bad-file-name): add/wrong.zip is refused for its name and cannot be processed.")
-
-
-def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> None:
-    bad = crawled(dcc)
-    story = dcc.json("show", BAD)
-    (entry,) = dcc.json("zips", "--action", "edit")
+def test_the_story_of_a_zip_has_every_attempt_document_and_error(crawled: Dcc) -> None:
+    bad = bad_bytes(crawled)
+    story = crawled.json("show", BAD)
+    (entry,) = crawled.json("zips", "--action", "edit")
     del entry["since"], entry["contact"], entry["reason"], entry["on_hold"]
     assert {name: story[name] for name in entry} == entry
     assert story["md5"] == hashlib.md5(bad).hexdigest()
@@ -338,7 +335,7 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> No
     assert "gendr" in wrong["errors"][0]["message"]
     assert list(wrong["errors"][0]) == ["kind", "message", "line", "column"]
     assert (story["reopenings"], story["findings"]) == ([], [])
-    said = dcc("show", BAD).stdout
+    said = crawled("show", BAD).stdout
     assert said.startswith(f"{BAD}  xsd failed\n")
     for expected in (
         "Hosted by\n  file source 1 (H, file://localhost): ",
@@ -347,16 +344,16 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> No
         '  line 4, column 5: Element <mouse> may not have the attribute "gendr".',
     ):
         assert expected in said
-    refused = dcc.json("show", "add/wrong.zip")
+    refused = crawled.json("show", "add/wrong.zip")
     (reason,) = refused["reasons"]
     assert reason["kind"] == "BadFileNameError"
     assert "does not follow" in reason["message"]
     assert (refused["downloads"], refused["documents"], refused["centre"]) == ([], [], None)
-    assert "Never downloaded." in dcc("show", "add/wrong.zip").stdout
+    assert "Never downloaded." in crawled("show", "add/wrong.zip").stdout
 
 
 def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
-    crawled(dcc)
+    crawl_faulty(dcc)
     dcc("crawl")
     newest, oldest = dcc.json("session", "list")
     assert (newest["id"], oldest["id"]) == (2, 1)

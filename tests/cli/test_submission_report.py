@@ -12,19 +12,17 @@ from tests.support.databases import only_sqlite
 from tests.support.report_pages import Page
 from tests.support.submission_world import PARTLY_VALID, wrong_form
 
-pytestmark = only_sqlite
-
 GOOD = "add/H.2013-11-01.1.impc.zip"
 
 
-@pytest.fixture
-def submitted(dcc: Dcc) -> Dcc:
+@pytest.fixture(scope="module")
+def submitted(shared_dcc: Dcc) -> Dcc:
     """`dcc` after a session that found one archive in order, and one in which a document fails."""
-    folder = dcc.add_folder()
+    folder = shared_dcc.add_folder()
     folder.put(GOOD)
     folder.put(PARTLY_VALID, wrong_form("2013-11-01.3"))
-    dcc("crawl", exit_code=1)
-    return dcc
+    shared_dcc("crawl", exit_code=1)
+    return shared_dcc
 
 
 def test_the_terminal_tells_in_short_what_became_of_it_and_what_comes_next(submitted: Dcc) -> None:
@@ -80,6 +78,7 @@ def test_the_report_is_in_the_language_of_the_centre_or_the_one_asked_for(submit
     assert submitted.json("report", PARTLY_VALID)["language"] == "de"
     assert submitted.json("report", "--centre", "H")["language"] == "de"
     assert submitted.json("report", PARTLY_VALID, "--language", "en")["language"] == "en"
+    submitted("centre", "change", "H", "--language", "")
 
 
 def test_what_cannot_be_reported_on_is_said(submitted: Dcc) -> None:
@@ -98,20 +97,21 @@ def test_what_cannot_be_reported_on_is_said(submitted: Dcc) -> None:
 
 
 def test_before_the_first_upload_the_page_says_what_the_tracker_knows(submitted: Dcc) -> None:
-    submitted.environment["DCC_QC_URL"] = f"sqlite:///{submitted.root}/none.db"
-    shown = submitted.json("report", PARTLY_VALID)
+    none = {"DCC_QC_URL": f"sqlite:///{submitted.root}/none.db"}
+    shown = Dcc(submitted.environment | none, submitted.root).json("report", PARTLY_VALID)
     assert shown["accepted"] is None
     assert "dcc init" in shown["qc_missing"]
     assert shown["findings_total"] == 6
 
 
-def test_the_name_of_an_archive_is_enough_where_there_is_one_of_it(submitted: Dcc) -> None:
+@only_sqlite
+def test_the_name_of_an_archive_is_enough_where_there_is_one_of_it(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    for key in (GOOD, "add/H.2014-01-01.1.impc.zip", "edit/H.2014-01-01.1.impc.zip"):
+        folder.put(key)
+    dcc("crawl")
     name = GOOD.removeprefix("add/")
-    assert submitted.json("show", name) == submitted.json("show", GOOD)
-    assert submitted.json("report", name)["zip"] == submitted.json("report", GOOD)["zip"]
-    folder = submitted.add_folder("both")
-    for action in ("add", "edit"):
-        folder.put(f"{action}/H.2014-01-01.1.impc.zip")
-    submitted("crawl")
-    said = submitted.error("show", "H.2014-01-01.1.impc.zip", exit_code=2)
+    assert dcc.json("show", name) == dcc.json("show", GOOD)
+    assert dcc.json("report", name)["zip"] == dcc.json("report", GOOD)["zip"]
+    said = dcc.error("show", "H.2014-01-01.1.impc.zip", exit_code=2)
     assert "add/H.2014-01-01.1.impc.zip, edit/H.2014-01-01.1.impc.zip" in said

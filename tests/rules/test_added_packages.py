@@ -13,70 +13,58 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dcc.cli.main import dcc
 from dcc.rules.catalogue import CATALOGUE, GROUP_OF
 from tests.support.data_installations import experiments, specimens
 from tests.support.forking_interpreter import forking_interpreter
 from tests.support.installations import Folder
+from tests.support.prepared_processes import PRELOADED
+from tests.support.several_commands import run_commands
 
 ROOT = Path(__file__).parents[2]
-JUDGES = """
-import json
-from datetime import date
-from pathlib import Path
-from dcc.declarations import message_of
-from dcc.naming import Action
-from dcc.reference.loading import ReferenceData
-from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.languages import load_catalogue
-from dcc.rules.checking import check_contents
-from dcc.rules.context import NOTHING_STORED, DocumentContext
-from dcc.rules.findings import facts_of, with_value
-from dcc.rules.catalogue import GROUP_OF
-from dcc.settings import Settings
-from tests.support.qc_documents import contents, experiment
+KNOWN_ANIMALS = """
+from dcc.documents.contents import Experiment
+from dcc.messages import mark
+from dcc.rules.findings import fault
+from dcc.rules.registry import rule
+from dcc.vocabulary import Severity
 
-document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NOTHING_STORED)
-found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
-(finding,) = [one for one in found if one.rule == "D1"]
-french = load_catalogue("fr", Settings(home=Path("/nowhere"), languages_directory=Path("LANGUAGES")))
-known = with_value(finding.details, finding.value)
-cause = Cause("k", "D1", "H", finding.severity, 1, 1, 1, {"experiments": 1}, example=Fact(details=known))
-english = load_catalogue("en", Settings(home=Path("/nowhere")))
-print(json.dumps({
-    "message": finding.message,
-    "french": french.tell(message_of("D1", known)),
-    "kept": facts_of("D1", finding.details, finding.value).details,
-    "group": GROUP_OF["D1"].name,
-    "cause": [cause.title(english), cause.remedy(english), cause.who_acts(english)],
-}))
-"""
-FRENCH = """msgid ""
-msgstr ""
-"Content-Type: text/plain; charset=UTF-8\\n"
 
-msgid "The experiment '{experiment}' is dated {value}, a Sunday. Look whether the date is right."
-msgstr "L’expérience '{experiment}' est datée du {value}, un dimanche. Vérifiez la date."
+@rule(
+    "D2",
+    Experiment,
+    severity=Severity.WARNING,
+    message=mark("The animal '{value}' is known."),
+    cause=mark("Animals are known"),
+    remedy=mark("Do nothing."),
+    others=True,
+)
+def animals_are_unknown(experiment, at):
+    'Animals of experiments are unknown.'
+    for name in experiment.specimen_ids:
+        if name in at.answers.specimens:
+            yield fault(experiment.line, name)
 """
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory into which the example package is installed."""
+    """A directory into which the example package is installed, and one whose rule looks at other documents."""
     target = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     source = tmp_path_factory.mktemp("source") / "working_days"
     subprocess.run(["cp", "-r", str(ROOT / "examples" / "working_days"), str(source)], check=True)
     subprocess.run([*pip, "--target", str(target), str(source)], check=True, capture_output=True)
+    (target / "known_animals.py").write_text(KNOWN_ANIMALS, "utf-8")
+    describe(target, "known_animals", "dcc.rules")
     return target
 
 
-def run(installed: Path, *arguments: str, ends: int = 0) -> str:
-    """Run Python with what is installed in a directory; what it prints."""
-    environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT)
-    assert done.returncode == ends, done.stdout + done.stderr
-    return done.stdout or done.stderr
+def run(package: Path, *commands: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run commands of `dcc` with what is installed in a folder."""
+    return run_commands(*commands, environment=os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{ROOT}"})
 
 
 def describe(folder: Path, module: str, group: str) -> None:
@@ -95,7 +83,7 @@ def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Runs code with the example package installed, in forks of one interpreter; what it prints."""
     environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
     folder = tmp_path_factory.mktemp("python")
-    with forking_interpreter("import dcc.cli.main, dcc_assets.sessions", environment, folder) as fork:
+    with forking_interpreter(f"import {', '.join(PRELOADED)}", environment, folder) as fork:
 
         def ran(code: str, *arguments: str, ends: int = 0) -> str:
             done = fork(code, *arguments, environment=os.environ)
@@ -111,22 +99,6 @@ def test_rules_of_a_package_are_listed_and_explained(python: Python) -> None:
     explained = json.loads(python(MAIN, "explain", "D1", "--json"))
     assert "Look whether these dates are right" in explained["advice"]
     assert explained["who"] == "centre"
-
-
-def test_rules_of_a_package_judge_and_are_told_in_causes_and_languages(python: Python, tmp_path: Path) -> None:
-    (tmp_path / "fr.po").write_text(FRENCH, "utf-8")
-    told = json.loads(python(JUDGES.replace("LANGUAGES", str(tmp_path))))
-    assert told == {
-        "message": "The experiment 'E1' is dated 2013-10-06, a Sunday. Look whether the date is right.",
-        "french": "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date.",
-        "kept": '{"experiment":"E1"}',
-        "group": "added_rules",
-        "cause": [
-            "Experiments are dated on Sundays: 1 experiment",
-            "Look whether these dates are right, and correct those that are not.",
-            "The centre acts.",
-        ],
-    }
 
 
 EVALUATION = """
@@ -234,51 +206,19 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
         identifier = findings[0]["message"].split("'")[1]
         assert said.format(identifier) in json.dumps(report, ensure_ascii=False)
     shown = json.loads(python(EVALUATION))
-    assert shown == [{"rule": "D1", "severity": "warning", "findings": 4}]
-
-
-KNOWN_ANIMALS = """
-from dcc.documents.contents import Experiment
-from dcc.messages import mark
-from dcc.rules.findings import fault
-from dcc.rules.registry import rule
-from dcc.vocabulary import Severity
-
-
-@rule(
-    "D2",
-    Experiment,
-    severity=Severity.WARNING,
-    message=mark("The animal '{value}' is known."),
-    cause=mark("Animals are known"),
-    remedy=mark("Do nothing."),
-    others=True,
-)
-def animals_are_unknown(experiment, at):
-    'Animals of experiments are unknown.'
-    for name in experiment.specimen_ids:
-        if name in at.answers.specimens:
-            yield fault(experiment.line, name)
-"""
+    assert {"rule": "D1", "severity": "warning", "findings": 4} in shown
 
 
 def test_a_session_asks_a_rule_of_a_package_about_animals_of_other_documents(
-    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    platform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In documents in which no rule of the platform finds anything."""
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "known_animals.py").write_text(KNOWN_ANIMALS, "utf-8")
-    describe(package, "known_animals", "dcc.rules")
-    shutil.copytree(begun, tmp_path / "home")
-    for name, value in {"HOME": tmp_path / "home", "QUIET_SECONDS": 0, "DAGSTER_EVENTS": "false"}.items():
-        monkeypatch.setenv(f"DCC_{name}", str(value))
-    Folder(tmp_path / "centre", 1).put("add/H.2013-10-31.1.impc.zip", {**specimens(), **experiments()})
-    place = ["--protocol", "file", "--base-path", str(tmp_path / "centre")]
-    run(package, "-c", MAIN, "source", "add", "--centre", "H", *place)
-    run(package, "-c", MAIN, "crawl")
-    found = json.loads(run(package, "-c", MAIN, "data", "findings", "--rule", "D2", "--each", "--json"))
-    assert sorted(one["message"] for one in found) == [f"The animal 'H-M00000{n}' is known." for n in (1, 2, 3)]
+    """In documents in which no other rule finds anything."""
+    monkeypatch.setenv("DCC_DAGSTER_EVENTS", "false")
+    Folder(tmp_path / "centre", 1).put("add/H.2013-10-31.1.impc.zip", {**specimens(), **experiments(animals=2)})
+    platform("source", "add", "--centre", "H", "--protocol", "file", "--base-path", tmp_path / "centre")
+    platform("crawl")
+    found = platform("data", "findings", "--each")
+    assert sorted(one["message"] for one in found) == [f"The animal 'H-M00000{n}' is known." for n in (1, 2)]
 
 
 def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
@@ -303,116 +243,82 @@ def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
 def test_a_source_whose_package_is_gone_fails_by_itself(platform: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "shares" / "harwell").mkdir(parents=True)
     platform("source", "add", "--centre", "H", "--protocol", "share", "--hostname", "harwell")
-    alone = json.loads(run(tmp_path, "-c", MAIN, "source", "test", "1", "--json", ends=2))
-    assert "nothing that is installed speaks the protocol share" in alone["error"]["message"]
-    assert [source["protocol"] for source in json.loads(run(tmp_path, "-c", MAIN, "source", "list", "--json"))] == [
-        "share"
-    ]
+    # In this process, which has no added packages.
+    tested, listed = (CliRunner().invoke(dcc, f"source {words} --json".split()) for words in ("test 1", "list"))
+    assert tested.exit_code == 2
+    assert "nothing that is installed speaks the protocol share" in json.loads(tested.stdout)["error"]["message"]
+    assert [source["protocol"] for source in json.loads(listed.stdout)] == ["share"]
 
 
-NAMING_RULE = """
+def test_a_package_that_cannot_be_loaded_is_named_and_help_and_doctor_work(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group in ("dcc.rules", "dcc.converters"):
+        describe(tmp_path, f"no_{group[4:]}", group)
+    shutil.copytree(begun, tmp_path / "home")
+    monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
+    helped, *refused, examined = run(tmp_path, "--help", "daemon", "validate .", "doctor --no-sources --json")
+    assert "explain" in helped.stdout
+    for group, ended in zip(("rules", "converters"), refused, strict=True):
+        said = f"Error (configuration): no_{group}, which the package no_{group} 1.0 adds as dcc.{group}, cannot be"
+        assert (ended.returncode, said in ended.stderr) == (2, True)
+    findings = json.loads(examined.stdout)["findings"]
+    found = [one for one in findings if one["subject"] == "package no_rules 1.0"]
+    assert [(one["verdict"], "pip uninstall" in one["advice"]) for one in found] == [("failed", True)]
+    assert examined.returncode == 4
+
+
+def test_a_rule_that_is_declared_wrongly_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "known_animals.py").write_text(KNOWN_ANIMALS.replace('"D2"', '"S1"'), "utf-8")
+    describe(tmp_path, "known_animals", "dcc.rules")
+    (ended,) = run(tmp_path, "rules list")
+    assert ended.returncode == 2
+    assert "known_animals, which the package known_animals 1.0 adds as dcc.rules" in ended.stderr
+    assert "There are two rules S1, in dcc.rules.specimen_rules and known_animals." in ended.stderr
+
+
+ODD_RULES = """
 from dcc.documents.contents import Experiment
 from dcc.messages import mark
 from dcc.rules.findings import fault
 from dcc.rules.registry import rule
 
-@rule(
-    "D9",
-    Experiment,
-    message=mark("It is described in {document}. See there."),
-    cause=mark("Described elsewhere"),
-    remedy=mark("See there."),
-    others=True,
-)
-def is_described(experiment, at):
-    '''It is described.'''
-    yield fault(experiment.line, document="protocol 7")
+def odd_rule(rule_id, message, yielded):
+    def is_odd(experiment, at):
+        'Experiments are not odd.'
+        yield yielded(experiment)
+
+    rule(rule_id, Experiment, message=message, cause=mark("Odd"), remedy=mark("See."), others=True)(is_odd)
+
+odd_rule("D1", mark("See {document}."), lambda one: fault(one.line, document="protocol 7"))
 """
+WRONG = {
+    "one.absent": "AttributeError: 'Experiment' object has no attribute 'absent'",
+    "fault(one.line, None, 'typo')": "ValueError: there is no case 'typo'",
+    "fault(one.line, other='x')": "ValueError: the message lacks animal",
+    "fault('x', animal='x')": "TypeError: the line is of the type str",
+    "fault(one.line, one, animal='x')": "TypeError: the value is of the type Experiment",
+    "fault(one.line, animal=object())": "TypeError: the detail animal is of the type object",
+}
 
 
-def test_a_rule_about_other_documents_may_have_any_details(tmp_path: Path) -> None:
-    (tmp_path / "naming_rule.py").write_text(NAMING_RULE, "utf-8")
-    describe(tmp_path, "naming_rule", "dcc.rules")
-    ((name, document),) = experiments(animals=1).items()
-    (tmp_path / name).write_bytes(document)
-    (verdict,) = json.loads(run(tmp_path, "-c", MAIN, "validate", str(tmp_path / name), "--json", ends=1))
-    assert [error["message"] for error in verdict["errors"]] == ["It is described in protocol 7. See there."]
-
-
-@pytest.mark.parametrize(("group", "command"), [("dcc.rules", "rules list"), ("dcc.converters", "validate .")])
-def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, group: str, command: str) -> None:
-    describe(tmp_path, "no_such_module", group)
-    said = run(tmp_path, "-c", MAIN, *command.split(), ends=2)
-    assert f"no_such_module, which the package no_such_module 1.0 adds as {group}, cannot be loaded" in said
-
-
-def test_help_and_doctor_work_with_a_rule_that_cannot_be_loaded(
-    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_rule_may_have_any_details_and_one_that_breaks_down_is_explained_and_not_told_to_a_centre(
+    tmp_path: Path,
 ) -> None:
-    describe(tmp_path, "no_such_module", "dcc.rules")
-    shutil.copytree(begun, tmp_path / "home")
-    monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
-    assert "explain" in run(tmp_path, "-c", MAIN, "--help")
-    refused = run(tmp_path, "-c", MAIN, "daemon", ends=2)
-    assert refused.startswith("Error (configuration): no_such_module, which the package no_such_module 1.0 adds")
-    examined = json.loads(run(tmp_path, "-c", MAIN, "doctor", "--no-sources", "--json", ends=4))
-    found = [one for one in examined["findings"] if one["subject"] == "package no_such_module 1.0"]
-    assert [(one["verdict"], "pip uninstall" in one["advice"]) for one in found] == [("failed", True)]
-
-
-@pytest.mark.parametrize(
-    ("changed", "by", "told"),
-    [
-        ('"D2"', '"S1"', "There are two rules S1, in dcc.rules.specimen_rules and known_animals."),
-        ("    Experiment,\n", "    'Experiment',\n", "The rule D2 is for ('Experiment',). Name classes"),
-        ("    'Animals of experiments are unknown.'\n", "", "The rule D2 has no docstring. Write there"),
-    ],
-)
-def test_a_rule_that_is_declared_wrongly_is_explained(tmp_path: Path, changed: str, by: str, told: str) -> None:
-    (tmp_path / "known_animals.py").write_text(KNOWN_ANIMALS.replace(changed, by), "utf-8")
-    describe(tmp_path, "known_animals", "dcc.rules")
-    said = run(tmp_path, "-c", MAIN, "rules", "list", ends=2)
-    assert "known_animals, which the package known_animals 1.0 adds as dcc.rules" in said
-    assert told in said
-
-
-def test_a_rule_of_a_package_that_breaks_down_is_not_called_a_fault_of_the_platform(tmp_path: Path) -> None:
-    (tmp_path / "known_animals.py").write_text(KNOWN_ANIMALS.replace("(experiment, at)", "(experiment)"), "utf-8")
-    describe(tmp_path, "known_animals", "dcc.rules")
+    wrong = [f'odd_rule("D{n}", mark("See {{animal}}."), lambda one: {said})' for n, said in enumerate(WRONG, start=2)]
+    (tmp_path / "odd_rules.py").write_text(ODD_RULES + "\n".join(wrong), "utf-8")
+    describe(tmp_path, "odd_rules", "dcc.rules")
     ((name, document),) = experiments(animals=1).items()
     (tmp_path / name).write_bytes(document)
-    said = run(tmp_path, "-c", MAIN, "validate", str(tmp_path / name), "--json")
-    assert "The rule D2 of the package known_animals 1.0 broke down (TypeError)" in said
-    assert "fault of the platform" not in said
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ("experiment.line, name, 'typo'", "ValueError: there is no case 'typo'"),
-        ("experiment.line, name, other='x'", "ValueError: the message lacks animal"),
-        ("'x', name, animal='x'", "TypeError: the line is of the type str"),
-        ("experiment.line, experiment, animal='x'", "TypeError: the value is of the type Experiment"),
-        ("experiment.line, name, animal=object()", "TypeError: the detail animal is of the type object"),
-    ],
-)
-def test_a_fault_that_no_message_can_be_made_of_is_explained_and_not_told_to_a_centre(
-    tmp_path: Path, given: str, told: str
-) -> None:
-    rule = KNOWN_ANIMALS.replace("The animal", "The animal {animal}").replace("experiment.line, name", given)
-    (tmp_path / "known_animals.py").write_text(rule.replace("if name in at.answers.specimens:", "if True:"), "utf-8")
-    describe(tmp_path, "known_animals", "dcc.rules")
-    ((name, document),) = experiments(animals=1).items()
-    (tmp_path / name).write_bytes(document)
-    python = [sys.executable, "-c", MAIN, "validate", str(tmp_path / name), "--json"]
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run(python, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
-    assert "Rule D2 of the package known_animals 1.0 broke down at" in done.stderr
-    assert told in done.stderr
-    (verdict,) = json.loads(done.stdout)
-    assert [one["message"].partition(" broke")[0] for one in verdict["warnings"]] == [
-        "Not checked: The rule D2 of the package known_animals 1.0"
-    ]
+    (ended,) = run(tmp_path, f"validate {tmp_path / name} --json")
+    (verdict,) = json.loads(ended.stdout)
+    assert [error["message"] for error in verdict["errors"]] == ["See protocol 7."]
+    told = [one["message"].partition(" broke")[0] for one in verdict["warnings"]]
+    assert told == [f"Not checked: The rule D{n} of the package odd_rules 1.0" for n in range(2, 8)]
+    for number, reason in enumerate(WRONG.values(), start=2):
+        assert f"Rule D{number} of the package odd_rules 1.0 broke down at" in ended.stderr
+        assert reason in ended.stderr
+    assert "fault of the platform" not in ended.stdout + ended.stderr
 
 
 def test_every_rule_of_the_platform_is_in_a_group_of_its_own() -> None:

@@ -101,13 +101,22 @@ def test_two_rules_cannot_have_one_id() -> None:
             yield from ()
 
 
-@pytest.mark.parametrize("missing", ["message", "cause", "remedy"])
+@pytest.mark.parametrize("missing", ["message", "cause", "remedy", "docstring"])
 def test_a_rule_has_all_texts_of_its_own_or_of_what_it_is_like(missing: str) -> None:
+    def is_odd(specimen: Specimen, at: object) -> Iterator[Fault]:
+        yield from ()
+
     texts: dict[str, Any] = {"message": "It is odd.", "cause": "Odd animals", "remedy": "Correct them."}
-    del texts[missing]
-    with pytest.raises(InternalFaultError, match=f"Z99 declares no {missing}"):
-        rule("Z99", Specimen, severity=Severity.ERROR, **texts)(lambda specimen, at: iter(()))
+    is_odd.__doc__ = None if missing == "docstring" else "Animals are not odd."
+    texts.pop(missing, None)
+    with pytest.raises(InternalFaultError, match=f"Z99 (declares|has) no {missing}"):
+        rule("Z99", Specimen, severity=Severity.ERROR, **texts)(is_odd)
     assert "Z99" not in RULES
+
+
+def test_a_rule_is_for_classes() -> None:
+    with pytest.raises(InternalFaultError, match=r"The rule Z99 is for \('Specimen',\). Name classes"):
+        rule("Z99", "Specimen", message="It is odd.", cause="Odd", remedy="Correct it.")(str)  # type: ignore[arg-type]
 
 
 def waiver(effect: WaiverEffect = WaiverEffect.WAIVE, **changes: object) -> Waiver:

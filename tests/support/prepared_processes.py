@@ -19,7 +19,7 @@ from typing import Final
 from dcc.settings import Settings
 
 FORKED: Final = get_context("forkserver")
-_PRELOADED: Final = (
+PRELOADED: Final = (
     "alembic.command",
     "pymysql",
     "dcc_dagster.event_storage",
@@ -44,7 +44,7 @@ def preload(*more: str) -> None:
 
     A test process has one such process alone, and whoever says last what it imports decides for all.
     """
-    FORKED.set_forkserver_preload([*_PRELOADED, *more])
+    FORKED.set_forkserver_preload([*PRELOADED, *more])
 
 
 preload()

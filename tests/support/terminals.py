@@ -7,10 +7,13 @@ import os
 import pty
 import re
 import struct
+import sys
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+
+import pytest
 
 
 def seen_on_a_terminal(columns: int, run: Callable[[int], object]) -> list[str]:
@@ -35,10 +38,17 @@ def seen_on_a_terminal(columns: int, run: Callable[[int], object]) -> list[str]:
         return re.sub(r"\x1b\[[0-9;]*m", "", shown.result()).splitlines()
 
 
-def of_terminal(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment whose terminal has colours, and is as wide as it says itself."""
-    plain = {name: value for name, value in environment.items() if name not in ("COLUMNS", "NO_COLOR")}
-    return plain | {"TERM": "xterm"}
+@contextmanager
+def shown_on(terminal: int) -> Iterator[pytest.MonkeyPatch]:
+    """What this process prints during the block is shown on a terminal, which has colours."""
+    with os.fdopen(terminal, "w", closefd=False) as shown, pytest.MonkeyPatch.context() as patch:
+        for name in ("COLUMNS", "NO_COLOR"):
+            patch.delenv(name, raising=False)
+        patch.setenv("TERM", "xterm")
+        for name in ("stdout", "stderr"):
+            patch.setattr(sys, name, shown)
+            patch.setattr(sys, f"__{name}__", shown)
+        yield patch
 
 
 def too_wide(lines: Sequence[str], columns: int) -> list[str]:
