@@ -63,7 +63,7 @@ OF_DATABASES = (
 """Modules whose tests run on both databases; of others, those that are marked `both_databases`."""
 LONG = (
     ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/", *OF_PAGE, *OF_BROWSER),
-    ("tests/assets/test_workers.py", "tests/assets/test_replay_workers.py", "tests/cli/test_daemon.py"),
+    ("tests/assets/test_workers.py", "tests/cli/test_daemon.py"),
     (
         "tests/chaos/",
         "tests/hostile/test_whole_session.py",
