@@ -127,7 +127,7 @@ def proposal(folder: Path) -> list[str]:
     rules = folder / "proposed_rules.py"
     rules.write_text(RULE)
     words = ["--xsd", str(proposal.xsd), "--reference", f"projects={proposal.reference['projects']}"]
-    return [*words, "--rules", str(rules), "--workers", "2"]
+    return [*words, "--rules", str(rules), "--workers", "1"]
 
 
 @contextmanager
