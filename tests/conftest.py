@@ -11,7 +11,7 @@ import pytest
 from dcc import redaction
 from dcc.runtime.processes import collect_cycles_rarely
 from tests.support.memory import keep_temporary_files_in_memory
-from tests.support.sharing import OF_BROWSER, OF_PAGE
+from tests.support.sharing import OF_PAGE
 from tests.support.trials import EVERYWHERE, trials
 
 pytest_plugins = [
@@ -58,8 +58,8 @@ OF_DATABASES = (
 )
 """Modules whose tests run on both databases; of others, those that are marked `both_databases`."""
 LONG = (
-    ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/", *OF_PAGE, *OF_BROWSER),
-    ("tests/assets/test_workers.py", "tests/assets/test_replay_workers.py", "tests/cli/test_daemon.py"),
+    ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/", *OF_PAGE),
+    ("tests/assets/test_workers.py", "tests/cli/test_daemon.py"),
     (
         "tests/chaos/",
         "tests/hostile/test_whole_session.py",

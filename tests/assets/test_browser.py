@@ -12,9 +12,11 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from dcc.cli.demo import submissions
 from tests.support.browsing import click, keep, see, wait_for
 from tests.support.prepared_processes import run_dcc
+from tests.support.served_page import ServedPage
 
 FAILED = "add/H.2013-11-04.3.impc.zip"
 IN_ERROR = "add/J.2013-11-04.28.impc.zip"
+EXPERIMENTS = "J.2013-11-04.30.experiment.impc.xml"
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
 FLOW = [
     "file_sou…_listings",
@@ -33,7 +35,6 @@ FLOW = [
 
 @pytest.mark.servers
 def test_the_lineage_page_shows_the_flow(browser: WebDriver, served: str) -> None:
-    see(browser, f"{served}/asset-groups", "collection", "validation", "data", "quality_control")
     whole = f"{served}/assets/qc?view=lineage&lineageScope=upstream&lineageDepth=10"
     see(browser, whole, *FLOW, picture="lineage")
 
@@ -57,13 +58,27 @@ def test_the_page_of_a_resource_has_its_values_and_hides_its_secrets(browser: We
 
 
 @pytest.mark.servers
-def test_the_failing_rule_shows_the_document_the_line_and_the_value(browser: WebDriver, served: str) -> None:
+def test_a_failing_check_tells_document_line_and_value_and_leads_to_the_report(browser: WebDriver, served: str) -> None:
+    """A wrangler's way: Checks, values, Partitions, the zip in red, its report."""
     see(browser, f"{served}/assets/data_integrity?view=checks&checkDetail=values", "values", "Failed", "Partitions")
     click(browser, "//*[text()='Partitions']", last=True)
     wait_for(browser, "Failed (1)", IN_ERROR)
     click(browser, f"//*[contains(text(), '{IN_ERROR}')]")
-    wait_for(browser, "Latest execution", "J.2013-11-04.30.experiment.impc.xml", "P9", "approx. 21.85", "line 7")
+    wait_for(browser, "Latest execution", EXPERIMENTS, "P9", "approx. 21.85", "line 7")
     keep(browser, "failing-rule")
+    before = set(browser.window_handles)
+    click(browser, "//*[text()='[Show Markdown]']")
+    click(browser, "//a[text()='Submission report']")
+    try:
+        for window in set(browser.window_handles) - before:
+            browser.switch_to.window(window)
+        wait_for(browser, IN_ERROR.partition("/")[2], "What to correct", EXPERIMENTS, "line 7")
+        assert browser.find_elements(By.TAG_NAME, "script") == []
+    finally:
+        for window in set(browser.window_handles) - before:
+            browser.switch_to.window(window)
+            browser.close()
+        browser.switch_to.window(next(iter(before)))
 
 
 HOSTILE = {
@@ -78,7 +93,7 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="module")
-def hostile(served: str, tmp_path_factory: pytest.TempPathFactory, installation_of_ui: dict[str, str]) -> str:
+def hostile(page: ServedPage, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of the partition of a file source with hostile archives, which was crawled beside the UI."""
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "add").mkdir()
@@ -93,9 +108,9 @@ def hostile(served: str, tmp_path_factory: pytest.TempPathFactory, installation_
         (folder / "add" / name).write_bytes(submissions.archive(documents))
     place = ["--centre", "J", "--protocol", "file", "--base-path", str(folder)]
     said, errors = folder / "said", folder / "errors"
-    assert run_dcc(["source", "add", *place], folder, installation_of_ui, said, errors) == 0, errors.read_text()
+    assert run_dcc(["source", "add", *place], folder, page.environment, said, errors) == 0, errors.read_text()
     number = said.read_text().strip()
-    assert run_dcc(["crawl", "--source", number], folder, installation_of_ui, said, errors) == 1, errors.read_text()
+    assert run_dcc(["crawl", "--source", number], folder, page.environment, said, errors) == 1, errors.read_text()
     return f"J-{number}"
 
 
@@ -116,5 +131,5 @@ def test_what_centres_name_their_archives_is_text_on_every_page(browser: WebDriv
     see(browser, f"{served}/assets/validated_documents?view=checks&checkDetail=xsd", "xsd", "Partitions")
     click(browser, "//*[text()='Partitions']", last=True)
     click(browser, "//*[contains(text(), 'J.2013-11-05.77')]")
-    wait_for(browser, "Latest execution", "onerror=")
+    wait_for(browser, "Latest execution", 'line 4, column 5: Attribute "isBaseline" of ‹mouse› is "‹img src=x onerror=')
     harmless(browser)

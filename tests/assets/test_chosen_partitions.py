@@ -113,10 +113,3 @@ def test_a_centre_is_brought_up_to_date_by_its_partition(shown: Shown, asset: st
     assert shown.dagster.materialise(shown.job, "H", asset) is DagsterRunStatus.SUCCESS
     newest = shown.dagster.instance.get_runs(limit=1)[0]
     assert told_in(shown.dagster, newest.run_id)[asset] == ["H"]
-
-
-def test_runs_say_what_started_them_and_have_no_other_tags_of_ours(shown: Shown) -> None:
-    for run in shown.dagster.instance.get_runs():
-        shown = {name for name in run.tags if not name.startswith(".dagster/")}
-        assert shown == {"dcc/session", "dcc/started_by"}
-        assert run.tags["dcc/started_by"] == "dcc crawl"

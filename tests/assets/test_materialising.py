@@ -53,18 +53,6 @@ def test_a_zip_action_is_processed_again_alone(
     assert dagster.instance.get_runs(limit=1)[0].tags[SESSION_TAG] == "2"
 
 
-def test_faulty_data_fail_checks_and_not_the_run(
-    installation: Installation, dagster: Dagster, asset_job: JobDefinition
-) -> None:
-    installation.add_folder().put(ZIP, {"../outside.xml": b"<x/>"})
-    run(installation, dagster)
-    assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.SUCCESS
-    assert dagster.checks(UNZIP) == {ZIP: "failed"}
-    assert dagster.materialised("xml_documents") == {ZIP}
-    assert dagster.materialised("validated_documents") == set()
-    assert len(installation.attempts(ZIP)) == 2
-
-
 def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:

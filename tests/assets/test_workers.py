@@ -1,4 +1,4 @@
-"""A session whose archives workers fetch and prepare ends as one that does all by itself."""
+"""Sessions and replays whose archives workers fetch and prepare end as those that do all by themselves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.replay import rows
+from dcc.qc.database import open_qc_database
 from dcc.store.objects import ObjectStore
+from tests.cli.test_replay import RULE
 from tests.session.test_crash_recovery import fill
+from tests.session.test_replay import proposed
+from tests.session.test_session_data_processes import change
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
@@ -35,15 +40,21 @@ from tests.support.worker_installations import (
 
 
 def installed(root: Path) -> Installation:
-    """An installation with two sources of a centre that hold archives of all sorts."""
+    """An installation with two sources of a centre that hold archives of all sorts, and one of another centre."""
     installation = empty_installation(root)
     folders = [installation.add_folder("H", "one"), installation.add_folder("H", "two")]
     fill(folders)
-    for number in range(10, 16):
+    for number in range(10, 12):
         stem = f"2013-10-{number}.1"
         folders[number % 2].put(f"add/H.{stem}.impc.zip", specimens(stem=stem) | experiments(stem=stem))
     folders[0].put("edit/H.2013-10-20.1.impc.zip", specimens(stem="2013-10-20.1"))
     folders[1].put("delete/H.2013-10-21.1.impc.zip", experiments(stem="2013-10-21.1"))
+    more = installation.add_folder("J", "three")
+    mothers = change(specimens("J", mice=4), 'relationship="littermate"', 'relationship="mother"')
+    more.put("add/J.2013-10-31.1.impc.zip", mothers)
+    more.put("add/J.2013-10-31.2.impc.zip", specimens("J", stem="2013-10-31.2"))
+    # It is not opened, as its manifest names something else.
+    (more.path / "add" / "J.2013-10-31.2.impc.zip.manifest.json").write_text('[{"file": "other.xml"}]')
     return installation
 
 
@@ -110,17 +121,46 @@ def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_i
     assert result(installation) == by_itself
 
 
-def test_a_celery_worker_with_an_object_store_ends_as_the_session_itself_and_is_soon_free_if_it_hangs(
+def proposal(folder: Path) -> list[str]:
+    """The words that propose schemas, reference data and rules, which change much."""
+    proposal = proposed(folder)
+    rules = folder / "proposed_rules.py"
+    rules.write_text(RULE)
+    words = ["--xsd", str(proposal.xsd), "--reference", f"projects={proposal.reference['projects']}"]
+    return [*words, "--rules", str(rules), "--workers", "1"]
+
+
+@contextmanager
+def nothing_changes(installation: Installation) -> Iterator[None]:
+    """Both databases are as before."""
+    qc = open_qc_database(installation.settings)
+    try:
+        before = rows(installation.tracker), rows(qc)
+        yield
+        assert (rows(installation.tracker), rows(qc)) == before
+    finally:
+        qc.dispose()
+
+
+def test_a_celery_worker_ends_session_and_replay_as_they_do_by_themselves_and_is_soon_free_if_it_hangs(
     tmp_path: Path, by_itself: dict[str, Any], redis_server: RedisServer, bucket: Bucket
 ) -> None:
     installation = installed(tmp_path / "celery")
     variables = celery_variables(bucket, redis_server)
     variables["DCC_BROKER"] = f"file:{_secret_file(tmp_path, redis_server.url)}"
-    of_worker = variables | {"DCC_WORKER_PATIENCE": "5"}
-    hanging = celery_workers(installation, of_worker, "one", app="tests.support.hanging_worker")
-    with hanging as workers, command_lines() as shown:
-        said = crawl(installation, **variables)
-    assert result(installation) == by_itself
+    of_worker = variables | {"DCC_ARCHIVE_REPLICAS": str(tmp_path / "empty")}
+    with celery_workers(installation, of_worker, "one", app="tests.support.hanging_worker") as workers:
+        with command_lines() as shown:
+            said = crawl(installation, **variables)
+        assert result(installation) == by_itself
+        words = ["replay", "--json", *proposal(tmp_path)]
+        with nothing_changes(installation):
+            found, of_replay = run(installation, *words, **variables)
+    assert (found, of_replay) == run(installation, *words) == (found, "")
+    replayed = json.loads(found)
+    assert {"D1", "S12"} <= {cause["code"] for cause in replayed["causes"]}
+    assert {"failed xsd", "failed data"} <= {change["after"] for change in replayed["changes"]}
+    assert by_itself["states"]["add/J.2013-10-31.2.impc.zip"] == "unzip failed"
     assert "already registered" not in said
     of_worker_said = workers["one"].said()
     assert "Timeout (0:00:05)!" in of_worker_said

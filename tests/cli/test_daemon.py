@@ -22,6 +22,7 @@ from tests.support.process_trees import descendants
 from tests.support.waiting import wait_until
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.3.impc.zip"
+WAITING = "add/H.2013-10-31.2.impc.zip"
 DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
 SHOWN = """{
   runsOrError { ... on Runs { results { jobName status } } }
@@ -37,7 +38,7 @@ UI_PASSWORD = "of the account that reads"
 @pytest.fixture
 def production(dcc: Dcc, dagster_url: str | None) -> Dcc:
     """`dcc` with Dagster's storage on MariaDB too, and no schedule in its way."""
-    environment = {**dcc.environment, "DCC_DAGSTER_EVENTS": "true", "DCC_CRAWL_INTERVAL": NEVER}
+    environment = {**dcc.environment, "DCC_DAGSTER_EVENTS": "true", "DCC_CRAWL_INTERVAL": NEVER, "DCC_UNTIL": "xsd"}
     assert dagster_url is not None
     environment["DCC_DAGSTER_URL"] = dagster_url
     return replace(dcc, environment=environment)
@@ -71,11 +72,17 @@ def wait_for_daemons(port: int) -> None:
     wait_until(all_work, 120)
 
 
+def materialised(port: int) -> list[str]:
+    """The archives whose documents are validated, as the pages show it."""
+    found: list[str] = ask(port, SHOWN)["assetNodeOrError"]["assetPartitionStatuses"]["materializedPartitions"]
+    return found
+
+
 @only_mariadb
 def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc, tmp_path: Path) -> None:
     folder, port = production.add_folder(), free_port()
-    folder.put(GOOD, specimens())
-    folder.put(BAD, b"no archive")
+    folder.put(WAITING, specimens(stem="2013-10-31.2"))
+    production("crawl", "--until", "zip_name")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with (
@@ -89,9 +96,14 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/assets", timeout=60) as page:
             assert b"<html" in page.read()
 
+        # The daemon asks for a run of what waits, takes it from its queue and launches it.
+        wait_until(lambda: materialised(port) == [WAITING], 120)
+        wait_until(lambda: {run["status"] for run in ask(port, SHOWN)["runsOrError"]["results"]} == {"SUCCESS"})
+        folder.put(GOOD, specimens())
+        folder.put(BAD, b"no archive")
         production("crawl", exit_code=1)
+        assert materialised(port) == [GOOD, WAITING]
         shown = ask(port, SHOWN)
-        assert shown["assetNodeOrError"]["assetPartitionStatuses"]["materializedPartitions"] == [GOOD]
         jobs = {run["jobName"]: run["status"] for run in shown["runsOrError"]["results"]}
         assert jobs["crawl_file_sources"] == jobs["process_zip_actions"] == "SUCCESS"
         wait_for_daemons(port)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import pytest
 
 from dcc.cli.installation.dagster_processes import Program
+from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER
 from dcc.errors import NotFoundError
 from dcc.settings import Settings
 from tests.cli.conftest import PROGRAM, Dcc
@@ -146,8 +147,38 @@ def test_addresses_and_names_of_the_page_that_are_none_are_refused(dcc: Dcc, mon
 
 
 def test_the_page_answered_after_little_work(page: ServedPage) -> None:
-    """Six seconds of a processor were measured; with the daemon, which starts afterwards, it would be over ten."""
+    """Six seconds of a processor were measured."""
     assert page.seconds < 9
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("option", "is_with_daemon"), [(None, True), ("--without-daemon", False), ("--read-only", False)]
+)
+def test_a_daemon_starts_when_the_pages_answer(
+    dcc: Dcc, monkeypatch: pytest.MonkeyPatch, option: str | None, is_with_daemon: bool
+) -> None:
+    happened: list[object] = []
+
+    @contextmanager
+    def run(_: Settings, *programs: Program) -> Iterator[list[Any]]:
+        happened.extend(programs)
+        yield []
+
+    def stop(_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dcc.cli.installation.ui.running", run)
+    monkeypatch.setattr("dcc.cli.installation.ui._answers", lambda *_: happened.append("answered") or True)
+    monkeypatch.setattr("dcc.cli.installation.ui.start", lambda _, __, *programs: happened.extend(programs))
+    monkeypatch.setattr("dcc.cli.installation.ui.wait_for_end", stop)
+    dcc("ui", "--port", free_port(), *filter(None, [option]))
+    pages, answered, *daemon = happened
+    assert isinstance(pages, Program)
+    assert (pages.module, answered) == (WEB_SERVER, "answered")
+    assert ("--watch-overdue" in pages.arguments) is (option == "--without-daemon")
+    assert ("--read-only" in pages.arguments) is (option == "--read-only")
+    assert [(one.module, len(one.keep)) for one in daemon if isinstance(one, Program)] == [(DAEMON, 1)] * is_with_daemon
 
 
 @only_sqlite

@@ -116,20 +116,19 @@ class Session:
     environment: dict[str, str]
     left: Left
 
-    def run(self, *arguments: str, exit_code: int, **changes: str) -> str:
+    def run(self, *arguments: str, exit_code: int) -> str:
         """Run `dcc` as a process; what it prints and what others see of it is among what is left."""
         process = subprocess.Popen(
             [PROGRAM, *arguments],
-            env=self.environment | changes,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         self.left.add(f"ps of {arguments}", Path(f"/proc/{process.pid}/cmdline").read_bytes())
         out, err = process.communicate(timeout=120)
-        name = f"{' '.join(arguments)} {sorted(changes)}"
-        self.left.add(f"output of {name}", out)
-        self.left.add(f"errors of {name}", err)
+        self.left.add(f"output of {arguments}", out)
+        self.left.add(f"errors of {arguments}", err)
         assert process.returncode == exit_code, err.decode()
         return err.decode()
 
@@ -233,10 +232,11 @@ def test_no_secret_is_in_anything_that_a_session_leaves_behind(
     assert said.count("Check the user name and password") >= 5
     tracker_url = installation.settings.tracker_database_url
     wrong = tracker_url.replace("dcc:", f"dcc:{quote(SECRETS['a wrong password'], safe='')}", 1)
-    refused = session.run("--debug", "status", exit_code=4, DCC_TRACKER_URL=wrong)
-    assert "Traceback" in refused
-    unknown = session.environment | {"DCC_TRACKER_URL": f"oracle://me:{quote(IN_TRACKER)}@x/y"}
-    left.add("a wrong URL", Dcc(unknown, tmp_path)("--debug", "status", exit_code=2).output)
+    for url, exit_code in ((wrong, 4), (f"oracle://me:{quote(IN_TRACKER)}@x/y", 2)):
+        elsewhere = Dcc(session.environment | {"DCC_TRACKER_URL": url}, tmp_path)
+        refused = elsewhere("--debug", "status", exit_code=exit_code).output
+        assert "Traceback" in refused
+        left.add(f"a wrong URL, {exit_code}", refused)
     dcc = Dcc(session.environment, tmp_path)
     for path in commands(command):
         left.add(f"dcc {' '.join(path)}", dcc(*path, "--json").output)

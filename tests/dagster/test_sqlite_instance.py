@@ -68,6 +68,7 @@ def remade_by_dagster(path: Path) -> None:
 
 
 HALF: dict[str, Callable[[Path], None]] = {
+    "whole": lambda path: None,
     "nothing in it": lambda path: path.write_bytes(b""),
     "not there": Path.unlink,
     "no version table": lambda path: edit(path, "DROP TABLE alembic_version", "DROP TABLE secondary_indexes"),
@@ -89,20 +90,25 @@ HALF: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize(
-    ("state", "names"), [*((state, _MARKS) for state in HALF), *(("no version", [name]) for name in _MARKS)]
+    "states",
+    [
+        ("nothing in it", "not there", "no version table"),
+        ("no version", "an old version", "one table"),
+        ("rows not migrated", "rows not migrated", "rows not migrated"),
+        ("whole", "whole", "no version"),
+    ],
+    ids=str,
 )
-def test_files_that_were_left_half_made_are_mended(
-    state: str, names: Sequence[str], settings: Settings, whole: Path
-) -> None:
+def test_files_that_were_left_half_made_are_mended(states: Sequence[str], settings: Settings, whole: Path) -> None:
     """All of them, and one beside others that are whole."""
-    for name in names:
+    for name, state in zip(_MARKS, states, strict=True):
         HALF[state](settings.dagster_home / name)
     assert not are_whole(settings.dagster_home)
     with open_instance(settings) as instance:
         assert instance.get_runs() == []
     assert are_whole(settings.dagster_home)
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
-    for name in names:
+    for name in _MARKS:
         assert read(settings.dagster_home / name, schema) == read(whole / "dagster" / name, schema)
     assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK)
     assert not list(settings.dagster_home.glob(".being-made-*"))

@@ -172,6 +172,7 @@ def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
         "measurements": ["contexts"],
         "archive_store": [],
     }
+    assert {node["groupName"] for node in nodes} >= {"collection", "validation", "data", "quality_control"}
     assert all(node["groupName"] and node["kinds"] and node["description"] for node in nodes)
     assert all(node["isMaterializable"] for node in nodes)
 

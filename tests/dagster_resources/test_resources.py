@@ -103,6 +103,12 @@ def test_what_is_left_out_is_as_the_settings_say_when_it_is_used(monkeypatch: py
     assert str(resource.staging().root) == "/data/staging"
 
 
+def test_a_value_that_cannot_be_is_refused_with_the_field() -> None:
+    wanted = "The field connect_timeout of the resource sftp: it must be a number above 0, and is '-1.0'"
+    with pytest.raises(ConfigurationError, match=wanted):
+        SftpResource(connect_timeout=-1).settings_with()
+
+
 @pytest.mark.parametrize(
     ("resource", "field"),
     [

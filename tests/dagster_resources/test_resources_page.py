@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.served_page import PAGE_ZIP, ServedPage
+from tests.support.installations import Folder
+from tests.support.prepared_processes import run_dcc
+from tests.support.served_page import ServedPage
 
 pytestmark = pytest.mark.servers
 
+WAITING = "add/H.2013-12-31.1.impc.zip"
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "dcc"}
-HIDDEN = ("passphrase-of-the-key", "key-of-the-webhook", "password-of-mail", "token-of-the-registry")
+HIDDEN = ("key-of-the-webhook", "password-of-mail", "token-of-the-registry")
 RESOURCES = """
 query ($of: RepositorySelector!) {
   allTopLevelResourceDetailsOrError(repositorySelector: $of) {
@@ -91,8 +94,7 @@ def test_every_resource_explains_itself(page: ServedPage) -> None:
 
 def test_a_resource_shows_what_the_settings_say_and_never_a_secret(page: ServedPage) -> None:
     resources = resources_of(page)
-    assert values_of(resources["sftp"])["connect_timeout"] == ("7.5", "VALUE")
-    assert values_of(resources["sftp"])["key_passphrase"] == ("DCC_KEY_PASSPHRASE", "ENV_VAR")
+    assert values_of(resources["store"])["keep_days"] == ("7", "VALUE")
     assert values_of(resources["webhook"])["signing_key"] == ("DCC_NOTIFY_WEBHOOK_SECRET", "ENV_VAR")
     assert values_of(resources["mail"])["server"] == ("DCC_SMTP_URL", "ENV_VAR")
     assert values_of(resources["reference_data"])["colonies"] == ("DCC_REFERENCE_COLONIES", "ENV_VAR")
@@ -123,17 +125,16 @@ def test_a_resource_shows_what_uses_it(page: ServedPage) -> None:
 
 
 def test_a_run_launched_with_another_staging_directory_uses_it(page: ServedPage, tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "centre")
+    folder.put(WAITING)
+    said, errors, environment = tmp_path / "said", tmp_path / "errors", {**page.environment, "DCC_UNTIL": "zip_name"}
+    place = ["--centre", "H", "--protocol", "file", "--base-path", str(folder.path)]
+    assert run_dcc(["source", "add", *place], tmp_path, environment, said, errors) == 0, errors.read_text()
+    crawl = ["crawl", "--source", said.read_text().strip()]
+    assert run_dcc(crawl, tmp_path, environment, said, errors) == 0, errors.read_text()
     staging = tmp_path / "elsewhere"
     run = launched(page, "process_zip_actions", {"store": {"directory": str(staging)}, "session": {"until": "xsd"}})
     assert run["status"] == "SUCCESS"
-    assert (staging / PAGE_ZIP).is_file()
+    assert (staging / WAITING).is_file()
     told = json.dumps(run)
     assert [secret for secret in HIDDEN if secret in told] == []
-
-
-def test_a_value_that_cannot_be_is_refused_with_the_field(page: ServedPage) -> None:
-    run = launched(page, "crawl_file_sources", {"sftp": {"connect_timeout": -1}})
-    assert run["status"] == "FAILURE"
-    assert "The field connect_timeout of the resource sftp: it must be a number above 0, and is '-1.0'" in json.dumps(
-        run
-    )

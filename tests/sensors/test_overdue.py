@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from dagster import AssetCheckKey, SkipReason
+from dagster import SkipReason
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
@@ -65,10 +65,17 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
 ) -> None:
     installation.add_folder().put(GOOD)
     crawl(installation, dagster)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+    listings = dagster.instance.fetch_materializations(CRAWL_OVERDUE.asset_key, limit=10).records
     assert after(0) == "The checks are up to date."
     assert told(server) == []
     after(25)
+    # The page of the source goes on showing what was listed.
+    assert dagster.instance.fetch_materializations(CRAWL_OVERDUE.asset_key, limit=10).records == listings
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
+    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
+    assert (evaluation.severity.value, evaluation.metadata["hours"].value) == ("ERROR", 25)
+    assert "dcc doctor" in evaluation.metadata["What to do"].value
     ((subject, text),) = told(server)
     assert subject == "DCC: Outage: the check crawl_overdue of H-1"
     assert "It was last listed as a whole" in text
@@ -78,6 +85,7 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
         after(hours)
     assert told(server) == []
     crawl(installation, dagster)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
     after(0)
     after(0)
     assert [subject for subject, _ in told(server)] == ["DCC: Back to normal: the check crawl_overdue of H-1"]
@@ -137,8 +145,3 @@ def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
     server.received.clear()
     after(200)
     assert [subject for subject, _ in told(server, CENTRE)] == [subject]
-
-
-def failed(instance: object, check: AssetCheckKey, partition: str) -> bool:
-    records = instance.event_log_storage.get_asset_check_execution_history(check, limit=10)  # type: ignore[attr-defined]
-    return [(one.partition, one.status.value) for one in records] == [(partition, "FAILED")]

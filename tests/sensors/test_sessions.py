@@ -98,15 +98,17 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
 
 
 @only_sqlite
-@pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED])
-@pytest.mark.parametrize("job", [crawl_file_sources, process_zip_actions, load_data])
 def test_nothing_is_asked_for_while_a_run_is_under_way(
-    installation: Installation, folder: Folder, instance: DagsterInstance, status: DagsterRunStatus, job: object
+    installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
     folder.put(ZIP)
     crawled(installation, hand_over=True)
-    instance.create_run_for_job(job, status=status)  # type: ignore[arg-type]
-    assert "is under way or queued" in str(asked(new_zips, instance))
+    for status in (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED):
+        for job in (crawl_file_sources, process_zip_actions, load_data):
+            run = instance.create_run_for_job(job, status=status)
+            assert "is under way or queued" in str(asked(new_zips, instance))
+            instance.delete_run(run.run_id)
+    requested(new_zips, instance)
 
 
 @only_sqlite
@@ -237,19 +239,21 @@ def valid(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstal
     return data
 
 
-def test_valid_documents_are_asked_for_once(valid: DataInstallation, instance: DagsterInstance) -> None:
-    assert requested(valid_documents, instance).run_key == requested(valid_documents, instance).run_key
-    valid.take_up()
-    assert asked(valid_documents, instance) == "No document is waiting."
-
-
-@only_sqlite
-def test_the_session_that_validated_documents_is_gone_on_with(
-    valid: DataInstallation, instance: DagsterInstance
+def test_valid_documents_are_asked_for_once_in_the_session_that_validated_them_as_far_as_sessions_go(
+    valid: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_session(valid.tracker, valid.settings) as session:
         session.hand_over()
-    assert requested(valid_documents, instance).tags == {SESSION_TAG: str(session.id)}
+    request = requested(valid_documents, instance)
+    assert request.tags == {SESSION_TAG: str(session.id)}
+    assert request.run_key == requested(valid_documents, instance).run_key
+    with monkeypatch.context() as patch:
+        for until, zips in (("zip_name", "Sessions stop at zip_name"), ("xsd", "No submission")):
+            patch.setenv("DCC_UNTIL", until)
+            assert zips in str(asked(new_zips, instance))
+            assert f"Sessions stop at {until}" in str(asked(valid_documents, instance))
+    valid.take_up()
+    assert asked(valid_documents, instance) == "No document is waiting."
 
 
 @only_sqlite
@@ -276,28 +280,6 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
     with data.tracker.connect() as connection:
         lock = connection.execute(select(SessionLock.session_id, SessionLock.holder)).one()
     assert tuple(lock) == (None, None)
-
-
-@only_sqlite
-@pytest.mark.parametrize(
-    ("until", "zips", "documents"),
-    [
-        ("zip_name", "Sessions stop at zip_name", "Sessions stop at zip_name"),
-        ("xsd", "No submission", "Sessions stop at xsd"),
-    ],
-)
-def test_sensors_ask_for_nothing_beyond_where_sessions_stop(
-    valid: DataInstallation,
-    instance: DagsterInstance,
-    monkeypatch: pytest.MonkeyPatch,
-    until: str,
-    zips: str,
-    documents: str,
-) -> None:
-    assert isinstance(asked(valid_documents, instance), RunRequest)
-    monkeypatch.setenv("DCC_UNTIL", until)
-    assert zips in str(asked(new_zips, instance))
-    assert documents in str(asked(valid_documents, instance))
 
 
 @only_sqlite

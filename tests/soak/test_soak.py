@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.running import Course, Plan
+from tests.soak.running import Course, Plan, live
 from tests.soak.sampling import ProcessSample, Sample
 from tests.soak.verdict import verdict
+from tests.support.prepared_processes import run_in_process
 
 _MB = 1_000_000
 
@@ -27,34 +26,27 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-_LIVED = """
-import pickle, sys
-from pathlib import Path
-from tests.soak.running import live
-Path(sys.argv[2]).write_bytes(pickle.dumps(live(pickle.loads(Path(sys.argv[1]).read_bytes()))))
-"""
-
-
-def lived_elsewhere(plan: Plan) -> Course:
-    """What was seen of a life in a process of its own, which holds nothing of other tests."""
-    given, told = plan.folder.with_name("plan"), plan.folder.with_name("course")
-    given.write_bytes(pickle.dumps(plan))
-    subprocess.run([sys.executable, "-c", _LIVED, given, told], cwd=Path(__file__).parents[2], check=True)
-    course: Course = pickle.loads(told.read_bytes())
-    return course
+def live_and_tell(folder: str) -> None:
+    """Live by the plan in a folder, and leave beside it what was seen."""
+    given, told = Path(folder) / "plan", Path(folder) / "course"
+    told.write_bytes(pickle.dumps(live(pickle.loads(given.read_bytes()))))
 
 
 @pytest.mark.servers
 def test_sessions_in_one_process_leave_no_file_thread_process_or_connection_behind(folder: Path) -> None:
-    course = lived_elsewhere(Plan(folder / "life", minutes=5, database="sqlite", archives=5, sessions=3, daemon=False))
-    seen = [replace(sample.process, rss=0) for sample in course.samples]
+    plan = Plan(folder / "life", minutes=5, database="sqlite", archives=5, sessions=3, daemon=False)
+    (folder / "plan").write_bytes(pickle.dumps(plan))
+    # A process of its own holds nothing of other tests.
+    assert run_in_process(live_and_tell, str(folder), {}, seconds=300) == 0
+    lived: Course = pickle.loads((folder / "course").read_bytes())
+    seen = [replace(sample.process, rss=0) for sample in lived.samples]
     # The first session loads what is kept.
     assert seen[1] == seen[2]
     # Two children are the file servers.
     assert (seen[-1].threads, seen[-1].children, seen[-1].connections) == (1, 2, 0)
-    assert course.samples[-1].zip_actions >= 10
-    assert course.faults == []
-    held = {finding.promise: finding.held for finding in verdict(course) if "tracker." in finding.promise}
+    assert lived.samples[-1].zip_actions >= 10
+    assert lived.faults == []
+    held = {finding.promise: finding.held for finding in verdict(lived) if "tracker." in finding.promise}
     assert len(held) > 10
     assert all(held.values()), held
 

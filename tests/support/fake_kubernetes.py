@@ -1,21 +1,23 @@
 """A server that answers as Kubernetes does about jobs: each is run as a process of this machine, in place of a pod.
 
-The container's image, volumes and rights count for nothing; its command, arguments and environment do.
+The container's image, command, volumes and rights count for nothing; its arguments and environment do.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.support.prepared_processes import begin
 
 NAMESPACE = "work"
 """The namespace in which jobs may be made."""
@@ -28,7 +30,7 @@ class FakeKubernetes:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.namespaces: set[str] = set()
         self._variables, self._folder = variables, folder
-        self._pods: dict[str, subprocess.Popen[bytes]] = {}
+        self._pods: dict[str, BaseProcess] = {}
 
     def create(self, namespace: str, job: dict[str, Any]) -> None:
         """Run the job's container as a process."""
@@ -41,14 +43,12 @@ class FakeKubernetes:
         name = job["metadata"]["name"]
         self.jobs[name] = job
         self.namespaces.add(namespace)
-        with (self._folder / f"{name}.log").open("wb") as log:
-            self._pods[name] = subprocess.Popen(
-                [*container["command"], *container["args"]], env=environment, stdout=log, stderr=log
-            )
+        log = self._folder / f"{name}.log"
+        self._pods[name] = begin(container["args"], self._folder, environment, log, log)
 
     def status(self, name: str) -> dict[str, int]:
         """How many pods of the job are active, succeeded and failed."""
-        ended = self._pods[name].poll()
+        ended = self._pods[name].exitcode
         return {"active": int(ended is None), "succeeded": int(ended == 0), "failed": int(ended not in (None, 0))}
 
     def delete(self, name: str) -> None:
@@ -63,7 +63,7 @@ class FakeKubernetes:
         """End all pods."""
         for pod in self._pods.values():
             pod.kill()
-            pod.wait()
+            pod.join()
 
 
 def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:

@@ -57,7 +57,9 @@ def run_in_process(
 
     How it ended: 0, 1 when `work` raised, minus the signal that killed it, or None when it took more than `seconds`.
     """
-    return _ended(FORKED.Process(target=_run, args=(work, argument, dict(settings))), seconds)
+    process = FORKED.Process(target=_run, args=(work, argument, dict(settings)))
+    process.start()
+    return _ended(process, seconds)
 
 
 def run_dying(work: Callable[[str], object], argument: str, settings: Settings) -> None:
@@ -89,12 +91,19 @@ def run_dcc(
 
     Its exit code, or None when it took more than `seconds`.
     """
-    arguments_of_run = ([program, *arguments], folder, dict(environment), output, errors)
-    return _ended(FORKED.Process(target=_run_dcc, args=arguments_of_run), seconds)
+    return _ended(begin([program, *arguments], folder, environment, output, errors), seconds)
+
+
+def begin(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, errors: Path
+) -> BaseProcess:
+    """Begin what `run_dcc` waits for; the command begins with the program."""
+    process = FORKED.Process(target=_run_dcc, args=(list(command), folder, dict(environment), output, errors))
+    process.start()
+    return process
 
 
 def _ended(process: BaseProcess, seconds: float) -> int | None:
-    process.start()
     process.join(seconds)
     if process.is_alive():
         process.kill()

@@ -1,7 +1,7 @@
 """A `dcc ui` on an installation, and requests to it as browsers and other programs send them.
 
 `page` is one that is started once a test process, which takes as long as a hundred tests: who asks for it leaves it
-as it was, but for runs that are over. It is stopped after the modules that share it, for its daemon is never idle.
+as it was, but for archives that come and runs that are over.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +22,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import clean
-from tests.support.browsing import ui_process
-from tests.support.installations import Folder
 from tests.support.ports import free_port
-from tests.support.prepared_processes import run_dcc
-from tests.support.sharing import OF_PAGE
+from tests.support.process_trees import descendants, processor_seconds
 
-PROGRAM = str(Path(sys.executable).with_name("dcc"))
-NEVER = "0 0 29 2 *"
 JSON = {"Content-Type": "application/json"}
 
 STATE = """{
@@ -40,11 +38,14 @@ STATE = """{
 
 @dataclass(frozen=True)
 class ServedPage:
-    """A `dcc ui` that answers on a port; what it printed by then, and the seconds of a processor that this took."""
+    """A `dcc ui` that answers on a port, and the seconds that it and all that it started computed until it did.
+
+    Commands in `environment` are of the same installation, and have none of the page's own settings.
+    """
 
     port: int
-    printed: str
     seconds: float
+    environment: Mapping[str, str]
 
     @property
     def url(self) -> str:
@@ -86,75 +87,63 @@ class ServedPage:
 
 PAGE_NAME = "dcc.example.org"
 """A name that `page` answers to, beside those of this machine."""
-PAGE_ZIP = "add/H.2013-10-31.1.impc.zip"
-"""The archive that waits in the installation of `page`."""
 PAGE_SECRETS = {
-    "DCC_KEY_PASSPHRASE": "passphrase-of-the-key",
     "DCC_NOTIFY_WEBHOOK_SECRET": "key-of-the-webhook",
     "DCC_SMTP_URL": "smtp://dcc:password-of-mail@127.0.0.1:1",
     "DCC_REFERENCE_COLONIES": "http://127.0.0.1:1/colonies.csv?token=token-of-the-registry",
 }
+PAGE_SETTINGS = {
+    "DCC_UI_HOSTS": PAGE_NAME,
+    "DCC_UNTIL": "zip_name",
+    "DCC_STAGING_KEEP_DAYS": "7",
+    # Pictures in documents are of no environment.
+    **({} if "TEST_SCREENSHOTS" in os.environ else {"DCC_ENVIRONMENT": "test"}),
+}
 
 
-class SharedPage:
-    """The page that modules share, while it is there."""
-
-    def __init__(self) -> None:
-        self._page: ServedPage | None = None
-        self._stack = ExitStack()
-
-    def get(self, folders: pytest.TempPathFactory) -> ServedPage:
-        """It; started where it is not."""
-        if self._page is None:
-            self._page = self._stack.enter_context(_page_of_one_crawl(folders))
-        return self._page
-
-    def stop(self) -> None:
-        """Stop it where it is."""
-        self._stack.close()
-        self._page = None
-
-
-_SHARED = SharedPage()
-
-
-@pytest.hookimpl(trylast=True)  # What tests look at afterwards, in their fixtures, comes first.
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """The page is stopped when tests follow that are of no module which shares it."""
-    if nextitem is None or not nextitem.nodeid.startswith(OF_PAGE):
-        _SHARED.stop()
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> ServedPage:
-    """The page, with a daemon beside it, of an installation that crawled once.
-
-    Its sensors ask for nothing more: sessions stop at the names of archives.
-    """
-    return _SHARED.get(tmp_path_factory)
-
-
-@contextmanager
-def _page_of_one_crawl(folders: pytest.TempPathFactory) -> Iterator[ServedPage]:
-    """It crawls by no schedule."""
-    centre, root = Folder(folders.mktemp("centre")), folders.mktemp("page")
-    centre.put(PAGE_ZIP)
-    settings = {
-        "DCC_HOME": str(root / "home"),
-        "DCC_CRAWL_INTERVAL": NEVER,
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_ENVIRONMENT": "test",
-        "DCC_UNTIL": "zip_name",
-        "DCC_QUIET_SECONDS": "0",
-        "DCC_CONNECT_TIMEOUT": "7.5",
-        "DCC_UI_HOSTS": PAGE_NAME,
-    }
+@pytest.fixture(scope="session")
+def page(
+    tmp_path_factory: pytest.TempPathFactory, demonstration: tuple[Path, subprocess.CompletedProcess[str]]
+) -> Iterator[ServedPage]:
+    """The page, without a daemon, of the installation that the demonstration leaves; a run that it launches begins."""
+    folder, shown = demonstration
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    home = tmp_path_factory.mktemp("served") / "home"
+    shutil.copytree(folder / ".demo" / "home", home)
+    configuration = home / "dagster" / "dagster.yaml"
+    text = configuration.read_text("utf-8").replace("  runs:\n    max_concurrent_runs: 1\n", "")
+    no_queue = "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}\n"
+    configuration.write_text(text + no_queue, "utf-8")
     environment = {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
-    environment |= settings | PAGE_SECRETS
-    source = ["--centre", "H", "--protocol", "file", "--base-path", str(centre.path)]
-    log = root / "log"
-    for command in (["init"], ["centre", "add", "H", "--name", "MRC Harwell"], ["source", "add", *source], ["crawl"]):
-        assert run_dcc(command, root, environment, log, log, seconds=300) == 0, log.read_text()
-    port = free_port()
-    with ui_process([PROGRAM, "ui", "--port", str(port)], environment) as answering:
-        yield ServedPage(port, *answering)
+    environment |= {"DCC_HOME": str(home), "DCC_MIN_FREE_BYTES": "0", "DCC_QUIET_SECONDS": "0"}
+    command = [str(Path(sys.executable).with_name("dcc")), "ui", "--without-daemon", "--port", str(port := free_port())]
+    process = subprocess.Popen(
+        command,
+        env=environment | PAGE_SETTINGS | PAGE_SECRETS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        printed = []
+        for line in process.stdout:
+            printed.append(line)
+            if "The UI is at" in line:
+                break
+        else:
+            pytest.fail("".join(printed))
+        seconds = processor_seconds(process.pid)
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+        yield ServedPage(port, seconds, environment)
+    finally:
+        # To end well takes them seconds of a processor, and is tried in tests/cli/test_daemon.py.
+        for pid in [*descendants(process.pid), process.pid]:
+            os.kill(pid, signal.SIGKILL)
+        process.wait(60)
+
+
+@pytest.fixture(scope="session")
+def served(page: ServedPage) -> str:
+    """The URL of the page."""
+    return page.url

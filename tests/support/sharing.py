@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 OF_PAGE = (
+    "tests/assets/test_browser.py",
+    "tests/assets/pages/test_browser_reports.py",
     "tests/hostile/test_web_page.py",
     "tests/dagster_resources/test_resources_page.py",
     "tests/test_deploy.py",
     "tests/cli/test_ui.py",
 )
-"""Those that use `page`."""
-OF_BROWSER = ("tests/assets/test_browser.py", "tests/assets/pages/test_browser_reports.py")
-"""Those that look at the demonstration in a browser."""
+"""Those that use `page`: first those that look at the demonstration alone."""
 
 
 def made_once(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

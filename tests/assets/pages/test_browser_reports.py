@@ -1,14 +1,14 @@
-"""The reports in a browser, as a person opens them: from a failing check, narrow and wide, by keyboard, on paper."""
+"""The reports in a browser, as a person opens them: narrow and wide, by keyboard, on paper."""
 
 from __future__ import annotations
 
 import importlib.resources
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -19,11 +19,11 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.support.browsing import SEEN_SECONDS, click, keep, see, wait_for
 from tests.support.prepared_processes import run_dcc
+from tests.support.served_page import ServedPage
 from tests.support.trials import usually
 
 FAILED = "add/H.2013-11-04.3.impc.zip"
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
-REASON = 'Attribute "isBaseline" of ‹mouse› is "no"; expected true or false'
 REPORTS = {
     "refused": f"/dcc/reports/{FAILED}",
     "accepted": "/dcc/reports/add/H.2013-10-31.1.impc.zip",
@@ -96,57 +96,29 @@ def barriers(browser: WebDriver) -> list[str]:
     ]
 
 
-def looks_with_barriers(page: str) -> list[tuple[str, int]]:
-    """The colour schemes and widths in which axe examines a page.
+def looks_with_barriers(kind: str) -> list[tuple[str, int]]:
+    """The colour schemes and widths in which axe examines a page of a kind: all where pictures are wanted.
 
     Contrast depends on the one and what is hidden on the other; a page in German has the parts of the English one.
     """
-    usual = [("dark", PHONE)] if "in German" in page else [("light", WIDE), ("dark", PHONE)]
-    return usually(usual, LOOKS)
+    if "TEST_SCREENSHOTS" in os.environ:
+        return LOOKS
+    return usually([] if "in German" in kind else [("light", WIDE), ("dark", PHONE)], LOOKS)
 
 
 @pytest.mark.servers
-def test_a_failing_check_tells_the_line_and_the_reason_and_leads_to_the_report(browser: WebDriver, served: str) -> None:
-    """A wrangler's way: Checks, xsd, Partitions, the zip in red, its report."""
-    see(browser, f"{served}/assets/validated_documents?view=checks&checkDetail=xsd", "xsd", "Partitions")
-    click(browser, "//*[text()='Partitions']", last=True)
-    click(browser, f"//*[contains(text(), '{FAILED}')]")
-    wait_for(browser, "Latest execution", DOCUMENT, "line 4", REASON)
-    before = set(browser.window_handles)
-    click(browser, "//*[text()='[Show Markdown]']")
-    click(browser, "//a[text()='Submission report']")
-    try:
-        opened = set(browser.window_handles) - before
-        for window in opened:
-            browser.switch_to.window(window)
-        wait_for(browser, "H.2013-11-04.3.impc.zip", "What to correct", DOCUMENT, "line 4")
-        keep(browser, "report")
-        assert browser.find_elements(By.TAG_NAME, "script") == []
-    finally:
-        for window in set(browser.window_handles) - before:
-            browser.switch_to.window(window)
-            browser.close()
-        browser.switch_to.window(next(iter(before)))
-
-
-@pytest.mark.servers
-@pytest.mark.parametrize("page", REPORTS)
-def test_a_report_fits_every_screen_and_has_no_barriers(browser: WebDriver, served: str, page: str) -> None:
-    browser.get(served + REPORTS[page])
+@pytest.mark.parametrize("kind", REPORTS)
+def test_a_report_fits_every_screen_and_has_no_barriers(browser: WebDriver, served: str, kind: str) -> None:
+    browser.get(served + REPORTS[kind])
     assert browser.find_element(By.TAG_NAME, "h1").text
     found: dict[str, list[str]] = {}
     for pixels, media in ((PHONE, ""), (WIDE, ""), (PAPER, "print")):
         with width(browser, pixels, media=media):
             found[f"{pixels} {media}"] = too_wide(browser)
-            if pixels == PHONE and page in ("accepted", "faulty data", "board", "causes", "expected", "all"):
-                keep(browser, f"report-narrow-{page.split()[0]}")
-    examined = looks_with_barriers(page)
-    for scheme, pixels in LOOKS:
+    for scheme, pixels in looks_with_barriers(kind):
         with width(browser, pixels, scheme=scheme):
-            if (scheme, pixels) in examined:
-                found[f"{scheme} {pixels}"] = barriers(browser)
-            if pixels == WIDE and page in ("accepted", "centre", "all", "board", "causes", "expected", "kept"):
-                keep(browser, f"report-{page}-{scheme}")
+            found[f"{scheme} {pixels}"] = barriers(browser)
+            keep(browser, f"report-{kind.replace(' ', '-')}-{scheme}-{pixels}")
     assert {where: wrong for where, wrong in found.items() if wrong} == {}
 
 
@@ -172,7 +144,7 @@ def test_the_board_is_filtered_by_its_form_and_a_cell_leads_to_reports(browser: 
 
 @pytest.mark.servers
 def test_the_contents_lead_to_their_parts_by_keyboard_alone(browser: WebDriver, served: str) -> None:
-    browser.get(served + REPORTS["refused"])
+    see(browser, served + REPORTS["refused"], "What to correct", picture="report")
     wanted = "#correct"
     for _ in range(20):
         browser.switch_to.active_element.send_keys(Keys.TAB)
@@ -191,14 +163,12 @@ def test_the_contents_lead_to_their_parts_by_keyboard_alone(browser: WebDriver, 
 
 
 @pytest.mark.servers
-def test_a_report_that_was_sent_is_whole_without_a_server(
-    browser: WebDriver, installation_of_ui: dict[str, str], served: str, tmp_path: Path
-) -> None:
+def test_a_report_that_was_sent_is_whole_without_a_server(browser: WebDriver, page: ServedPage, tmp_path: Path) -> None:
     """The file that a centre is given: opened from a disk, it asks nothing of anybody."""
-    page, said = tmp_path / "report.html", tmp_path / "said"
-    command = ["report", FAILED, "--html", str(page)]
-    assert run_dcc(command, tmp_path, installation_of_ui, said, said) == 0, said.read_text()
-    see(browser, page.as_uri(), "What to correct", DOCUMENT, "line 4")
+    report, said = tmp_path / "report.html", tmp_path / "said"
+    command = ["report", FAILED, "--html", str(report)]
+    assert run_dcc(command, tmp_path, page.environment, said, said) == 0, said.read_text()
+    see(browser, report.as_uri(), "What to correct", DOCUMENT, "line 4")
     asked_for = browser.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert asked_for == []
     assert browser.find_elements(By.TAG_NAME, "script") == []
@@ -217,12 +187,6 @@ def test_pictures_of_the_accepted_data_are_seen_and_described(browser: WebDriver
         assert described or named
         if named:
             assert all(browser.find_elements(By.ID, one) for one in named.split())
-
-
-@pytest.mark.servers
-def test_the_report_of_a_zip_that_is_not_there_says_so(browser: WebDriver, served: str) -> None:
-    see(browser, f"{served}/dcc/reports/{quote('add/H.2000-01-01.1.impc.zip')}", "H.2000-01-01.1.impc.zip")
-    assert "dcc zips" in browser.find_element(By.TAG_NAME, "body").text
 
 
 @pytest.mark.servers

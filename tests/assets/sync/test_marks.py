@@ -6,6 +6,8 @@ import threading
 from collections import deque
 
 import pytest
+from dagster import AssetKey, DagsterInstance
+from dagster._core.event_api import AssetRecordsFilter
 
 from dcc.operations.sessions import open_session
 from dcc.session.archives.processing import process_zip_actions
@@ -14,9 +16,9 @@ from dcc.session.listeners import Listeners
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
-from tests.assets.sync.test_archives import times_materialised
 from tests.assets.sync.test_changes import finish_quality_control, later
 from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.healthy_installation import INVALID, MISNAMED
 
 PATIENCE = 120
 EUROPE, AMERICA = "europe", "america"
@@ -33,6 +35,12 @@ def grouped(data: DataInstallation) -> DataInstallation:
         folder.put(f"add/{centre}.2013-10-31.1.impc.zip", specimens(centre=centre) | experiments(centre=centre))
         folder.put(f"add/{centre}.2013-11-01.1.impc.zip", specimens("2013-11-01.1", centre=centre, first=4))
     return data.with_settings(groups=f"{EUROPE}=H;{AMERICA}=J")
+
+
+def times_materialised(instance: DagsterInstance, asset: str, partition: str) -> int:
+    """How often a partition has been materialised."""
+    wanted = AssetRecordsFilter(AssetKey(asset), asset_partitions=[partition])
+    return len(instance.fetch_materializations(wanted, limit=10).records)
 
 
 def shown(grouped: DataInstallation, archives: list[str]) -> list[list[int]]:
@@ -77,12 +85,18 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
 
 
 def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grouped: DataInstallation) -> None:
-    """It died while one of another group was at work, which sets no mark for its centres."""
+    """It died while one of another group was at work, which sets no mark for its centres; and it is shown once."""
+    grouped.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
+    grouped.folder.put(MISNAMED, b"whatever")
     with open_session(grouped.tracker, grouped.settings, group=EUROPE) as dead:
         deque(crawl_file_sources(dead), maxlen=0)
         deque(process_zip_actions(dead), maxlen=0)
         session(grouped, AMERICA)
     assert shown(grouped, OF_EUROPE) == [[0] * len(ASSETS)] * 2
+    session(grouped, EUROPE)
+    assert shown(grouped, OF_EUROPE) == shown(grouped, OF_AMERICA)
+    assert is_all_shown(grouped)
+    grouped.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20))
     session(grouped, EUROPE)
     assert shown(grouped, OF_EUROPE) == shown(grouped, OF_AMERICA)
     assert is_all_shown(grouped)

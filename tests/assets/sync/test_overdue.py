@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
-from dagster import AssetCheckKey
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
@@ -41,31 +40,8 @@ def after(installation: Installation, dagster: Dagster, monkeypatch: pytest.Monk
     return look
 
 
-def events(dagster: Dagster, check: AssetCheckKey) -> int:
-    return len(dagster.instance.event_log_storage.get_asset_check_execution_history(check, limit=1000))
-
-
 def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD) -> None:
     run_session(installation.settings, installation.tracker, dagster.instance, until=until)
-
-
-def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
-    installation: Installation, dagster: Dagster, after: After
-) -> None:
-    installation.add_folder().put(GOOD)
-    crawl(installation, dagster, Phase.ZIP_NAME)
-    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
-    listings = dagster.instance.fetch_materializations(CRAWL_OVERDUE.asset_key, limit=10).records
-    after(25)
-    # The page of the source goes on showing what was listed.
-    assert dagster.instance.fetch_materializations(CRAWL_OVERDUE.asset_key, limit=10).records == listings
-    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
-    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
-    assert evaluation.severity.value == "ERROR"
-    assert evaluation.metadata["hours"].value == 25
-    assert "dcc doctor" in evaluation.metadata["What to do"].value
-    crawl(installation, dagster, Phase.ZIP_NAME)
-    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
 
 
 @pytest.fixture
