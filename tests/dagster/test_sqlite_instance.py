@@ -95,6 +95,7 @@ HALF: dict[str, Callable[[Path], None]] = {
         ("nothing in it", "not there", "no version table"),
         ("no version", "an old version", "one table"),
         ("rows not migrated", "rows not migrated", "rows not migrated"),
+        ("one table", "one table", "one table"),
         ("whole", "whole", "no version"),
     ],
     ids=str,

@@ -268,6 +268,7 @@ class TestMachine:
         advised = [one.advice for one in machine.check_disks(Environment(roomy, time.monotonic() + 20))]
         assert f"chmod 700 {settings.staging_directory}" in advised
 
+    @pytest.mark.both_databases
     def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
         assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}
         assert len(_verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
