@@ -98,7 +98,10 @@ def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Callable[..., Re
     shown = HostKey.parse(sftp_server.host_keys[0]).fingerprint
     key = sftp_server.accesskey.removeprefix("key:")
     answers = ("H", "sftp", "ho st", sftp_server.hostname, sftp_server.username)
-    result = answer(*answers, "key", "/no/such/key", "", "key", key, "", sftp_server.base_path, "y", "y")
+    # A passphrase itself, which the tracker would hold, is not taken.
+    again = ("key", key, "", sftp_server.base_path, "y", "y")
+    result = answer(*answers, "key", "/no/such/key", "open sesame", "env:NO_SUCH_VARIABLE", *again)
+    assert "Name what holds it: env:NAME or file:PATH." in result.stderr
     assert "'ho st' is no host name" in result.stderr
     assert "/no/such/key" in result.stderr
     assert f"It shows the host key ssh-ed25519 {shown}." in result.stderr
