@@ -96,6 +96,7 @@ HALF: dict[str, Callable[[Path], None]] = {
         ("no version", "an old version", "one table"),
         ("rows not migrated", "rows not migrated", "rows not migrated"),
         ("one table", "one table", "one table"),
+        ("no version table", "no version table", "no version table"),
         ("whole", "whole", "no version"),
     ],
     ids=str,
