@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, tru
 
 from dcc.databases.columns import utc_now
 from dcc.databases.schema import current
+from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import count_due
 from dcc.qc.contexts.reference_basis import Build
@@ -191,7 +192,8 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
     ]
     to_upload = [document for document in found if document.state.phase <= Phase.UPLOAD]
     # The session that takes the older archive, or the next one after the decision about it, takes these too.
-    older = waiting_for_older(connection, {document.za_id for document in to_upload})
+    changing = {document.za_id for document in to_upload if document.key.action is not Action.ADD}
+    older = waiting_for_older(connection, changing) if changing else {}
     left = {document.xml_id for document in to_upload if document.za_id in older}
     if any(document.state.phase is Phase.UPLOAD for document in to_upload):
         left |= _unconfirmed_documents(settings)

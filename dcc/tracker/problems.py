@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, false, func, select
 from dcc.messages import Message, message_from_json, message_to_json
 from dcc.outcomes import Problem
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipActionLog, ZipLog
+from dcc.tracker.submission_rows import newest_downloads
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
@@ -46,6 +47,21 @@ def entries_that_hold(*columns: Any) -> Select[*tuple[Any, ...]]:
     """The entries in documents' logs that hold at present, with their kinds: `xml_id`, and these columns."""
     return (
         select(XmlLog.xml_id, *columns)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.cleared.is_(None))
+    )
+
+
+def submissions_with_entries(za_ids: Select[Any]) -> Select[tuple[int]]:
+    """The submission of each entry that holds in the logs of documents of its latest download: `za_id`.
+
+    Of the submissions of a query of ids.
+    """
+    latest = newest_downloads(za_ids)
+    return (
+        select(latest.c.za_id)
+        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
         .join(AnException, AnException.id == XmlLog.exception_id)
         .where(XmlLog.cleared.is_(None))
     )

@@ -82,6 +82,18 @@ def test_what_is_confirmed_and_could_not_be_applied_is_applied_first_by_the_next
     assert sorted(archives_of_animals(careful).values()) == [HELD, HELD, LATER]
 
 
+def test_it_does_not_wait_for_what_was_held_of_a_former_content(careful: DataInstallation) -> None:
+    careful.put(HELD, specimens("2013-11-01.1"))
+    careful.run()
+    careful.put(HELD, specimens("2013-11-01.1", mice=1))
+    careful.base.process_again(HELD)
+    careful.run()
+    assert careful.states()[HELD] != WAITING
+    careful.put(LATER, specimens("2013-11-02.1", mice=1))
+    careful.run()
+    assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+
+
 def test_it_waits_in_a_session_of_itself_alone(careful: DataInstallation) -> None:
     hold_and_change_later(careful)
     careful.run()

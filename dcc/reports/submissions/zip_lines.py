@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, Subquery, func, or_, select
+from sqlalchemy import Connection, func, or_, select
 
 from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
@@ -25,17 +25,15 @@ from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import (
     AnException,
     CrawlFinding,
-    FileSourceHasZip,
     XmlFile,
     XmlLog,
     ZipAction,
-    ZipDownload,
     ZipFile,
 )
-from dcc.tracker.problems import FAILING
+from dcc.tracker.problems import FAILING, submissions_with_entries
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.submission_rows import LATEST, is_named, is_of_centre, key_of
+from dcc.tracker.submission_rows import is_named, is_of_centre, key_of, newest_downloads
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
@@ -116,19 +114,8 @@ def list_zips(
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
 
 
-def _latest(wanted: Any) -> Subquery:
-    """The latest download of each of these submissions: columns `za_id` and `download_id`."""
-    return (
-        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .where(FileSourceHasZip.za_id.in_(wanted))
-        .group_by(FileSourceHasZip.za_id)
-        .subquery("latest_of_wanted")
-    )
-
-
 def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[StateCount]]:
-    latest = _latest(wanted)
+    latest = newest_downloads(wanted)
     query = (
         select(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id, func.count())
         .join(latest, latest.c.download_id == XmlFile.zip_id)
@@ -142,7 +129,7 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
 
 def _actors(connection: Connection, wanted: Any) -> Mapping[int, tuple[Actor, ...]]:
     """Who acts on the errors of those with documents that failed."""
-    query = _entries_that_hold(wanted).add_columns(AnException.short_name, XmlLog.code)
+    query = submissions_with_entries(wanted).add_columns(AnException.short_name, XmlLog.code)
     found: dict[int, set[Actor]] = defaultdict(set)
     for za_id, kind, code in connection.execute(query.where(XmlFile.status_id == Status.FAILED, FAILING).distinct()):
         found[za_id].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
@@ -150,16 +137,4 @@ def _actors(connection: Connection, wanted: Any) -> Mapping[int, tuple[Actor, ..
 
 
 def _of_kinds(connection: Connection, wanted: Any, *kinds: str) -> set[int]:
-    return set(connection.scalars(_entries_that_hold(wanted).where(AnException.short_name.in_(kinds)).distinct()))
-
-
-def _entries_that_hold(wanted: Any) -> Select[tuple[int]]:
-    """The column `za_id` of each entry in the logs of documents of the latest downloads that still holds."""
-    latest = _latest(wanted)
-    return (
-        select(latest.c.za_id)
-        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
-        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlLog.cleared.is_(None))
-    )
+    return set(connection.scalars(submissions_with_entries(wanted).where(AnException.short_name.in_(kinds)).distinct()))

@@ -30,11 +30,11 @@ from dcc.tracker.models import (
     Centre,
     FileSourceHasZip,
     XmlFile,
-    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, rows_about
 
@@ -74,7 +74,7 @@ class OlderArchive:
 
 
 class _Open(NamedTuple):
-    """An archive that has neither passed validation nor finally failed."""
+    """An archive that has neither passed validation nor finally failed, or that has held documents."""
 
     za_id: int
     moment: _Moment
@@ -121,7 +121,7 @@ def _oldest_on_the_way(
         archive = OlderArchive(row.short_name, key_of(row))
         has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
         found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived))
-    for row in connection.execute(_WITH_HELD_DOCUMENTS.where(of_centres)):
+    for row in connection.execute(_WITH_HELD.where(of_centres)):
         if row.id not in decided:
             archive = OlderArchive(row.short_name, key_of(row), is_held=True)
             found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived=True))
@@ -171,7 +171,6 @@ _TO_UPLOAD: Final = (
     )
 )
 
-_HELD: Final = State(Phase.UPLOAD, Status.PENDING)
 _UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
 _FAILED_TO_ARRIVE: Final = and_(
     is_at(ZipAction, State(Phase.DOWNLOAD, Status.FAILED)),
@@ -181,34 +180,23 @@ _FAILED_TO_ARRIVE: Final = and_(
     .scalar_subquery()
     < MOST_RETRIES,
 )
-_OPEN: Final = (
+_OF_CENTRES: Final = (
     select(*_COLUMNS, ZipFile.file_name, Centre.short_name)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     .join(Centre, Centre.id == ZipFile.centre_id)
-    .where(
-        or_(
-            and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
-            and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
-            _FAILED_TO_ARRIVE,
-        ),
-        *_NAMED,
+    .where(*_NAMED)
+)
+_OPEN: Final = _OF_CENTRES.where(
+    or_(
+        and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
+        and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
+        _FAILED_TO_ARRIVE,
     )
 )
-_WITH_HELD_DOCUMENTS: Final = (
-    select(*_COLUMNS, ZipFile.file_name, Centre.short_name)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .join(Centre, Centre.id == ZipFile.centre_id)
-    .where(
-        ZipAction.id.in_(
-            select(FileSourceHasZip.za_id)
-            .join(ZipDownload)
-            .join(XmlFile)
-            .join(XmlLog)
-            .join(AnException)
-            .where(is_at(XmlFile, _HELD), XmlLog.cleared.is_(None), AnException.short_name == HELD)
-        ),
-        *_NAMED,
-    )
+_WAITS: Final = is_at(XmlFile, State(Phase.UPLOAD, Status.PENDING))
+_WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)
+_WITH_HELD: Final = _OF_CENTRES.where(
+    ZipAction.id.in_(submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD))
 )
 _BEING_UPLOADED: Final = at_sources_in_use(select(ZipAction.id)).where(
     ZipAction.id.in_(IDS), FileSourceHasZip.uploading_since.is_not(None), may_be_taken()
