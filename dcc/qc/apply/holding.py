@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from sqlalchemy import Connection, Engine, select, update
 
+from dcc.databases.columns import require_text
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import run_writing
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.models import DOCUMENT, FINDING
@@ -51,15 +51,8 @@ def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, 
     return run_writing(engine, work)
 
 
-_LIMITS: Final = {name: int(getattr(DOCUMENT.c[name].type, "length", 0)) for name in ("author", "reason")}
-
-
 def check_signature(author: str | None, reason: str | None) -> None:
     """Raise ConfigurationError for an author or a reason that is blank or longer than its column; None passes."""
     for name, text in (("author", author), ("reason", reason)):
-        if text is None:
-            continue
-        if not text.strip():
-            raise ConfigurationError(f"The {name} is empty. Give one: it is kept with the documents.")
-        if len(text) > _LIMITS[name]:
-            raise ConfigurationError(f"The {name} has {len(text)} characters; {_LIMITS[name]} fit. Shorten it.")
+        if text is not None:
+            require_text(name, text, DOCUMENT.c[name])
