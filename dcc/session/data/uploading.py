@@ -44,7 +44,7 @@ from dcc.vocabulary import DocumentState
 log = logging.getLogger(__name__)
 
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
-_AFTER_HELD: Final = "It deletes animals, and waits for the documents of its archive that have to be confirmed."
+_AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
 _LOST: Final = "Its archive is downloaded again."
 _LONG_BYTES: Final = 4_000_000
 
@@ -53,10 +53,10 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
-    data delegate. Until then, documents of their archives that delete specimens wait there too. Documents that change
-    data wait there while an older archive of their centre is unfinished or has held documents. An archive whose
-    documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
-    database, DiskFullError and SessionLostError; a problem of a document itself makes it (upload, failed).
+    data delegate. Documents that change data wait there while an older archive of their centre is unfinished, or while
+    held documents of such a one, or of their own archive, come before them. An archive whose documents are not in
+    staging any more is set to be downloaded again. Raises the `unreachable` error of either database, DiskFullError and
+    SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
@@ -168,8 +168,8 @@ class _Upload:
         """Apply all documents."""
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.check()
-            if group[0].takes_away_specimens and group[0].za_id in self._held:
-                # Their experiments may be held: judged now, the animals would still have them.
+            if group[0].key.action is not Action.ADD and group[0].za_id in self._held:
+                # What is held would replace what is newer; and animals to delete would still have their experiments.
                 self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
                 continue
             older = self._held_before(group[0])
