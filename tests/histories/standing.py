@@ -12,8 +12,9 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   is left out no more, the next session goes on from there.
 - What is withdrawn leaves what was there before it, unless a later document changed the same.
 - An edit or a deletion that changes more than is permitted is held until a person confirms it, which has it applied at
-  once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger edits and deletions of the centre
-  wait, in its own archive too, and are told for what; the session after the decision takes them.
+  once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger
+  edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
+  that is there already, since it may be what a deletion takes away. The session after the decision takes them.
 - Nobody confirms what is younger than something else that is held.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
@@ -146,6 +147,7 @@ class Model:
         self.applied = [one for one in self.applied if one not in mine]
         self.deletions = [one for one in self.deletions if one not in mine]
         names = {one.name for one in mine} | record.held | {*record.in_state(PENDING)}
+        names |= {name for name, step in record.left_out.items() if step == "upload"}
         record.held = set()
         self.duplicates -= names
         record.left_out = {name: step for name, step in record.left_out.items() if name not in names}
@@ -290,8 +292,8 @@ class Model:
         return Applied(submission.document_name(place), submission.number, submission.action, said)
 
     def _waits_for(self, document: Applied) -> Record | None:
-        """The archive with the oldest held document that comes before one that changes data."""
-        if document.action is Action.ADD:
+        """The archive with the oldest held document that comes before one that changes data, or adds what is there."""
+        if document.action is Action.ADD and all(self._owner(group) is None for group, _ in document.said):
             return None
         before = sorted(
             (name, number)

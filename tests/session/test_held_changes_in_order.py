@@ -114,6 +114,17 @@ def test_what_is_confirmed_while_the_upload_is_left_out_is_applied_and_goes_on(c
     assert careful.states()[HELD] == "qc done"
 
 
+def test_what_is_withdrawn_while_the_upload_is_left_out_stays_withdrawn(careful: DataInstallation) -> None:
+    careful.put(HELD, specimens("2013-11-01.1"), specimens("2013-11-01.2", mice=1))
+    careful.run()
+    without = careful.with_settings(left_out_steps="upload")
+    without.run()
+    withdraw_submission(without.tracker, without.qc, without.settings, key_of(HELD), **WHO)
+    careful.run()
+    assert (set(archives_of_animals(careful).values()), careful.states()[HELD]) == ({ADD}, "upload cancelled")
+    assert [careful.log(f"H.2013-11-01.{number}.specimen.impc.xml") for number in (1, 2)] == [[], []]
+
+
 def test_a_later_document_of_the_same_archive_waits_too(careful: DataInstallation) -> None:
     careful.put(HELD, specimens("2013-11-01.1"), specimens("2013-11-01.2", mice=1), experiments("2013-11-01.3"))
     for _ in range(2):
@@ -124,6 +135,30 @@ def test_a_later_document_of_the_same_archive_waits_too(careful: DataInstallatio
     with careful.qc.connect() as connection:
         litters = connection.scalars(select(models.SPECIMEN.c.litter_id).where(models.SPECIMEN.c.is_current)).all()
     assert sorted(litter[:14] for litter in litters) == ["H-2013-11-01.1", "H-2013-11-01.1", "H-2013-11-01.2"]
+
+
+def test_an_addition_of_what_a_held_deletion_takes_away_waits_for_the_decision(careful: DataInstallation) -> None:
+    deletion, anew = "delete/H.2013-11-01.1.impc.zip", "add/H.2013-11-02.1.impc.zip"
+    careful.put(deletion, specimens("2013-11-01.1"))
+    careful.put(anew, specimens("2013-11-02.1"))
+    told = careful.run().document(LATER_DOCUMENT, Phase.UPLOAD)
+    assert (told.waits_for, careful.states()[anew]) == (key_of(deletion), WAITING)
+    careful.run()
+    with careful.tracker.connect() as connection:
+        assert zip_story(connection, key_of(anew)).waits_for == key_of(deletion)
+    confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(deletion), **WHO)
+    careful.run()
+    assert set(archives_of_animals(careful).values()) == {anew}
+
+
+def test_an_addition_that_stands_does_not_wait_when_it_is_taken_again(careful: DataInstallation) -> None:
+    younger = "add/H.2013-11-02.1.impc.zip"
+    careful.put(younger, specimens("2013-11-02.1", first=4))
+    careful.run()
+    careful.put(HELD, specimens("2013-11-01.1"))
+    careful.base.process_again(younger)
+    careful.run()
+    assert (careful.states()[HELD], careful.states()[younger]) == (WAITING, "qc done")
 
 
 def test_what_is_younger_than_another_held_one_is_not_confirmed(careful: DataInstallation) -> None:

@@ -15,6 +15,7 @@ from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, DocumentError, NotFoundError
 from dcc.messages import mark
+from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.holding import confirm_held
@@ -25,6 +26,7 @@ from dcc.session.data.data_session import DataSession, Fact
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import UPLOADED, load_due
 from dcc.session.data.due_documents import DueDocument
+from dcc.session.data.left_out_steps import forget_left_out_steps
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -94,6 +96,7 @@ def withdraw_submission(
     def conclude(connection: Connection) -> None:
         _cancel_waiting(connection, settings, key, author, reason)
         if archive.za_id is not None:
+            forget_left_out_steps(connection, archive.za_id)
             notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
             notices += [
                 NewNotice(declined.centre, archive.za_id, Outcome.DECLINED, file_name=declined.file_name)
@@ -243,7 +246,8 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
 def _require_none_older(connection: Connection, key: ZipKey) -> None:
     """Raise ConfigurationError if what a submission changes would have to wait for an older archive."""
     za_id = find_archive(connection, key).za_id
-    for older in waiting_for_older(connection, [] if za_id is None else [za_id]).values():
+    changing = [] if za_id is None or key.action is Action.ADD else [za_id]
+    for older in waiting_for_older(connection, changing).values():
         raise ConfigurationError(
             f"{key} was not confirmed: applied later, {older.key}, an older archive of centre {older.centre}, would "
             f"replace what is newer. That one {'waits to be confirmed' if older.is_held else 'is still on its way'}; "
