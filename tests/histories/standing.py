@@ -27,70 +27,27 @@ from typing import Final
 
 from dcc.naming import Action
 from tests.histories.happenings import STEPS
-from tests.histories.submissions import HOLD_ABOVE, MICE, RIGHT, Packing, Said, Submission
+from tests.histories.records import (
+    DONE,
+    IN_PART,
+    LOADED,
+    NO_CONTEXT,
+    NO_NAME,
+    NOT_OPENED,
+    PENDING,
+    REFUSED,
+    UNDONE,
+    UPLOADED,
+    WAITING,
+    Applied,
+    Record,
+    Standing,
+)
+from tests.histories.submissions import HOLD_ABOVE, MICE, RIGHT, Packing, Submission
 
-REFUSED: Final = "upload failed"
-IN_PART: Final = "data failed"
-DONE: Final = "qc done"
-PENDING: Final = "upload pending"
-UPLOADED: Final = "upload done"
-UNDONE: Final = "upload cancelled"
-NO_CONTEXT: Final = "context cancelled"
-NO_NAME: Final = "xml_name failed"
-NOT_OPENED: Final = "unzip failed"
-WAITING: Final = "zip_name done"
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
 _LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, DONE)
-_LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
 _FEWEST_LOST, _LIMIT = 3, 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
-    group of animals that is there, the archives whose withdrawal is proposed, the steps left out of documents, the
-    documents that wait to be confirmed, and the archive that each waiting one is told to wait for.
-    """
-
-    archives: dict[str, str]
-    documents: dict[str, str]
-    duplicates: frozenset[str]
-    groups: dict[int, int]
-    proposals: frozenset[str]
-    left_out: dict[str, str]
-    held: frozenset[str]
-    waits: dict[str, str]
-
-
-@dataclass(eq=False)
-class Applied:
-    """A document that took effect, or is the same as one that did."""
-
-    name: str
-    number: int
-    action: Action
-    said: Said
-
-
-@dataclass
-class Record:
-    """What is known of an archive: how it was listed last, and what became of it and of its documents."""
-
-    submission: Submission
-    time: int
-    state: str = WAITING
-    gone: bool = False
-    missed: bool = False
-    documents: dict[str, str] = field(default_factory=dict)
-    applied: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)
-    proposed: bool = False
-    decided: bool = False
-
-    def in_state(self, state: str) -> list[str]:
-        """Its documents that are in a state."""
-        return [name for name, one in self.documents.items() if one == state]
 
 
 @dataclass
@@ -245,7 +202,7 @@ class Model:
 
     @staticmethod
     def _is_loaded(record: Record) -> bool:
-        return not _LOADED.isdisjoint(record.documents.values())
+        return not LOADED.isdisjoint(record.documents.values())
 
     def _opened(self, record: Record) -> Iterator[tuple[int, int]]:
         """The documents of an archive, by its number and their places in it, unless it is refused."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
@@ -36,7 +36,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, newest_downloads, rows_about
 
 MOST_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -187,6 +187,14 @@ _OPEN: Final = _OF_CENTRES.where(
 )
 _WAITS: Final = is_at(XmlFile, State(Phase.UPLOAD, Status.PENDING))
 _WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)
+
+
+def _waiting_ones() -> Select[tuple[int]]:
+    """The submissions of whose latest download documents wait for the upload."""
+    latest = newest_downloads(_WITH_WAITING)
+    return select(latest.c.za_id).join(XmlFile, XmlFile.zip_id == latest.c.download_id).where(_WAITS)
+
+
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
 )
@@ -198,7 +206,8 @@ _TO_UPLOAD: Final = (
     .where(
         or_(
             and_(~_ADDS, is_at(ZipAction, State(Phase.XSD, Status.DONE))),
-            and_(is_at(ZipAction, State(Phase.UPLOAD, Status.PENDING)), or_(~_ADDS, ~_IS_HELD)),
+            # Its other documents may have failed.
+            and_(ZipAction.id.in_(_waiting_ones()), or_(~_ADDS, ~_IS_HELD)),
         )
     )
 )
