@@ -17,6 +17,7 @@ from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import Phase, Status
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
+from dcc.qc.apply.holding import adds_what_is_there
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.rows.prepared_file import PreparedDocument
@@ -64,6 +65,11 @@ class Uploader:
         applied = apply_documents(self.qc, to_apply, hold_above=self.settings.hold_threshold)
         seconds = (time.monotonic() - began) / len(documents)
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
+
+    def adds_what_is_there(self, document: DueDocument, prepared: PreparedDocument) -> bool:
+        """Whether an addition that was not applied names entities that are there already."""
+        to_apply = document_to_apply(document, self.delegations)
+        return run_reading(self.qc, lambda connection: adds_what_is_there(connection, to_apply, prepared))
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """The result of a document that was refused before the tracker recorded it."""
