@@ -34,8 +34,8 @@ class WorkerProcesses:
     Each task is first given what `begin` returned, or raises the DccError that `begin` raised. A process whose `begin`
     fails otherwise, or by an OSError, ends.
 
-    They end with this process, however it ends. If one of them dies, for example without memory, the others go on, and
-    its task is repeated once in a new one, so that a task that kills its process each time costs no other.
+    They end with this process, however it ends. If one of them dies, for example without memory, the others go on. Its
+    task is repeated once in a new one: a task that kills its process each time costs no other.
     """
 
     def __init__(self, number: int, begin: Callable[..., object], *given: Any) -> None:
