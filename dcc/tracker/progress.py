@@ -60,6 +60,7 @@ from dcc.tracker.submission_rows import (
     change_about,
     chunks,
     find_parents,
+    gathered,
     has_archive_bytes,
     latest_downloads,
     rows_about,
@@ -410,9 +411,8 @@ def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
 
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
-    children: dict[int, list[State]] = {}
-    for download_id, phase, status in rows_about(connection, _CHILDREN, download_ids):
-        children.setdefault(download_id, []).append(_STATES[phase, status])
+    rows = rows_about(connection, _CHILDREN, download_ids)
+    children = gathered((download_id, _STATES[phase, status]) for download_id, phase, status in rows)
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 
 
@@ -453,10 +453,7 @@ def _roll_up_anew(
 
 
 def _write_states(connection: Connection, model: _Stateful, states: Mapping[int, State]) -> None:
-    rows: dict[State, list[int]] = {}
-    for row_id, state in states.items():
-        rows.setdefault(state, []).append(row_id)
-    for state, row_ids in sorted(rows.items()):
+    for state, row_ids in sorted(gathered((state, row_id) for row_id, state in states.items()).items()):
         change_about(connection, _WRITE[model], row_ids, phase=int(state.phase), status=int(state.status))
 
 

@@ -6,6 +6,7 @@ of statements grows by one for every 500 of them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeVar
@@ -40,6 +41,8 @@ _MOST_COMPARED: Final = 2000
 """Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""
 _Key = TypeVar("_Key", int, str)
 _Object = TypeVar("_Object")
+_Group = TypeVar("_Group")
+_Member = TypeVar("_Member")
 
 IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
 """A placeholder for the ids of one chunk in a statement."""
@@ -250,6 +253,14 @@ def change_about(connection: Connection, statement: Executable, ids: Iterable[in
     """Execute a statement about `IDS` that changes rows, for any number of ids; `given` are its other parameters."""
     for some in chunks(ids):
         connection.execute(statement, {"ids": some, **given})
+
+
+def gathered(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, list[_Member]]:
+    """The second of some pairs by the first, in their order; other keys have none."""
+    found: defaultdict[_Group, list[_Member]] = defaultdict(list)
+    for group, member in pairs:
+        found[group].append(member)
+    return found
 
 
 def action_states(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:

@@ -21,7 +21,7 @@ from dcc.qc.apply.holding import confirm_held
 from dcc.qc.apply.withdrawal import Undone, undo_submission
 from dcc.qc.judging import healing
 from dcc.session.data.checking import may_be_judged_again
-from dcc.session.data.data_session import DataSession, Fact
+from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import UPLOADED, load_due
 from dcc.session.data.due_documents import DueDocument
@@ -40,7 +40,6 @@ from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.missing_archives import ProposalState, decide
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -74,21 +73,23 @@ def withdraw_submission(
     """
     both = _Databases(tracker, qc, settings)
     delegations, archive = run_reading(
-        both.tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
+        tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
     )
     rights = delegations.rights_of(archive.centre or settings.naming.centre_of_zip(key.file_name))
     try:
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
-    except NotFoundError:
-        behind = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
-        if not _tell_of_withdrawn(both, behind, author, reason):
-            both.refuse_unfetched(key)
-            raise
-        undone = Undone(tuple(found.id for found in behind), (), ())
+        unfetched = None
+    except NotFoundError as error:
+        undone, unfetched = Undone((), (), ()), error
     if undone.builders:
         return undone
-    withdrawn = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
-    _tell_of_withdrawn(both, withdrawn, author, reason)
+    withdrawn = run_reading(qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
+    told = _tell_of_withdrawn(both, withdrawn, author, reason)
+    if unfetched is not None:
+        if not told:
+            both.refuse_unfetched(key)
+            raise unfetched
+        undone = Undone(tuple(found.id for found in withdrawn), (), ())
 
     def conclude(connection: Connection) -> None:
         _cancel_waiting(connection, settings, key, author, reason)
@@ -103,7 +104,7 @@ def withdraw_submission(
             )
             decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
-    run_writing(both.tracker, conclude)
+    run_writing(tracker, conclude)
     return undone
 
 
@@ -241,16 +242,6 @@ def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> Doc
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
-    states = run_writing(both.tracker, lambda connection: _tell_of_confirmed(connection, fact))
+    states, _ = run_writing(both.tracker, lambda connection: record_facts(connection, [fact]))
     state = states.get(document.xml_id, document.state)
     return replace(fact.data, phase=state.phase, status=state.status)
-
-
-def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
-    """Record a document's result in the tracker; returns its state."""
-    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)] if fact.state is not None else []
-    states = progress.report(connection, proposals)
-    if fact.problems is not None:
-        rewrite_log(connection, {fact.document.xml_id: fact.problems})
-    add_notices(connection, fact.notices)
-    return {row_id: state for (subject, row_id), state in states.items() if subject is Subject.XML_FILE}

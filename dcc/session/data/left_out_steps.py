@@ -35,7 +35,7 @@ _AGAIN: Final = mark("The step {step} is not left out any more.")
 
 def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     """Show the documents that wait for a step which is left out for them as (step, cancelled)."""
-    due = work.due_and_left_out(phase)
+    due = work.due(phase, left_out=True)
     if not due:
         return
     task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, exists, select
@@ -13,12 +14,12 @@ from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.hosting import Fault, Hosting
+from dcc.sources.hosting import Fault
 from dcc.tracker import progress
-from dcc.tracker.attempts import archive_md5, archive_size
+from dcc.tracker.attempts import archive_md5
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
-from dcc.tracker.hostings.download_plan import HOSTING, hosted, hosting_of, load_plans
+from dcc.tracker.hostings.download_plan import StagedZip, hosted, hosting_of, load_plans, select_staged, staged_zip
 from dcc.tracker.hostings.foreign_archives import Decline, HeldArchive, declines_of, may_be_taken
 from dcc.tracker.models import (
     AnException,
@@ -40,35 +41,18 @@ from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, rows
 
 
 class StagedCopy(NamedTuple):
-    """The archive in staging from a submission's latest download; `size_bytes` and `md5` are its own.
+    """The archive in staging from a submission's latest download.
 
     `unchanged`: the source lists it as when it was fetched, so that a download would bring the same.
     """
 
-    za_id: int
-    key: ZipKey
-    hosting: Hosting
-    size_bytes: int
-    md5: str
+    archive: StagedZip
     unchanged: bool
 
 
 _EXTRACTING: Final = State(Phase.UNZIP, Status.RUNNING)
 _STAGED: Final = (
-    select(
-        ZipAction.id.label("za_id"),
-        *KEY,
-        archive_md5().label("content_md5"),
-        archive_size().label("archive_bytes"),
-        ZipDownload.listed_size_bytes,
-        ZipDownload.listed_modified,
-        *HOSTING,
-        FileSourceHasZip.gone_since,
-        PublishedChecksum.md5.label("published"),
-    )
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .join(ZipAction)
-    .join(ZipFile)
+    select_staged(FileSourceHasZip.gone_since, PublishedChecksum.md5.label("published"))
     .outerjoin(PublishedChecksum)
     .where(
         ZipDownload.id.in_(IDS),
@@ -81,23 +65,23 @@ _STAGED: Final = (
 )
 
 
-def begin_from_staging(connection: Connection, session_id: int, copies: Sequence[StagedCopy]) -> list[int]:
-    """Add an attempt of a session without a transfer for each of these copies; returns their ids, in order."""
-    if not copies:
+def begin_from_staging(connection: Connection, session_id: int, archives: Sequence[StagedZip]) -> list[StagedZip]:
+    """Add an attempt of a session without a transfer for each of these archives; returns them with it, in order."""
+    if not archives:
         return []
     listed = [
         {
             "outcome": AttemptOutcome.NOT_MODIFIED.value,
             "session_id": session_id,
-            "content_size_bytes": copy.size_bytes,
-            "content_md5": copy.md5,
-            "listed_size_bytes": copy.hosting.size_bytes,
-            "listed_modified": copy.hosting.modified,
+            "content_size_bytes": one.size_bytes,
+            "content_md5": one.md5,
+            "listed_size_bytes": one.hosting.size_bytes,
+            "listed_modified": one.hosting.modified,
         }
-        for copy in copies
+        for one in archives
     ]
-    hostings = [copy.hosting.id for copy in copies]
-    return progress.add_downloads(connection, hostings, utc_now(), _EXTRACTING, more=listed)
+    ids = progress.add_downloads(connection, [one.hosting.id for one in archives], utc_now(), _EXTRACTING, more=listed)
+    return [replace(one, download_id=number) for one, number in zip(archives, ids, strict=True)]
 
 
 def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedCopy]:
@@ -112,17 +96,9 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
         if any(None not in pair and pair[0] != pair[1] for pair in zip(listed, present, strict=True)):
             continue
         is_same = listed == present and row.modified is not None and row.gone_since is None
-        copies.append(
-            StagedCopy(
-                za_id=row.za_id,
-                key=key_of(row),
-                hosting=hosting_of(row),
-                size_bytes=row.archive_bytes,
-                md5=row.content_md5,
-                # A manifest may have been corrected without a trace in the listing.
-                unchanged=is_same and not row.manifest and (not row.has_md5 or row.published == row.content_md5),
-            )
-        )
+        # A manifest may have been corrected without a trace in the listing.
+        unchanged = is_same and not row.manifest and (not row.has_md5 or row.published == row.md5)
+        copies.append(StagedCopy(staged_zip(row, hosting=hosting_of(row)), unchanged))
     return copies
 
 

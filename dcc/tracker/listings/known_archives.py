@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -43,34 +42,6 @@ Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 """Known archives as they were listed before, and as they are listed now."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """Archives with another `content` than before, and those with another manifest.
-
-    Of these `anew` are downloaded again; the ids of submissions with uploaded data are `loaded`.
-    """
-
-    content: Collection[ZipKey]
-    manifests: Collection[ZipKey]
-    anew: Collection[ZipKey]
-    loaded: Collection[int]
-
-    def concern(self, key: ZipKey, known: KnownHosting) -> bool:
-        """Whether a wrangler hears of the change: one that is expected while an archive is being uploaded is none."""
-        return key in self.manifests or (key in self.content and not (known.uploading and known.to_download))
-
-    def finding(self, address: SourceAddress, key: ZipKey, known: KnownHosting, file: ListedFile) -> Finding:
-        """The finding on a changed archive."""
-        kind = TAKEN_ANEW if key in self.anew else CHANGED if key in self.content else MANIFEST_CHANGED
-        taken_anew, loaded = key in self.anew, known.za_id in self.loaded
-        return Finding(
-            kind,
-            key,
-            known.za_id,
-            change_message(address, key, known, file, taken_anew=taken_anew, loaded=loaded),
-        )
-
-
 class KnownArchives:
     """Records what one source lists of archives that it has hosted before."""
 
@@ -80,17 +51,22 @@ class KnownArchives:
 
     def record(self, seen: Seen, result: RecordedListing) -> None:
         """Report changes since the last listing, and record the present listing."""
-        changes = self._changes(seen)
+        content, manifests = self._changed(seen)
+        anew, loaded = self._download_anew(seen, content, manifests)
         rows, sizes, uploading_anew = [], [], {}
         for key, (known, file) in seen.items():
-            changed = key in changes.content
+            changed = key in content
             present = file if changed else completed(file, known)
-            to_download = known.to_download or key in changes.anew
+            to_download = known.to_download or key in anew
             if present.size_bytes != known.size_bytes and to_download:
                 sizes.append({"zip": known.zip_id, "size": present.size_bytes})
-            if changes.concern(key, known):
+            # A change that is expected while an archive is being uploaded is none.
+            if key in manifests or (changed and not (known.uploading and known.to_download)):
+                kind = TAKEN_ANEW if key in anew else CHANGED if changed else MANIFEST_CHANGED
+                facts = {"taken_anew": key in anew, "loaded": known.za_id in loaded}
+                text = change_message(self._address, key, known, file, **facts)
                 result.changed += 1
-                result.findings.append(changes.finding(self._address, key, known, file))
+                result.findings.append(Finding(kind, key, known.za_id, text))
             # A failed archive may be fetched from here too, after the preferred copy proved bad.
             awaited = to_download or (known.state.failed and (changed or known.uploading))
             unsettled = awaited and self._basis.is_unsettled(present, changed=changed)
@@ -102,7 +78,8 @@ class KnownArchives:
             if not is_noted or attributes(present) != attributes(known):
                 rows.append(self._row(known.hosting_id, present, uploading=unsettled))
         self._update(rows, sizes)
-        self._reopen_uploading(uploading_anew)
+        again = [uploading_anew[key] for key in self._spoken_for(uploading_anew)]
+        self._basis.reopen(again, mark("It is being uploaded again to its file source."))
 
     def reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
         """Accept archives that were refused and whose names conform now, because their centre was registered."""
@@ -157,31 +134,35 @@ class KnownArchives:
         statement = update(FileSourceHasZip).where(FileSourceHasZip.id.in_(IDS)).values(values)
         change_about(self._basis.connection, statement, hosting_ids)
 
-    def _changes(self, seen: Seen) -> _Changes:
+    def _changed(self, seen: Seen) -> tuple[set[ZipKey], set[ZipKey]]:
+        """The archives with another content than before, and those with another manifest."""
         compares = self._address.delta.compares
         content = {
-            key: known
+            key
             for key, (known, file) in seen.items()
             if content_differs(known, file) and (compares or known.to_download)
         }
         # A manifest is read with its archive: another one concerns what was fetched, and lets a failed archive pass.
         manifests = {
-            key: known
+            key
             for key, (known, file) in seen.items()
             if compares and key not in content and known.was_fetched and manifest_differs(known, file)
         }
-        done = {key: known for key, known in content.items() if known.was_fetched}
-        done |= {key: known for key, known in manifests.items() if known.state.failed}
-        return _Changes(content, manifests, *self._download_anew(done))
+        return content, manifests
 
-    def _download_anew(self, done: Mapping[ZipKey, KnownHosting]) -> tuple[set[ZipKey], set[int]]:
+    def _download_anew(
+        self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]
+    ) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
 
         An archive that failed, or came from this source, is fetched; a withdrawn one is not, because a person decided
         that. Another centre's copy does not undo the own copy's result, unless that centre has a delegation.
         """
-        if not done:
-            return set(), set()
+        done = {
+            key: known
+            for key, (known, _) in seen.items()
+            if (key in content and known.was_fetched) or (key in manifests and known.state.failed)
+        }
         connection, ids = self._basis.connection, [known.za_id for known in done.values()]
         loaded = loaded_zips(connection, ids)
         kept_back = loaded | withdrawn_zips(connection, ids)
@@ -196,11 +177,6 @@ class KnownArchives:
         }
         self._basis.reopen(anew.values(), mark("The archive changed on its file source after its last download."))
         return set(anew), loaded
-
-    def _reopen_uploading(self, uploading: Mapping[ZipKey, int]) -> None:
-        if uploading:
-            again = [uploading[key] for key in self._spoken_for(uploading)]
-            self._basis.reopen(again, mark("It is being uploaded again to its file source."))
 
     def _spoken_for(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""

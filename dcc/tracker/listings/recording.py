@@ -6,7 +6,7 @@ archives, in steps of 500 names, never on that of known ones.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -29,10 +29,10 @@ from dcc.tracker.listings.findings import (
     twice_finding,
 )
 from dcc.tracker.listings.known_archives import KnownArchives
-from dcc.tracker.listings.new_archives import NewArchives
+from dcc.tracker.listings.new_archives import record_new
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.problems import message_columns
-from dcc.tracker.submission_rows import IDS, KEY, key_of, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, gathered, key_of, rows_about
 
 _LEAST_LOST: Final = 3
 _MOST_FINDINGS: Final = 200
@@ -61,7 +61,7 @@ class ListingRecorder:
             seen = {key: pair for key, pair in seen.items() if pair[0].concerns_more_than_listing}
         self._known.record(seen, result)
         self._known.reconsider_names(compared.noteworthy, result)
-        NewArchives(basis, self._address).record(compared.new, result)
+        record_new(basis, self._address, compared.new, result)
         for listing in listings:
             result.findings += [twice_finding(self._address, listing.action, one) for one in listing.listed_twice]
         if compared.new or compared.noteworthy:
@@ -157,8 +157,6 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         .join(ZipFile)
         .where(ZipFile.file_name.in_(IDS))
     )
-    found: dict[int, set[ZipKey]] = defaultdict(set)
-    for row in rows_about(connection, query, (key.file_name for key in keys)):
-        if (key := key_of(row)) in keys:
-            found[row.file_source_id].add(key)
-    return found
+    rows = rows_about(connection, query, (key.file_name for key in keys))
+    found = gathered((row.file_source_id, key) for row in rows if (key := key_of(row)) in keys)
+    return {source: set(some) for source, some in found.items()}

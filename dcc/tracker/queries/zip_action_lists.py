@@ -6,7 +6,6 @@ queries about crawls and sessions, `zip_stories` those about one submission.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -43,6 +42,7 @@ from dcc.tracker.submission_rows import (
     CONTACT,
     IDS,
     KEY,
+    gathered,
     is_at,
     is_of_centre,
     key_of,
@@ -207,7 +207,6 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
     if wanted.centre:
         require_centre(connection, wanted.centre)
     conditions = conditions_of(wanted)
-    hosts: dict[int, list[int]] = defaultdict(list)
     hosting = (
         select(FileSourceHasZip.za_id, FileSourceHasZip.file_source_id)
         .where(FileSourceHasZip.gone_since.is_(None))
@@ -217,8 +216,7 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
         hosting = hosting.where(
             FileSourceHasZip.za_id.in_(select_zip_actions().with_only_columns(ZipAction.id).where(*conditions))
         )
-    for za_id, source_id in connection.execute(hosting):
-        hosts[za_id].append(source_id)
+    hosts = gathered(connection.execute(hosting))
     listed = select_zip_actions().add_columns(is_on_hold().label("on_hold"))
     rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
     explained = [row.id for row in rows if wanted.faulty or row.status_id == int(Status.FAILED)]
@@ -385,10 +383,9 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
     for name in names:
         action, slash, archive = name.partition("/")
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
-    known: dict[str, list[str]] = defaultdict(list)
     listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction).where(ZipFile.file_name.in_(IDS))
-    for archive, todo in rows_about(connection, listed, of_archives):
-        known[archive].append(ACTIONS_BY_ID[todo].value)
+    rows = rows_about(connection, listed, of_archives)
+    known = gathered((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
     wanted: dict[str, set[str]] = {}
     unknown: list[str] = []
     for archive, actions in of_archives.items():

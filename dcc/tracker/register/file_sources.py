@@ -48,7 +48,7 @@ from dcc.tracker.register.source_addresses import (
     trusted_certificates,
 )
 from dcc.tracker.register.source_pace import pace_columns, pace_of
-from dcc.tracker.submission_rows import object_of
+from dcc.tracker.submission_rows import gathered, object_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
@@ -217,15 +217,10 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
     )
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
-    fingerprints: dict[int, list[str]] = {}
-    for source_id, fingerprint in connection.execute(
-        select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
-    ):
-        fingerprints.setdefault(source_id, []).append(fingerprint)
+    keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
+    fingerprints = gathered(connection.execute(keys))
     trusted = trusted_certificates(connection)
-    entries = [
-        _entry(row, fingerprints.get(row.id, []), trusted.get(row.id, TlsTrust())) for row in connection.execute(query)
-    ]
+    entries = [_entry(row, fingerprints[row.id], trusted.get(row.id, TlsTrust())) for row in connection.execute(query)]
     missing = set(ids or ()) - {entry.id for entry in entries}
     if missing:
         raise NotFoundError(f"There is no file source {min(missing)}. See `dcc source list`.")
