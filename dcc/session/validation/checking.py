@@ -83,7 +83,14 @@ def check_paths(
                 raise
         if judge is not None:
             judge.judge_together(kept)
-        return check.verdicts(kept, stack.pop_all())
+        return _verdicts(kept, stack.pop_all())
+
+
+def _verdicts(kept: DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
+    """The verdicts of the stored drafts, whose file is closed at their end."""
+    with closing:
+        for draft in kept.drafts():
+            yield from draft.verdicts()
 
 
 def _judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) -> Judge:
@@ -124,15 +131,6 @@ class _Check:
 
     def files(self, paths: Sequence[Path]) -> list[Draft]:
         return [self._file(path) for path in paths]
-
-    def verdicts(self, kept: DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
-        """The verdicts of the stored drafts, whose file is closed at their end."""
-        with closing:
-            for draft, later in kept.drafts():
-                for one in (draft, *draft.documents):
-                    if self.judge is not None and one.path in later:
-                        self.judge.add_later(one, later[one.path])
-                yield from draft.verdicts()
 
     def _file(self, path: Path) -> Draft:
         if path.suffix == ".xml":

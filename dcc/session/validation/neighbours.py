@@ -50,6 +50,7 @@ class JudgedDocument:
     are those that the QC database can hold. `presumed` counts entities of an edit that no checked document submits.
     """
 
+    number: int
     name: str
     submitted: DocumentToJudge
     origin: Origin | None = None
