@@ -53,7 +53,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
+from dcc.tracker.states import REQUESTED, SET_ASIDE, STATES, WAITING, State, advance, roll_up
 from dcc.tracker.submission_rows import (
     IDS,
     actions_of,
@@ -329,7 +329,6 @@ _Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
 
 _LAST_WITHOUT_DOCUMENTS: Final = Phase.UNZIP
 _UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
-_STATES = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
 
 _UNFINISHED_DOWNLOADS = (
     select(ZipDownload.id)
@@ -406,13 +405,13 @@ def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -
 
 
 def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
-    return {row_id: _STATES[phase, status] for row_id, phase, status in rows}
+    return {row_id: STATES[phase, status] for row_id, phase, status in rows}
 
 
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
     rows = rows_about(connection, _CHILDREN, download_ids)
-    children = gathered((download_id, _STATES[phase, status]) for download_id, phase, status in rows)
+    children = gathered((download_id, STATES[phase, status]) for download_id, phase, status in rows)
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 
 

@@ -34,7 +34,7 @@ from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import State
+from dcc.tracker.states import STATES, State
 
 _CHUNK: Final = 500
 _MOST_COMPARED: Final = 2000
@@ -151,7 +151,7 @@ def nearest_submissions(connection: Connection, name: str) -> str:
 
 def state_of(row: Any) -> State:
     """The state in a row with a phase and a status."""
-    return State(Phase(row.phase_id), Status(row.status_id))
+    return STATES[row.phase_id, row.status_id]
 
 
 def is_at(model: Any, *states: State) -> ColumnElement[bool]:
@@ -265,8 +265,7 @@ def gathered(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, lis
 
 def action_states(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
     """The states of submissions; missing ones are left out."""
-    rows = rows_about(connection, _ACTION_STATES, za_ids)
-    return {za_id: State(Phase(phase), Status(status)) for za_id, phase, status in rows}
+    return {row.id: state_of(row) for row in rows_about(connection, _ACTION_STATES, za_ids)}
 
 
 def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:

@@ -369,7 +369,7 @@ class Coordinator:
     def _checked(self, job: Job, found: CheckedArchive) -> None:
         self._note_md5(job, found.md5)
         logged = len(job.reasons)
-        self._batch.checked.extend(job.take_documents(found.archive, found.problems))
+        self._batch.checked.extend(job.take_documents(found))
         if not job.known_documents and job.download_id is not None:
             self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._batch.extracted.append(job)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from dcc.archives.extraction import ExtractedArchive, ignored_problem
+from dcc.archives.extraction import ignored_problem
 from dcc.naming import DocumentName
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about
 from dcc.session.fetching.archive_transfer import Transfer
+from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBad
 from dcc.tracker.archive_names import stored_name
@@ -184,22 +185,22 @@ class Job:
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
-    def take_documents(self, archive: ExtractedArchive, problems: Sequence[tuple[Problem, ...]]) -> list[Document]:
+    def take_documents(self, checked: CheckedArchive) -> list[Document]:
         """Record the archive's documents and their problems, in their order.
 
         What a dead session recorded of a document stands. Returns the unfinished documents that it knew.
         """
         self.extracted = True
-        for found, of_document in zip(archive.documents, problems, strict=True):
+        for found, of_document in checked.documents:
             state = INVALID if of_document else VALID
             document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document)
             if found.place != document.file_name:
                 document.place = found.place
                 document.archives = tuple((inner.path, inner.md5) for inner in found.archives)
             self.documents.append(document)
-        for file_name, size_bytes, problem in archive.refused:
+        for file_name, size_bytes, problem in checked.archive.refused:
             self.documents.append(Document(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,)))
-        self.reasons.extend(ignored_problem(member, reason) for member, reason in archive.ignored)
+        self.reasons.extend(ignored_problem(member, reason) for member, reason in checked.archive.ignored)
         return [document for document in self.documents if self._recall(document)]
 
     def _recall(self, document: Document) -> bool:

@@ -41,11 +41,10 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of, merged
+from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import DueDocument
-from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -53,7 +52,7 @@ from dcc.session.data.qc_documents import (
     documents_by_id,
     documents_of,
 )
-from dcc.session.data.uploader import FINDINGS_TOLD
+from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault

@@ -11,15 +11,21 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData, ZipData
-from dcc.errors import InternalFaultError, platform_fault
+from dcc.databases.transactions import run_reading
+from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreachableError, platform_fault
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.judging.documents import Basis
+from dcc.qc.judging.waiver_store import waivers_in_force
+from dcc.qc.reference import snapshots
+from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
 from dcc.rights import Delegations
 from dcc.session.data.document_log import add_to_log, rewrite_log
 from dcc.session.data.documents import archives_from, load_due
@@ -267,3 +273,34 @@ def record_facts(
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
     """The distinct documents of several lists, in the order of upload."""
     return in_order_of_upload({document.xml_id: document for some in documents for document in some}.values())
+
+
+def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
+    """Refresh the sets of reference data that the settings name; returns whether one was read.
+
+    Once a session. If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports
+    that. `known` spares a query.
+    """
+    if work.has_reference:
+        return False
+    work.has_reference = True
+    refreshed = ensure_reference(work.qc, work.settings, None if known is None else known.stored)
+    for each in refreshed:
+        if each.outcome is RefreshOutcome.FAILED:
+            log.warning("%s", each.message)
+            kind = ReferenceUnreachableError if each.is_unreachable else ReferenceDataError
+            work.session.note_trouble(Phase.DATA, kind(each.message))
+    return bool(refreshed)
+
+
+def current_basis(work: DataSession) -> Basis:
+    """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
+
+    def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
+        reference, today = snapshots.load_active(connection), datetime.now(UTC).date()
+        waivers = waivers_in_force(connection, today)
+        return reference, Basis(reference, waivers, today, work.settings.max_document_errors)
+
+    reference, basis = run_reading(work.qc, load)
+    # One query is enough if nothing has to be read.
+    return run_reading(work.qc, load)[1] if refresh_reference_data(work, reference) else basis

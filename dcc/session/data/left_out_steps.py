@@ -17,11 +17,10 @@ from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
-from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
+from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import load_documents
 from dcc.session.data.due_documents import DueDocument
-from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.qc_documents import documents_of
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold

@@ -23,7 +23,7 @@ from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
-from dcc.tracker.states import State
+from dcc.tracker.states import STATES, State
 from dcc.tracker.submission_rows import IDS, gathered, has_archive_bytes, rows_about
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> No
     by_download = {archive.download_id: archive for archive in archives}
     of_selected: dict[int, Recorded] = {}
     for zip_id, xml_id, name, phase, status in rows_about(tracker, _DOCUMENTS, by_download):
-        recorded = Recorded(State(Phase(phase), Status(status)), [])
+        recorded = Recorded(STATES[phase, status], [])
         by_download[zip_id].documents[name] = recorded
         if by_download[zip_id].is_selected:
             of_selected[xml_id] = recorded

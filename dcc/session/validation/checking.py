@@ -83,14 +83,7 @@ def check_paths(
                 raise
         if judge is not None:
             judge.judge_together(kept)
-        return _verdicts(kept, stack.pop_all())
-
-
-def _verdicts(kept: DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
-    """The verdicts of the stored drafts, whose file is closed at their end."""
-    with closing:
-        for draft in kept.drafts():
-            yield from draft.verdicts()
+        return check.verdicts(kept, stack.pop_all())
 
 
 def _judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) -> Judge:
@@ -132,6 +125,15 @@ class _Check:
     def files(self, paths: Sequence[Path]) -> list[Draft]:
         return [self._file(path) for path in paths]
 
+    def verdicts(self, kept: DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
+        """The verdicts of the stored drafts, whose file is closed at their end."""
+        with closing:
+            for draft, later in kept.drafts():
+                for one in (draft, *draft.documents):
+                    if self.judge is not None and one.path in later:
+                        self.judge.add_later(one, later[one.path])
+                yield from draft.verdicts()
+
     def _file(self, path: Path) -> Draft:
         if path.suffix == ".xml":
             return self._document(path)
@@ -160,7 +162,7 @@ class _Check:
 
     def _opened(self, path: Path, found: CheckedArchive, draft: Draft) -> None:
         archive = found.archive
-        for document, problems in zip(archive.documents, found.problems, strict=True):
+        for document, problems in found.documents:
             of_document = Draft(f"{path}/{document.place}", list(problems))
             self._judge(DocumentToJudge(document.path, _action_of(path), document.name, path), of_document)
             draft.documents.append(of_document)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from itertools import count
 from typing import Final
 
 from dcc.declarations import message_of
@@ -19,9 +18,8 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import NEEDING_OTHERS, all_rules, check_contents
 from dcc.rules.context import NOTHING_STORED, DocumentContext
 from dcc.rules.findings import Finding, with_value
-from dcc.session.validation.neighbours import MISSING, JudgedDocument, Neighbours
-from dcc.session.validation.text_limits import TextLimits
-from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile
+from dcc.session.validation.neighbours import MISSING, JudgedDocument, Neighbours, TextLimits
+from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile, LaterFindings
 
 
 class Judge:
@@ -34,8 +32,7 @@ class Judge:
         self._schemas: Final = schemas
         self._reference: Final = reference
         self._max_problems: Final = max_problems
-        self._judged: list[JudgedDocument] = []
-        self._numbers = count()
+        self._judged: dict[str, JudgedDocument] = {}
 
     def judge(self, document: DocumentToJudge, draft: Draft) -> None:
         """Add the rules' findings on a document, if it is valid, without rules about other documents."""
@@ -46,8 +43,7 @@ class Judge:
         without = NEEDING_OTHERS if document.name is not None else NEEDING_OTHERS | {"X5"}
         centre = "" if document.name is None else document.name.centre
         origin = read_origin(document.path)
-        draft.number = next(self._numbers)
-        judged = JudgedDocument(draft.number, draft.path, document, origin)
+        judged = JudgedDocument(draft.path, document, origin)
         limits = TextLimits(origin)
         contents = judged.keeping(read_document(document.path, actual), limits)
         context = DocumentContext(0, document.action, centre, _today(), self._reference, NOTHING_STORED, origin=origin)
@@ -57,19 +53,21 @@ class Judge:
         else:
             self._add(draft, map(_problem_of, judged.noting(check_contents(contents, context, without))))
         self._add(draft, map(_problem_of, limits.findings.all()))
-        self._judged.append(judged)
+        self._judged[draft.path] = judged
 
     def judge_together(self, kept: DraftFile) -> None:
-        """Add the findings of the rules about other documents to the stored drafts, and forget the documents."""
-        for judged, findings in Neighbours(self._judged).judge(_today()):
-            with kept.opened(judged.number) as draft:
-                if judged.takes_no_effect:
-                    draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
-                    draft.warnings = [warning for warning in draft.warnings if warning.kind not in all_rules()]
-                problems = list(map(_problem_of, findings))
-                self._add(draft, (problem for problem in problems if problem.kind not in MISSING))
-                draft.missing += (problem for problem in problems if problem.kind in MISSING)
+        """Store the findings of the rules about other documents, and forget the documents."""
+        for judged, findings in Neighbours(self._judged.values()).judge(_today()):
+            kept.add(judged.name, judged.takes_no_effect, map(_problem_of, findings))
         self._judged.clear()
+
+    def add_later(self, draft: Draft, later: LaterFindings) -> None:
+        """Add to a draft what was stored by `judge_together`."""
+        if later.takes_no_effect:
+            draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
+            draft.warnings = [warning for warning in draft.warnings if warning.kind not in all_rules()]
+        self._add(draft, (problem for problem in later.problems if problem.kind not in MISSING))
+        draft.missing += (problem for problem in later.problems if problem.kind in MISSING)
 
     def _add(self, draft: Draft, problems: Iterable[Problem]) -> None:
         """Add findings: those that fail a document, and of others as many as are recorded, in order of lines."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from os import SEEK_END
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from dcc.errors import DocumentError
 from dcc.messages import mark, message
@@ -34,17 +33,13 @@ class PathVerdict:
 
 @dataclass
 class Draft:
-    """A verdict to which other documents may add; of an archive, with those of its documents.
-
-    `number` is that of a document that is judged together with others.
-    """
+    """A verdict to which other documents may add; of an archive, with those of its documents."""
 
     path: str
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
     documents: list[Draft] = field(default_factory=list)
-    number: int | None = None
 
     def verdicts(self) -> Iterator[PathVerdict]:
         """The verdict, and those of its documents."""
@@ -59,6 +54,13 @@ class Draft:
         yield from below
 
 
+class LaterFindings(NamedTuple):
+    """What other documents add to a verdict; see `JudgedDocument.takes_no_effect`."""
+
+    takes_no_effect: bool
+    problems: list[Problem]
+
+
 class DocumentToJudge(NamedTuple):
     """A document: its file, its action, its name if that conforms, and the archive that it is in, if any."""
 
@@ -69,41 +71,35 @@ class DocumentToJudge(NamedTuple):
 
 
 class DraftFile:
-    """Drafts in their order, on disk: many documents may have many errors."""
+    """Drafts in their order, and later additions, on disk: many documents may have many errors."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._drafts: list[list[int]] = []
-        self._judged: dict[int, tuple[int, int]] = {}
+        self._drafts: list[int] = []
+        self._later: dict[str, int] = {}
 
     def keep(self, draft: Draft) -> None:
-        """Store the next draft, and those of its documents."""
-        together = [replace(draft, documents=[]), *draft.documents]
-        for turn, one in enumerate(together):
-            if one.number is not None:
-                self._judged[one.number] = len(self._drafts), turn
-        self._drafts.append([self._put(one) for one in together])
-
-    @contextmanager
-    def opened(self, number: int) -> Iterator[Draft]:
-        """A stored draft by its number, which is stored again after the block."""
-        place, turn = self._judged[number]
-        draft = self._get(self._drafts[place][turn])
-        yield draft
-        self._drafts[place][turn] = self._put(draft)
-
-    def drafts(self) -> Iterator[Draft]:
-        """The drafts."""
-        for places in self._drafts:
-            draft, *documents = map(self._get, places)
-            yield replace(draft, documents=documents)
-
-    def _put(self, draft: Draft) -> int:
-        place = self._file.seek(0, SEEK_END)
+        """Store the next draft."""
+        self._drafts.append(self._file.tell())
         pickle.dump(draft, self._file)
-        return place
 
-    def _get(self, place: int) -> Draft:
-        self._file.seek(place)
-        found: Draft = pickle.load(self._file)  # noqa: S301 - written by this process, to a file that has no name
-        return found
+    def add(self, path: str, takes_no_effect: bool, problems: Iterable[Problem]) -> None:
+        """Store an addition to a document's draft, one problem after the other, since there may be many."""
+        self._later[path] = self._file.tell()
+        for part in chain([takes_no_effect], problems, [None]):
+            pickle.dump(part, self._file)
+
+    def drafts(self) -> Iterator[tuple[Draft, dict[str, LaterFindings]]]:
+        """The drafts, each with the additions for it or its documents, by path."""
+        for place in self._drafts:
+            self._file.seek(place)
+            draft: Draft = self._next()
+            paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
+            yield draft, {path: self._addition(path) for path in paths}
+
+    def _addition(self, path: str) -> LaterFindings:
+        self._file.seek(self._later[path])
+        return LaterFindings(self._next(), list(iter(self._next, None)))
+
+    def _next(self) -> Any:
+        return pickle.load(self._file)  # noqa: S301 - written by this process, to a file that has no name

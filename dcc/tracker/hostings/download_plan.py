@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, case, exists, func, literal, or_, select, union, union_all
+from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select, union
 from sqlalchemy.orm import aliased
 
 from dcc.messages import mark
@@ -147,11 +147,10 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> L
     Returns also the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
     no other download of their archives can be alive.
     """
-    rows = [row[:2] for row in connection.execute(_LEFT_BEHIND) if centres is None or row.centre in centres]
-    orphans = [number for number, is_orphan in rows if is_orphan]
+    orphans = connection.scalars(_ORPHANS.where(named_after(centres))).all()
     if orphans:
         progress.cancel_downloads(connection, orphans)
-    return LeftBehind(len(orphans), frozenset(number for number, is_orphan in rows if not is_orphan))
+    return LeftBehind(len(orphans), frozenset(connection.scalars(_UNCONCLUDED.where(named_after(centres)))))
 
 
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None, centres: Collection[str] | None) -> int:
@@ -160,8 +159,8 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None, ce
     Of archives of some `centres`; None: of all. They include downloads that a person asked for and that failed, and
     archives that are damaged on one source while another has a copy not known to be bad.
     """
-    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id).where(~is_acknowledged(), ~is_on_hold())
-    query = _of_centres(due, centres)
+    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id)
+    query = due.where(~is_acknowledged(), ~is_on_hold(), named_after(centres))
     failed = [plan.za_id for plan in _plans(connection, by_archive(connection.execute(query)))]
     if failed:
         progress.reopen(
@@ -211,7 +210,7 @@ def load_waiting_and_held(
     another source. `by_name` (a person asks for them) includes copies on sources without times, which may have changed.
     `sources`, `za_ids` and `centres` restrict the result.
     """
-    query = _of_centres(_plan_query(sources), centres).where(is_at(ZipAction, WAITING), ~is_on_hold())
+    query = _plan_query(sources).where(is_at(ZipAction, WAITING), ~is_on_hold(), named_after(centres))
     if za_ids is None:
         hostings = by_archive(connection.execute(query))
     else:
@@ -226,11 +225,6 @@ def load_plans(
     """As `load_waiting`, for submissions in any state."""
     rows = rows_about(connection, _plan_query(sources).where(ZipAction.id.in_(IDS)), za_ids)
     return _plans(connection, by_archive(rows), by_name=by_name)
-
-
-def _of_centres(query: Select[*tuple[Any, ...]], centres: Collection[str] | None) -> Select[*tuple[Any, ...]]:
-    """A query, which joins the archive's `Centre`, restricted to some centres; None: all."""
-    return query if centres is None else query.where(Centre.short_name.in_(sorted(centres)))
 
 
 def load_interrupted(connection: Connection) -> list[StagedZip]:
@@ -442,29 +436,21 @@ def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
     return hosting.size_bytes is None or not known or hosting.size_bytes in known
 
 
-def _with_centre(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """Join the archive's centre to a query of submissions."""
-    return (
-        query.add_columns(Centre.short_name.label("centre"))
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
-
-
-_LEFT_BEHIND: Final = union_all(
-    _with_centre(select(ZipDownload.id, literal(1)).join(FileSourceHasZip).join(ZipAction)).where(
-        is_at(ZipDownload, REQUESTED, State(Phase.DOWNLOAD, Status.RUNNING))
-    ),
-    _with_centre(select(ZipAction.id, literal(0)).select_from(ZipAction)).where(
-        is_at(ZipAction, WAITING),
-        exists()
-        .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
-        .correlate(ZipAction),
-        # An archive that a crawl opens again has changed: its former result does not hold any more.
-        ~exists()
-        .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
-        .where(Reopening.last_download_id.is_not(None)),
-    ),
+_ORPHANS: Final = (
+    select(ZipDownload.id)
+    .join(FileSourceHasZip)
+    .join(ZipAction)
+    .where(is_at(ZipDownload, REQUESTED, State(Phase.DOWNLOAD, Status.RUNNING)))
+)
+_UNCONCLUDED: Final = select(ZipAction.id).where(
+    is_at(ZipAction, WAITING),
+    exists()
+    .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
+    .correlate(ZipAction),
+    # An archive that a crawl opens again has changed: its former result does not hold any more.
+    ~exists()
+    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
+    .where(Reopening.last_download_id.is_not(None)),
 )
 _INTERRUPTED: Final = _interrupted_query()
 _PLANNED: Final = _planned()

@@ -6,7 +6,7 @@ queries about crawls and sessions, `zip_stories` those about one submission.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -288,37 +288,29 @@ OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
 
 def conditions_of(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     """The conditions of a filter on the rows of `select_zip_actions`."""
-    conditions = []
-    if wanted.centre is not None:
-        conditions.append(is_of_centre(wanted.centre))
-    if wanted.first_day is not None:
-        conditions.append(ZipFile.created >= wanted.first_day)
-    if wanted.last_day is not None:
-        conditions.append(ZipFile.created <= wanted.last_day)
-    if wanted.action is not None:
-        conditions.append(ZipAction.todo_id == ACTION_IDS[wanted.action])
-    if wanted.phase is not None:
-        conditions.append(ZipAction.phase_id == int(wanted.phase))
-    if wanted.status is not None:
-        conditions.append(ZipAction.status_id == int(wanted.status))
-    if wanted.kind is not None:
-        conditions.append(ZipAction.id.in_(_with_kind(wanted.kind)))
-    if wanted.since is not None:
-        # SQLite compares texts, and only this type binds times as the database wrote them.
-        conditions.append(ZipAction.last_update >= literal(wanted.since, UtcDateTime()))
-    if wanted.name is not None:
-        plain = wanted.name.translate({ord(each): f"\\{each}" for each in "\\%_"})
-        conditions.append(ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\"))
-    if wanted.acknowledged is not None:
-        conditions.append(is_acknowledged() if wanted.acknowledged else ~needs_nobody())
     met_fault = and_(ZipAction.id.in_(_with_kind(InternalFaultError.short_name())), is_unfinished())
-    for wished, condition in (
-        (wanted.on_hold, is_on_hold()),
-        (wanted.faulty, or_(is_decided(DecisionKind.QUARANTINE), met_fault)),
-    ):
-        if wished is not None:
-            conditions.append(condition if wished else ~condition)
-    return conditions
+    is_faulty = or_(is_decided(DecisionKind.QUARANTINE), met_fault)
+    made: tuple[tuple[Any, Callable[[Any], ColumnElement[bool]]], ...] = (
+        (wanted.centre, is_of_centre),
+        (wanted.first_day, lambda day: ZipFile.created >= day),
+        (wanted.last_day, lambda day: ZipFile.created <= day),
+        (wanted.action, lambda action: ZipAction.todo_id == ACTION_IDS[action]),
+        (wanted.phase, lambda phase: ZipAction.phase_id == int(phase)),
+        (wanted.status, lambda status: ZipAction.status_id == int(status)),
+        (wanted.kind, lambda kind: ZipAction.id.in_(_with_kind(kind))),
+        # SQLite compares texts, and only this type binds times as the database wrote them.
+        (wanted.since, lambda since: ZipAction.last_update >= literal(since, UtcDateTime())),
+        (wanted.name, _has_name),
+        (wanted.acknowledged, lambda wished: is_acknowledged() if wished else ~needs_nobody()),
+        (wanted.on_hold, lambda wished: is_on_hold() if wished else ~is_on_hold()),
+        (wanted.faulty, lambda wished: is_faulty if wished else ~is_faulty),
+    )
+    return [condition(value) for value, condition in made if value is not None]
+
+
+def _has_name(pattern: str) -> ColumnElement[bool]:
+    plain = pattern.translate({ord(each): f"\\{each}" for each in "\\%_"})
+    return ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\")
 
 
 def _with_kind(kind: str) -> Select[Any]:
