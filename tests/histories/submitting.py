@@ -22,8 +22,12 @@ from dcc.qc.models import SPECIMEN
 from dcc.rules.upload import DUPLICATE
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.corrections import confirm_submission, withdraw_submission
-from dcc.session.data.proposed_withdrawals import accept_proposals, settle_proposals
+from dcc.session.data.corrections import (
+    accept_proposals,
+    confirm_submission,
+    settle_proposals,
+    withdraw_submission,
+)
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
 from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol

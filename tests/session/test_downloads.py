@@ -19,8 +19,8 @@ from dcc.errors import (
 )
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.fetching.archive_transfer import receive
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import TransferCompleted, TransferFailed
+from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from tests.support.served_from_memory import (

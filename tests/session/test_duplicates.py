@@ -13,7 +13,7 @@ from dcc.rights import Delegations
 from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.documents import load_due
 from dcc.session.data.prepared_archives import prepared_once
-from dcc.session.data.uploader import Uploader
+from dcc.session.data.uploading import Uploader
 from dcc.store.staging import Staging
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite

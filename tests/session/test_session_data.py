@@ -319,9 +319,9 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    from dcc.session.data import data_session, due_documents, uploader
+    from dcc.session.data import data_session, due_documents, uploading
 
-    apply, calls = uploader.apply_documents, 0
+    apply, calls = uploading.apply_documents, 0
 
     def away(engine: Engine, *arguments: object, **options: object) -> object:
         nonlocal calls
@@ -330,7 +330,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
             raise QcDatabaseUnreachableError("The QC database is away.")
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploader, "apply_documents", away)
+    monkeypatch.setattr(uploading, "apply_documents", away)
     monkeypatch.setattr(due_documents, "MOST_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)

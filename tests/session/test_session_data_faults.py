@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.databases.engines import MOST_ATTACHED
-from dcc.session.data import prepared_archives, uploader
+from dcc.session.data import prepared_archives, uploading
 from dcc.tracker.models import XmlLog
 from tests.support import dying_data_session
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -99,12 +99,12 @@ def test_documents_that_fail_together_are_applied_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(data)
-    apply = uploader.apply_documents
+    apply = uploading.apply_documents
 
     def one_at_a_time(engine: Any, documents: Any, **options: Any) -> Any:
         return apply(engine, documents, **options) if len(documents) == 1 else 1 // 0
 
-    monkeypatch.setattr(uploader, "apply_documents", one_at_a_time)
+    monkeypatch.setattr(uploading, "apply_documents", one_at_a_time)
     data.take_up()
     assert data.ending() == undisturbed
     assert "documents are applied one by one" in caplog.text

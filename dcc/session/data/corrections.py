@@ -5,7 +5,7 @@ Each is recorded with its author and reason. The next session does the phases th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -13,16 +13,16 @@ from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.errors import ConfigurationError, DocumentError, NotFoundError
+from dcc.errors import ConfigurationError, DocumentError, NotDelegatedError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.holding import confirm_held
+from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.withdrawal import Undone, undo_submission
 from dcc.qc.judging import healing
 from dcc.session.data.checking import may_be_judged_again
-from dcc.session.data.data_session import DataSession, Fact
+from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import UPLOADED, load_due
 from dcc.session.data.due_documents import DueDocument
@@ -35,15 +35,14 @@ from dcc.session.data.qc_documents import (
     in_state,
     standing_documents,
 )
-from dcc.session.data.uploader import HELD, Uploader, failed_upload
+from dcc.session.data.uploading import HELD, Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.missing_archives import ProposalState, decide
+from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -77,21 +76,23 @@ def withdraw_submission(
     """
     both = _Databases(tracker, qc, settings)
     delegations, archive = run_reading(
-        both.tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
+        tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
     )
     rights = delegations.rights_of(archive.centre or settings.naming.centre_of_zip(key.file_name))
     try:
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
-    except NotFoundError:
-        behind = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
-        if not _tell_of_withdrawn(both, behind, author, reason):
-            both.refuse_unfetched(key)
-            raise
-        undone = Undone(tuple(found.id for found in behind), (), ())
+        unfetched = None
+    except NotFoundError as error:
+        undone, unfetched = Undone((), (), ()), error
     if undone.builders:
         return undone
-    withdrawn = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
-    _tell_of_withdrawn(both, withdrawn, author, reason)
+    withdrawn = run_reading(qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
+    told = _tell_of_withdrawn(both, withdrawn, author, reason)
+    if unfetched is not None:
+        if not told:
+            both.refuse_unfetched(key)
+            raise unfetched
+        undone = Undone(tuple(found.id for found in withdrawn), (), ())
 
     def conclude(connection: Connection) -> None:
         _cancel_waiting(connection, settings, key, author, reason)
@@ -107,7 +108,7 @@ def withdraw_submission(
             )
             decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
-    run_writing(both.tracker, conclude)
+    run_writing(tracker, conclude)
     return undone
 
 
@@ -261,16 +262,74 @@ def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> Doc
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
-    states = run_writing(both.tracker, lambda connection: _tell_of_confirmed(connection, fact))
+    states, _ = run_writing(both.tracker, lambda connection: record_facts(connection, [fact]))
     state = states.get(document.xml_id, document.state)
     return replace(fact.data, phase=state.phase, status=state.status)
 
 
-def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
-    """Record a document's result in the tracker; returns its state."""
-    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)] if fact.state is not None else []
-    states = progress.report(connection, proposals)
-    if fact.problems is not None:
-        rewrite_log(connection, {fact.document.xml_id: fact.problems})
-    add_notices(connection, fact.notices)
-    return {row_id: state for (subject, row_id), state in states.items() if subject is Subject.XML_FILE}
+@dataclass(frozen=True, slots=True)
+class DecidedProposal:
+    """The result of a decision: the number of withdrawn documents, or why the proposal stays open."""
+
+    proposal: WithdrawalProposal
+    withdrawn: int = 0
+    problem: str | None = None
+
+
+def accept_proposals(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    proposals: Sequence[WithdrawalProposal],
+    *,
+    author: str,
+    reason: str,
+) -> list[DecidedProposal]:
+    """Withdraw the data of the archives in some proposals, given oldest first, each by itself like `dcc data undo`.
+
+    The newest goes first, and those that others build on are tried again after them. An obstacle leaves its proposal
+    open. Raises ConfigurationError for an unsuitable author or reason, and the `unreachable` error of either database.
+    """
+    check_signature(author, reason)
+    waiting = list(reversed(proposals))
+    ended: list[DecidedProposal] = []
+    while waiting:
+        tried = [_accept(tracker, qc, settings, proposal, author, reason) for proposal in waiting]
+        done = [decided for decided in tried if decided.problem is None]
+        ended += done
+        if not done:
+            return ended + tried
+        waiting = [decided.proposal for decided in tried if decided.problem is not None]
+    return ended
+
+
+def _accept(
+    tracker: Engine, qc: Engine, settings: Settings, proposal: WithdrawalProposal, author: str, reason: str
+) -> DecidedProposal:
+    try:
+        undone = withdraw_submission(tracker, qc, settings, proposal.key, author=author, reason=reason)
+    except NotDelegatedError as error:
+        return DecidedProposal(proposal, problem=str(error))
+    except NotFoundError:
+        # Somebody else withdrew it already, as proposed.
+        settle_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
+        return DecidedProposal(proposal)
+    if undone.builders:
+        first = undone.builders[0]
+        builder = f"{first.zip_action}/{first.zip_file}: {first.file_name}"
+        return DecidedProposal(proposal, problem=f"{builder} {first.why}. Withdraw that first.")
+    return DecidedProposal(proposal, len(undone.withdrawn))
+
+
+def settle_proposals(
+    tracker: Engine,
+    proposals: Sequence[WithdrawalProposal],
+    state: ProposalState,
+    *,
+    author: str,
+    reason: str,
+) -> None:
+    """Record a decision on open proposals. Raises as `accept_proposals`."""
+    check_signature(author, reason)
+    ids = [proposal.za_id for proposal in proposals]
+    run_writing(tracker, lambda connection: decide(connection, ids, state, author=author, reason=reason))

@@ -17,11 +17,10 @@ from dcc.messages import mark, message
 from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
-from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
+from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import load_documents
 from dcc.session.data.due_documents import DueDocument
-from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.qc_documents import documents_of
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload
 from dcc.tracker.problems import KIND, entries_that_hold
@@ -35,7 +34,7 @@ _AGAIN: Final = mark("The step {step} is not left out any more.")
 
 def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     """Show the documents that wait for a step which is left out for them as (step, cancelled)."""
-    due = work.due_and_left_out(phase)
+    due = work.due(phase, left_out=True)
     if not due:
         return
     task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")

@@ -11,7 +11,6 @@ server alone. Nor for one whose server answered and did not deliver it `MOST_RET
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -36,7 +35,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, newest_downloads, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, gathered, is_at, key_of, newest_downloads, rows_about
 
 MOST_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -119,16 +118,10 @@ def _oldest_on_the_way(
 
     `only_held`: of those that have held documents.
     """
-    found: dict[int, list[_Open]] = defaultdict(list)
     of_centres = ZipFile.centre_id.in_(list(centre_ids))
-    for row in [] if only_held else connection.execute(_OPEN.where(of_centres)):
-        archive = OlderArchive(row.short_name, key_of(row))
-        has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
-        found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived))
-    for row in connection.execute(_WITH_HELD.where(of_centres)):
-        if row.id not in decided:
-            archive = OlderArchive(row.short_name, key_of(row), is_held=True)
-            found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived=True))
+    opened = [] if only_held else [(row, False) for row in connection.execute(_OPEN.where(of_centres))]
+    opened += [(row, True) for row in connection.execute(_WITH_HELD.where(of_centres)) if row.id not in decided]
+    found = gathered((row.centre_id, _open(row, is_held=is_held)) for row, is_held in opened)
     oldest = {}
     for centre_id, some in found.items():
         first = next(_on_the_way(connection, sorted(some, key=lambda one: one.moment)), None)
@@ -145,6 +138,11 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
         to_come = {plan.za_id for plan in load_plans(connection, None, ids)} if ids else set()
         to_come |= set(connection.scalars(_BEING_UPLOADED, {"ids": ids})) if ids else set()
         yield from (one for one in some if one.has_arrived or one.za_id in to_come)
+
+
+def _open(row: Any, *, is_held: bool) -> _Open:
+    has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
+    return _Open(row.id, _moment(row), OlderArchive(row.short_name, key_of(row), is_held), is_held or has_arrived)
 
 
 def _moment(row: Any) -> _Moment:

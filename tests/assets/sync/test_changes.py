@@ -12,7 +12,7 @@ from sqlalchemy import update
 from dcc.databases.transactions import writing
 from dcc.errors import DagsterStorageError
 from dcc.qc.models import CONTEXT, SNAPSHOT
-from dcc.session.data import judging_basis
+from dcc.session.data import data_session
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.quality_control import settle_qc
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
@@ -101,7 +101,7 @@ def put_partly_broken(data: DataInstallation, key: str = ORPHANS, stem: str = "2
 
 def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as away:
-        away.setattr(judging_basis, "ensure_reference", lambda *_arguments: [])
+        away.setattr(data_session, "ensure_reference", lambda *_arguments: [])
         with writing(shown.data.qc) as connection:
             connection.execute(update(SNAPSHOT).values(is_active=SNAPSHOT.c.name != "projects"))
         recheck(shown.data.tracker, shown.data.qc, shown.data.settings, author="wrangler", reason="Projects are gone.")
