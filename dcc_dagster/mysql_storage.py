@@ -11,12 +11,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from dagster import StringSource
-from dagster._core.storage.base_storage import DagsterStorage
-from dagster._core.storage.event_log.base import EventLogStorage
 from dagster._core.storage.runs import RunStorage
 from dagster._core.storage.schedules import ScheduleStorage
-from dagster._serdes import ConfigurableClass
-from dagster_mysql import MySQLRunStorage, MySQLScheduleStorage
+from dagster_mysql import DagsterMySQLStorage, MySQLRunStorage, MySQLScheduleStorage
 from sqlalchemy.engine import Connection
 
 from dcc.databases.engines import lacks_right
@@ -61,7 +58,7 @@ class PatientMysqlScheduleStorage(PatientStorage, MySQLScheduleStorage):
         return self._connections.connect()
 
 
-class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
+class PatientMysqlStorage(DagsterMySQLStorage):
     """Dagster's storage on MySQL or MariaDB, which must have the tables of the installed Dagster.
 
     Its constructor raises DagsterStorageError if the server is away for longer than DCC_DATABASE_RETRY, and
@@ -70,22 +67,18 @@ class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
     """
 
     def __init__(self, mysql_url: str, inst_data: ConfigurableClassData | None = None) -> None:
-        self._inst_data = inst_data
         connections = Connections(mysql_url, load_settings().database_retry)
         try:
             connections.patiently(lambda: require_current(connections.engine))
         except BaseException:
             connections.engine.dispose()
             raise
-        self._runs = PatientMysqlRunStorage(connections, mysql_url)
-        self._events = event_storage_of(connections, mysql_url)
-        self._schedules = PatientMysqlScheduleStorage(connections, mysql_url)
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @property
-    def inst_data(self) -> ConfigurableClassData | None:
-        """Its entry in `dagster.yaml`."""
-        return self._inst_data
+        self._inst_data = inst_data
+        self._run_storage = PatientMysqlRunStorage(connections, mysql_url)
+        self._event_log_storage = event_storage_of(connections, mysql_url)
+        self._schedule_storage = PatientMysqlScheduleStorage(connections, mysql_url)
+        # Not Dagster's own constructor, which makes its own parts.
+        super(DagsterMySQLStorage, self).__init__()  # type: ignore[no-untyped-call]
 
     @classmethod
     def config_type(cls) -> UserConfigSchema:
@@ -98,33 +91,3 @@ class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
     ) -> PatientMysqlStorage:
         """Make the storage from its entry in `dagster.yaml`."""
         return cls(config_value["mysql_url"], inst_data)
-
-    @property
-    def event_log_storage(self) -> EventLogStorage:
-        """The event log."""
-        return self._events
-
-    @property
-    def run_storage(self) -> RunStorage:
-        """The runs."""
-        return self._runs
-
-    @property
-    def schedule_storage(self) -> ScheduleStorage:
-        """Schedules, sensors and their ticks."""
-        return self._schedules
-
-    @property
-    def event_storage_data(self) -> ConfigurableClassData | None:
-        """None: all parts are one storage."""
-        return None
-
-    @property
-    def run_storage_data(self) -> ConfigurableClassData | None:
-        """None: all parts are one storage."""
-        return None
-
-    @property
-    def schedule_storage_data(self) -> ConfigurableClassData | None:
-        """None: all parts are one storage."""
-        return None
