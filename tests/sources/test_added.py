@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from dcc.errors import ListingFailedError, SourceError, SourceMisconfiguredError, TransferFailedError
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.added import open_added
 from dcc.sources.base import Connection, SourceAddress
+from dcc.sources.connect import open_added
 from tests.support.served_from_memory import CONTENT, FakeConnection
 
 ADDRESS = SourceAddress(1, "H", "acme", "host", "user", SecretStr("x"), "")
