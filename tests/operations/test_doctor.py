@@ -504,6 +504,8 @@ class TestWork:
         staging = installation.settings.staging_directory
         (staging / "add" / ".x.contents.unpacking-1").mkdir()
         assert "1 left-overs" in _found(work.check_staging, installation.settings)["staging contents"][1]
+        with open_session(installation.tracker, installation.settings):
+            assert _verdicts(work.check_staging, installation.settings) == {"staging contents": "ok"}
         (staging / "add" / ".x.contents.unpacking-1").rmdir()
         (staging / "notes.txt").touch()
         assert (
@@ -550,6 +552,14 @@ class TestWork:
         audit_archives(installation.tracker, installation.settings, "tester", everything=True)
         verdict, said, advice = _found(work.check_archive_store, installation.settings)["archive store"]
         assert (verdict, ZIP in said, advice) == ("failed", True, "dcc archive status")
+
+    def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
+        assert _verdicts(work.check_notifications, settings) == {"notifications": "not checked"}
+        hooked = settings.model_copy(update={"notify_webhook": SecretStr("https://hooks.example/x")})
+        assert _verdicts(work.check_notifications, hooked) == {
+            "notifications by webhook": "warning",
+            "notifications sent": "ok",
+        }
 
     def test_the_mail_server_that_reports_are_sent_by(self) -> None:
         assert _verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}

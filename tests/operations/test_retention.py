@@ -296,6 +296,20 @@ def test_a_session_cleans_up_after_itself_only_if_the_settings_say_so(damaged: I
 
 
 @only_sqlite
+def test_a_session_of_a_group_removes_only_what_its_centres_submitted(damaged: Installation) -> None:
+    of_j, left_over = ZIP.replace("H.", "J."), "add/.x.contents.unpacking-1/a.xml"
+    damaged.add_folder("J", "other").put(of_j, b"no zip")
+    damaged.run_session()
+    (damaged.settings.staging_directory / left_over).parent.mkdir()
+    (damaged.settings.staging_directory / left_over).touch()
+    cleaning = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True, groups="europe=H;america=J")
+    for group, left in (("america", {ZIP, left_over}), (None, set())):
+        with open_session(cleaning.tracker, cleaning.settings, group=group):
+            pass
+        assert set(damaged.staged()) == left
+
+
+@only_sqlite
 def test_a_session_whose_cleaning_fails_is_done_all_the_same(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
