@@ -25,6 +25,7 @@ from dcc.redaction import keep_secret
 from tests.cli.conftest import PROGRAM, Dcc, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
+from tests.support.raising import raising
 from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
@@ -154,13 +155,10 @@ def test_debug_shows_the_traceback_too(bare_dcc: Dcc, monkeypatch: pytest.Monkey
     assert "TrackerOutdatedError" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("Error (tracker-outdated): ")
 
-    def fail(*_: object, **_options: object) -> None:
-        raise ValueError("with pass word 4711")
-
     keep_secret("pass word 4711")
     bare_dcc.secrets.append("pass word 4711")
     bare_dcc("init")
-    monkeypatch.setattr("dcc.databases.schema.require_current", fail)
+    monkeypatch.setattr("dcc.databases.schema.require_current", raising(ValueError("with pass word 4711")))
     assert "\nValueError: with ***\n" in bare_dcc("--debug", "status", exit_code=70).stderr
 
 
@@ -169,11 +167,8 @@ def test_debug_shows_the_traceback_too(bare_dcc: Dcc, monkeypatch: pytest.Monkey
 def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
     bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    def interrupt(*_arguments: object) -> None:
-        raise KeyboardInterrupt
-
     bare_dcc("init")
-    monkeypatch.setattr(f"dcc.cli.shell.group.{step}", interrupt)
+    monkeypatch.setattr(f"dcc.cli.shell.group.{step}", raising(KeyboardInterrupt))
     result = bare_dcc("status", exit_code=130)
     assert result.stderr == "Interrupted.\n"
 
@@ -192,11 +187,8 @@ def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
 def test_every_other_end_has_its_code_and_one_line(
     bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, error: BaseException, exit_code: int, said: str
 ) -> None:
-    def fail(_: object, **_options: object) -> None:
-        raise error
-
     bare_dcc("init")
-    monkeypatch.setattr("dcc.databases.schema.require_current", fail)
+    monkeypatch.setattr("dcc.databases.schema.require_current", raising(error))
     result = bare_dcc("status", exit_code=exit_code)
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
