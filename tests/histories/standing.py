@@ -15,6 +15,10 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger
   edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
+- Sessions leave alone what is on hold, but for what was uploaded of it. They leave alone what was set aside, until it
+  is retried, and nothing waits for it. What is acknowledged is so until it fails no more or is opened again.
+- What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
+  tried again, and what was withdrawn or set aside comes back. Others are left as they are.
 - Nobody confirms what is younger than something else that is held.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
@@ -30,12 +34,12 @@ from tests.histories.happenings import STEPS
 from tests.histories.records import (
     DONE,
     IN_PART,
-    LOADED,
     NO_CONTEXT,
     NO_NAME,
     NOT_OPENED,
     PENDING,
     REFUSED,
+    SET_ASIDE,
     UNDONE,
     UPLOADED,
     WAITING,
@@ -74,16 +78,12 @@ class Model:
         for record in self.records.values():
             if not record.gone and not record.missed:
                 record.proposed = record.decided = False
-            elif is_believed and record.gone and not record.decided and self._is_loaded(record):
+            elif is_believed and record.gone and not record.decided and record.is_loaded:
                 record.proposed = True
         due = []
         for number, record in self.records.items():
-            if record.state == WAITING and number in self.lying:
-                due += self._opened(record)
-            due += self._resumed(record)
-            due += [(number, record.submission.place_of(name)) for name in record.in_state(PENDING)]
-            for name in record.in_state(UPLOADED):
-                self._go_on(record, name, "data")
+            self._resume(record)
+            due += self._due(number)
         for number, place in sorted(due):
             self._process(self.records[number], place)
         for record in self.records.values():
@@ -170,6 +170,12 @@ class Model:
             {name: step for record in records for name, step in record.left_out.items()},
             frozenset(name for record in records for name in record.held),
             dict(self._waits()),
+            frozenset(record.submission.file_name for record in records if record.on_hold),
+            frozenset(
+                record.submission.file_name
+                for record in records
+                if record.acknowledged and record.state.endswith("failed")
+            ),
         )
 
     def _list(self, action: Action) -> bool:
@@ -197,18 +203,33 @@ class Model:
     def _change(self, record: Record, submission: Submission, time: int) -> None:
         record.time = time
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
-        if not self._is_loaded(record) and not withdrawn:
-            record.submission, record.state = submission, WAITING
+        if not record.is_loaded and not withdrawn and record.state != SET_ASIDE:
+            record.submission = submission
+            record.open_again()
 
-    @staticmethod
-    def _is_loaded(record: Record) -> bool:
-        return not LOADED.isdisjoint(record.documents.values())
+    def take(self, number: int) -> None:
+        """A session for one archive."""
+        record = self.records[number]
+        for _, place in sorted(self._due(number)):
+            self._process(record, place)
+        if record.documents:
+            self._roll_up(record)
+
+    def _due(self, number: int) -> Iterator[tuple[int, int]]:
+        """The documents of an archive that wait for the upload; those beyond go on."""
+        record = self.records[number]
+        if not record.on_hold:
+            if record.state == WAITING and record.is_there:
+                yield from self._opened(record)
+            for name in record.in_state(PENDING):
+                yield number, record.submission.place_of(name)
+        for name in record.in_state(UPLOADED):
+            self._go_on(record, name, "data")
 
     def _opened(self, record: Record) -> Iterator[tuple[int, int]]:
         """The documents of an archive, by its number and their places in it, unless it is refused."""
         submission = record.submission
-        record.state = NOT_OPENED
-        record.documents, record.left_out, record.held = {}, {}, set()
+        record.state, record.fetched = NOT_OPENED, record.time
         if submission.listing not in RIGHT:
             return
         record.state = DONE
@@ -216,14 +237,14 @@ class Model:
         for place in range(1 if submission.packing is Packing.DEEP else len(submission.documents)):
             yield submission.number, place
 
-    def _resumed(self, record: Record) -> Iterator[tuple[int, int]]:
-        """The documents that wait for an upload which is left out no more; those beyond go on from where they are."""
+    def _resume(self, record: Record) -> None:
+        """Documents wait again for an upload which is left out no more; those beyond go on from where they are."""
         for name, step in list(record.left_out.items()):
             if step == self.left_out:
                 continue
             del record.left_out[name]
             if step == "upload":
-                yield record.submission.number, record.submission.place_of(name)
+                record.documents[name] = PENDING
             else:
                 self._go_on(record, name, step)
 
@@ -249,21 +270,27 @@ class Model:
         return Applied(submission.document_name(place), submission.number, submission.action, said)
 
     def _waits_for(self, document: Applied) -> Record | None:
-        """The archive with the oldest held document that comes before one that changes data, or adds what is there."""
-        if document.action is Action.ADD and all(self._owner(group) is None for group, _ in document.said):
+        """The oldest archive that comes before one that changes data, or adds what is there.
+
+        It is one that has held documents; for what changes data, also one that is on its way.
+        """
+        is_new = document.action is Action.ADD
+        if is_new and all(self._owner(group) is None for group, _ in document.said):
             return None
-        before = sorted(
-            (name, number)
-            for number, record in self.records.items()
-            for name in record.held
-            if (number, name) < (document.number, document.name)
-        )
-        return self.records[before[0][1]] if before else None
+        if is_new and any(one.name == document.name for one in self.applied):
+            return None
+        for number, record in sorted(self.records.items()):
+            is_on_its_way = record.state == WAITING and record.is_there and not record.on_hold and not is_new
+            if number < document.number and (record.held or is_on_its_way):
+                return record
+            if number == document.number and any(name < document.name for name in record.held):
+                return record
+        return None
 
     def _waits(self) -> Iterator[tuple[str, str]]:
         """Archives that wait for another one, each with that."""
         for record in self.records.values():
-            for name in record.in_state(PENDING):
+            for name in [] if record.on_hold else record.in_state(PENDING):
                 older = self._waits_for(self._document(record, record.submission.place_of(name)))
                 if older not in (None, record):
                     yield record.submission.file_name, older.submission.file_name
@@ -280,6 +307,10 @@ class Model:
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
+        if any(one.name == document.name for one in self.applied) and document.name not in self.duplicates:
+            return self.records[document.number].applied[document.name]
+        self.applied = [one for one in self.applied if one.name != document.name]
+        self.deletions = [one for one in self.deletions if one.name != document.name]
         self.duplicates.discard(document.name)
         there = {group: self._owner(group) for group, _ in document.said}
         owners = set(there.values())

@@ -127,6 +127,25 @@ class Confirmed:
     oldest: bool
 
 
+class Wish(StrEnum):
+    """What a person may want of an archive: the commands are named so."""
+
+    HOLD = "hold"
+    RELEASE = "release"
+    CANCEL = "cancel"
+    ACKNOWLEDGE = "acknowledge"
+    REVOKE = "acknowledge --revoke"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """A person wants something of an archive; a retry is a session for it alone."""
+
+    wish: Wish
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
     """A person decides on all that is proposed: `dcc data proposals`."""
@@ -134,7 +153,7 @@ class Decided:
     accepts: bool
 
 
-Happening = Submitted | Taken | Withdrawn | Confirmed | Decided | LeftOut | Crawled
+Happening = Submitted | Taken | Withdrawn | Confirmed | Wished | Decided | LeftOut | Crawled
 
 
 def history(seed: int) -> Iterator[Happening]:
@@ -164,7 +183,7 @@ def history(seed: int) -> Iterator[Happening]:
 
 
 def _one(rng: random.Random, sent: list[Submission], numbers: list[int]) -> Happening:
-    what = rng.choices(range(7), (12, 2, 2, 2, 2, 3, 4))[0] if sent else 0
+    what = rng.choices(range(8), (12, 2, 2, 2, 2, 3, 4, 6))[0] if sent else 0
     number = rng.choice(sent).number if sent else 0
     match what:
         case 0:
@@ -181,8 +200,10 @@ def _one(rng: random.Random, sent: list[Submission], numbers: list[int]) -> Happ
             return Decided(rng.random() < 0.6)
         case 5:
             return LeftOut(rng.choice(("", "", *STEPS)))
-        case _:
+        case 6:
             return Confirmed(oldest=rng.random() < 0.6)
+        case _:
+            return Wished(rng.choice(list(Wish)), number)
 
 
 def _new(rng: random.Random, sent: list[Submission], number: int) -> Submission:

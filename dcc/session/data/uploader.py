@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +17,7 @@ from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import Phase, Status
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
-from dcc.qc.apply.holding import adds_what_is_there
+from dcc.qc.apply.holding import add_what_is_there
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.rows.prepared_file import PreparedDocument
@@ -66,10 +66,14 @@ class Uploader:
         seconds = (time.monotonic() - began) / len(documents)
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
-    def adds_what_is_there(self, document: DueDocument, prepared: PreparedDocument) -> bool:
-        """Whether an addition that was not applied names entities that are there already."""
-        to_apply = document_to_apply(document, self.delegations)
-        return run_reading(self.qc, lambda connection: adds_what_is_there(connection, to_apply, prepared))
+    def adding_what_is_there(self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]) -> set[int]:
+        """The ids of those of some additions that name entities which are there already; among the `xml_file` ids."""
+        to_apply = [
+            (document_to_apply(document, self.delegations), prepared, document.xml_id in of)
+            for document, prepared in additions.items()
+        ]
+        found = run_reading(self.qc, lambda connection: add_what_is_there(connection, to_apply))
+        return {document.xml_id for document, is_there in zip(additions, found, strict=True) if is_there}
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """The result of a document that was refused before the tracker recorded it."""
