@@ -170,6 +170,14 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
             submission = model.records[held[0 if oldest else -1]].submission
             centre.confirm(ZipKey(submission.action, submission.file_name))
             model.confirm(submission.number)
+        case submissions.Waived(only_warns):
+            centre.waive(only_warns=only_warns)
+            model.waivers += 1
+        case submissions.Restored():
+            if not model.waivers:
+                return False
+            centre.restore()
+            model.waivers -= 1
         case submissions.Wished(wish, number):
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False

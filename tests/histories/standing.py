@@ -15,6 +15,8 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger
   edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
+- A document whose animals break a rule fails while these are there, as each session sees, unless the rule is waived or
+  lowered to a warning then.
 - Sessions leave alone what is on hold, but for what was uploaded of it. They leave alone what was set aside, until it
   is retried, and nothing waits for it. What is acknowledged is so until it fails no more or is opened again.
 - What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
@@ -47,7 +49,7 @@ from tests.histories.records import (
     Record,
     Standing,
 )
-from tests.histories.submissions import HOLD_ABOVE, MICE, RIGHT, Packing, Submission
+from tests.histories.submissions import BAD, HOLD_ABOVE, MICE, RIGHT, Packing, Submission
 
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
 _LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, DONE)
@@ -69,6 +71,7 @@ class Model:
     applied: list[Applied] = field(default_factory=list)
     duplicates: set[str] = field(default_factory=set)
     left_out: str = ""
+    waivers: int = 0
     touched: set[tuple[int, str]] = field(default_factory=set)
 
     def crawl(self) -> None:
@@ -87,6 +90,7 @@ class Model:
         for number, place in sorted(due):
             self._process(self.records[number], place)
         for record in self.records.values():
+            self._judge(record)
             if record.documents:
                 self._roll_up(record)
 
@@ -212,6 +216,7 @@ class Model:
         record = self.records[number]
         for _, place in sorted(self._due(number)):
             self._process(record, place)
+        self._judge(record)
         if record.documents:
             self._roll_up(record)
 
@@ -304,6 +309,13 @@ class Model:
             record.left_out[name] = self.left_out
             if self.left_out == "context":
                 record.documents[name] = NO_CONTEXT
+
+    def _judge(self, record: Record) -> None:
+        """Have documents whose animals are bad fail, while these are there and no waiver is in force."""
+        bad = {log[-1][0].name for log in self.versions.values() if log and log[-1][1] == BAD}
+        for name in record.documents.keys() - record.left_out.keys():
+            if record.documents[name] in {DONE, IN_PART} and record.applied[name] == DONE:
+                record.documents[name] = IN_PART if name in bad and not self.waivers else DONE
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""

@@ -14,14 +14,17 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, func, select
 
 from dcc.cli.sessions.work import run_session
+from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import SPECIMEN
 from dcc.rules.upload import DUPLICATE
+from dcc.rules.waivers import Waiver
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
@@ -37,9 +40,11 @@ from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.delegations import find_archive
+from dcc.vocabulary import WaiverEffect
+from tests.histories.contents import animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
 from tests.histories.standing import Standing
-from tests.histories.submissions import GROUPS, Submission, Wish, animals_of, content_of
+from tests.histories.submissions import GROUPS, RULE, Submission, Wish
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}
 
@@ -54,6 +59,7 @@ class Centre:
     qc: Engine
     clock: int = 0
     lying: dict[int, Path] = field(default_factory=dict)
+    waivers: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
         """Register the centre and its source, which has the withdrawal proposed of what is gone."""
@@ -103,6 +109,19 @@ class Centre:
             confirm_submission(self.tracker, self.qc, self.settings, key, **_WHO)
         except ConfigurationError:
             return
+
+    def waive(self, *, only_warns: bool) -> None:
+        """Have the rule waived, or lowered to a warning."""
+        effect = WaiverEffect.WARN if only_warns else WaiverEffect.WAIVE
+        today = utc_now().date()
+        waiver = Waiver(RULE, effect, _WHO["reason"], _WHO["author"], today, None)
+        with writing(self.qc) as connection:
+            self.waivers.append(add_waiver(connection, waiver, today))
+
+    def restore(self) -> None:
+        """Have the oldest waiver revoked."""
+        with writing(self.qc) as connection:
+            revoke_waiver(connection, self.waivers.pop(0), **_WHO)
 
     def fulfil(self, wish: Wish, key: ZipKey) -> None:
         """Do what a person wants of an archive; a retry that is not possible changes nothing."""
