@@ -38,7 +38,7 @@ from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
 from tests.histories.standing import Model, Standing
 from tests.histories.submitting import Centre
 
-_AT_ONCE: Final = ("groups", "proposals", "held", "on_hold", "acknowledged")
+_AT_ONCE: Final = ("groups", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
 """What of the standing of submissions is settled before the next session."""
 _Lived = TypeVar("_Lived", Life, Centre)
 
@@ -170,14 +170,14 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
             submission = model.records[held[0 if oldest else -1]].submission
             centre.confirm(ZipKey(submission.action, submission.file_name))
             model.confirm(submission.number)
-        case submissions.Waived(only_warns):
-            centre.waive(only_warns=only_warns)
-            model.waivers += 1
+        case submissions.Waived(rule, only_warns):
+            centre.waive(rule, only_warns=only_warns)
+            model.waivers.append(rule)
         case submissions.Restored():
             if not model.waivers:
                 return False
             centre.restore()
-            model.waivers -= 1
+            model.waivers.pop(0)
         case submissions.Wished(wish, number):
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False

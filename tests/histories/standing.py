@@ -15,8 +15,8 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger
   edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
-- A document whose animals break a rule fails while these are there, as each session sees, unless the rule is waived or
-  lowered to a warning then.
+- A document whose animals break a rule fails while these are there, and one that was refused in part, as each session
+  sees, unless the rule is waived or lowered to a warning then. What was refused as a whole stays refused.
 - Sessions leave alone what is on hold, but for what was uploaded of it. They leave alone what was set aside, until it
   is retried, and nothing waits for it. What is acknowledged is so until it fails no more or is opened again.
 - What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
@@ -49,7 +49,7 @@ from tests.histories.records import (
     Record,
     Standing,
 )
-from tests.histories.submissions import BAD, HOLD_ABOVE, MICE, RIGHT, Packing, Submission
+from tests.histories.submissions import BAD, HOLD_ABOVE, MICE, REFUSALS, RIGHT, UNREGISTERED, Packing, Submission
 
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
 _LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, DONE)
@@ -71,7 +71,7 @@ class Model:
     applied: list[Applied] = field(default_factory=list)
     duplicates: set[str] = field(default_factory=set)
     left_out: str = ""
-    waivers: int = 0
+    waivers: list[str] = field(default_factory=list)
     touched: set[tuple[int, str]] = field(default_factory=set)
 
     def crawl(self) -> None:
@@ -302,7 +302,7 @@ class Model:
 
     def _go_on(self, record: Record, name: str, first: str) -> None:
         """Have a document that took effect go on from a step, as far as nothing that is left out keeps it."""
-        is_bad = record.applied[name] == IN_PART and self.left_out != "data"
+        is_bad = self._fails(record, name) and self.left_out != "data"
         is_left_out = self.left_out in STEPS[STEPS.index(first) :] and not is_bad
         record.documents[name] = IN_PART if is_bad else DONE
         if is_left_out:
@@ -311,11 +311,19 @@ class Model:
                 record.documents[name] = NO_CONTEXT
 
     def _judge(self, record: Record) -> None:
-        """Have documents whose animals are bad fail, while these are there and no waiver is in force."""
+        """Have documents fail or not, by what holds now."""
+        if self.left_out != "data":
+            for name in record.documents.keys() - record.left_out.keys():
+                if record.documents[name] in {DONE, IN_PART}:
+                    record.documents[name] = IN_PART if self._fails(record, name) else DONE
+
+    def _fails(self, record: Record, name: str) -> bool:
+        """Whether a document breaks a rule that is not waived: its bad animals are there, or it was refused in part."""
         bad = {log[-1][0].name for log in self.versions.values() if log and log[-1][1] == BAD}
-        for name in record.documents.keys() - record.left_out.keys():
-            if record.documents[name] in {DONE, IN_PART} and record.applied[name] == DONE:
-                record.documents[name] = IN_PART if name in bad and not self.waivers else DONE
+        broken = [UNREGISTERED] if name in bad else []
+        if record.applied[name] == IN_PART:
+            broken.append(REFUSALS[record.submission.action])
+        return not set(broken) <= set(self.waivers)
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""

@@ -21,7 +21,9 @@ GROUPS: Final = 4
 MICE: Final = 2
 BAD: Final = 2
 """The variant that breaks a rule."""
-RULE: Final = "S4"
+UNREGISTERED: Final = "S4"
+REFUSALS: Final = {Action.ADD: "S13", Action.EDIT: "Q3", Action.DELETE: "Q3"}
+"""The rules that what is refused of a document breaks."""
 HOLD_ABOVE: Final = MICE
 """How many animals a document may change without being confirmed: those of one group."""
 _SESSIONS, _BETWEEN = 5, 3
@@ -119,8 +121,9 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """A person waives the rule that bad animals break, or lowers it to a warning: `dcc rules waive`."""
+    """A person waives a rule, or lowers it to a warning: `dcc rules waive`."""
 
+    rule: str
     only_warns: bool
 
 
@@ -210,7 +213,8 @@ def _one(rng: random.Random, theme: Theme, sent: list[Submission], numbers: list
         case 4:
             return Decided(rng.random() < 0.6)
         case 5 if theme is Theme.JUDGED:
-            return Waived(rng.random() < 0.4) if rng.random() < 0.6 else Restored()
+            rule = rng.choice((UNREGISTERED, UNREGISTERED, *REFUSALS.values()))
+            return Waived(rule, only_warns=rng.random() < 0.4) if rng.random() < 0.6 else Restored()
         case 5:
             return LeftOut(rng.choice(("", "", *STEPS)))
         case 6:

@@ -44,7 +44,7 @@ from dcc.vocabulary import WaiverEffect
 from tests.histories.contents import animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
 from tests.histories.standing import Standing
-from tests.histories.submissions import GROUPS, RULE, Submission, Wish
+from tests.histories.submissions import GROUPS, Submission, Wish
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}
 
@@ -110,11 +110,11 @@ class Centre:
         except ConfigurationError:
             return
 
-    def waive(self, *, only_warns: bool) -> None:
-        """Have the rule waived, or lowered to a warning."""
+    def waive(self, rule: str, *, only_warns: bool) -> None:
+        """Have a rule waived, or lowered to a warning."""
         effect = WaiverEffect.WARN if only_warns else WaiverEffect.WAIVE
         today = utc_now().date()
-        waiver = Waiver(RULE, effect, _WHO["reason"], _WHO["author"], today, None)
+        waiver = Waiver(rule, effect, _WHO["reason"], _WHO["author"], today, None)
         with writing(self.qc) as connection:
             self.waivers.append(add_waiver(connection, waiver, today))
 
