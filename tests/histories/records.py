@@ -26,8 +26,8 @@ LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
 class Standing:
     """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
     group of animals that is there, the archives whose withdrawal is proposed, the steps left out of documents, the
-    documents that wait to be confirmed, the archive that each waiting one is told to wait for, and the archives that
-    are on hold and that are acknowledged.
+    documents that wait to be confirmed, the archive that each waiting one is told to wait for, the archives that are on
+    hold and that are acknowledged, and the contradictions between them.
     """
 
     archives: dict[str, str]
@@ -40,6 +40,7 @@ class Standing:
     waits: dict[str, str]
     on_hold: frozenset[str]
     acknowledged: frozenset[str]
+    contradictions: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)

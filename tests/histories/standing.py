@@ -259,7 +259,9 @@ class Model:
         if self.left_out == "upload":
             record.documents[name], record.left_out[name] = UNDONE, "upload"
             return
-        if name in record.held or self._waits_for(document) is not None:
+        is_there = any(self._owner(group) is not None for group, _ in document.said)
+        may_wait = document.action is not Action.ADD or (is_there and not self._stands(document))
+        if name in record.held or (may_wait and self._older(document) is not None):
             record.documents[name] = PENDING
             return
         record.documents[name] = record.applied[name] = self._apply(document)
@@ -274,16 +276,12 @@ class Model:
         said = submission.documents[place]
         return Applied(submission.document_name(place), submission.number, submission.action, said)
 
-    def _waits_for(self, document: Applied) -> Record | None:
-        """The oldest archive that comes before one that changes data, or adds what is there.
+    def _stands(self, document: Applied) -> bool:
+        return any(one.name == document.name for one in self.applied)
 
-        It is one that has held documents; for what changes data, also one that is on its way.
-        """
+    def _older(self, document: Applied) -> Record | None:
+        """The oldest archive before it that has held documents, or, if it changes data, that is on its way."""
         is_new = document.action is Action.ADD
-        if is_new and all(self._owner(group) is None for group, _ in document.said):
-            return None
-        if is_new and any(one.name == document.name for one in self.applied):
-            return None
         for number, record in sorted(self.records.items()):
             is_on_its_way = record.state == WAITING and record.is_there and not record.on_hold and not is_new
             if number < document.number and (record.held or is_on_its_way):
@@ -296,7 +294,7 @@ class Model:
         """Archives that wait for another one, each with that."""
         for record in self.records.values():
             for name in [] if record.on_hold else record.in_state(PENDING):
-                older = self._waits_for(self._document(record, record.submission.place_of(name)))
+                older = self._older(self._document(record, record.submission.place_of(name)))
                 if older not in (None, record):
                     yield record.submission.file_name, older.submission.file_name
 
@@ -327,7 +325,7 @@ class Model:
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
-        if any(one.name == document.name for one in self.applied) and document.name not in self.duplicates:
+        if self._stands(document) and document.name not in self.duplicates:
             return self.records[document.number].applied[document.name]
         self.applied = [one for one in self.applied if one.name != document.name]
         self.deletions = [one for one in self.deletions if one.name != document.name]

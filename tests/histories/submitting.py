@@ -18,8 +18,9 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action
+from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import SPECIMEN
@@ -38,6 +39,7 @@ from dcc.tracker.decisions import DecisionKind, acknowledged_keys, decide, is_on
 from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import WaiverEffect
@@ -158,7 +160,6 @@ class Centre:
         documents: dict[str, str] = {}
         duplicates: set[str] = set()
         left_out: dict[str, str] = {}
-        held: set[str] = set()
         with self.tracker.connect() as connection:
             actions = connection.execute(
                 select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id).join(
@@ -177,14 +178,13 @@ class Centre:
                 kinds = [kind for xml_id, kind in logged if xml_id == row.id]
                 if DUPLICATE in kinds:
                     duplicates.add(row.fname)
-                if HELD in kinds:
-                    held.add(row.fname)
                 for step in (kind.removeprefix(LEFT_OUT) for kind in kinds if kind.startswith(LEFT_OUT)):
                     left_out[row.fname] = step
             held_back = select(ZipFile.file_name).join(ZipAction).where(is_on_hold())
             on_hold = frozenset(connection.scalars(held_back))
             acknowledged = frozenset(key.file_name for key in acknowledged_keys(connection))
             waits = zips_that_wait(connection, select(ZipAction.id)).values()
+            held = frozenset(name for _, name, _ in held_documents(connection))
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:
             query = select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
@@ -196,10 +196,11 @@ class Centre:
             {group: variant for group in range(GROUPS) if (variant := _variant(group, litters)) is not None},
             proposals,
             left_out,
-            frozenset(held),
+            held,
             {key.file_name: older.key.file_name for key, older in waits if key.file_name not in on_hold},
             on_hold,
             acknowledged,
+            frozenset(map(str, check_consistency(self.tracker, self.qc, self.settings))),
         )
 
 
