@@ -18,6 +18,7 @@ NO_CONTEXT: Final = "context cancelled"
 NO_NAME: Final = "xml_name failed"
 NOT_OPENED: Final = "unzip failed"
 WAITING: Final = "zip_name done"
+SET_ASIDE: Final = "zip_name cancelled"
 LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
 
 
@@ -25,7 +26,8 @@ LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
 class Standing:
     """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
     group of animals that is there, the archives whose withdrawal is proposed, the steps left out of documents, the
-    documents that wait to be confirmed, and the archive that each waiting one is told to wait for.
+    documents that wait to be confirmed, the archive that each waiting one is told to wait for, the archives that are on
+    hold and that are acknowledged, and the contradictions between them.
     """
 
     archives: dict[str, str]
@@ -36,6 +38,9 @@ class Standing:
     left_out: dict[str, str]
     held: frozenset[str]
     waits: dict[str, str]
+    on_hold: frozenset[str]
+    acknowledged: frozenset[str]
+    contradictions: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)
@@ -50,10 +55,14 @@ class Applied:
 
 @dataclass
 class Record:
-    """What is known of an archive: how it was listed last, and what became of it and of its documents."""
+    """What is known of an archive: how it was listed last, and what became of it and of its documents.
+
+    `fetched` is the time with which it was listed when it was fetched last.
+    """
 
     submission: Submission
     time: int
+    fetched: int | None = None
     state: str = WAITING
     gone: bool = False
     missed: bool = False
@@ -63,6 +72,23 @@ class Record:
     held: set[str] = field(default_factory=set)
     proposed: bool = False
     decided: bool = False
+    on_hold: bool = False
+    acknowledged: bool = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether anything of it was uploaded and stands."""
+        return not LOADED.isdisjoint(self.documents.values())
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the source has it, as far as is known."""
+        return not self.gone and not self.missed
+
+    def open_again(self) -> None:
+        """Have it wait for its download, and nothing of former ones count."""
+        self.state, self.acknowledged = WAITING, False
+        self.documents, self.left_out, self.held = {}, {}, set()
 
     def in_state(self, state: str) -> list[str]:
         """Its documents that are in a state."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
@@ -18,7 +18,7 @@ from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import delegations
-from tests.histories import submissions
+from tests.histories import submissions, wishes
 from tests.histories.expected import LOADED, Expected
 from tests.histories.happenings import (
     Away,
@@ -38,6 +38,8 @@ from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
 from tests.histories.standing import Model, Standing
 from tests.histories.submitting import Centre
 
+_AT_ONCE: Final = ("groups", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
+"""What of the standing of submissions is settled before the next session."""
 _Lived = TypeVar("_Lived", Life, Centre)
 
 
@@ -127,7 +129,8 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
             if not _happen(happening, centre, model):
                 continue
             outcome.done.append(str(happening))
-            outcome.sessions += isinstance(happening, submissions.Crawled)
+            is_retry = isinstance(happening, submissions.Wished) and happening.wish is submissions.Wish.RETRY
+            outcome.sessions += is_retry or isinstance(happening, submissions.Crawled)
             if isinstance(happening, submissions.Submitted | submissions.Taken | LeftOut):
                 continue
             here = centre.standing()
@@ -137,7 +140,7 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
             if is_settled:
                 model.see_judged_again(here)
             there = model.standing()
-            outcome.differences = list(_differences(here, there, () if is_settled else ("groups", "proposals", "held")))
+            outcome.differences = list(_differences(here, there, () if is_settled else _AT_ONCE))
             if outcome.differences:
                 break
     return outcome
@@ -167,6 +170,19 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
             submission = model.records[held[0 if oldest else -1]].submission
             centre.confirm(ZipKey(submission.action, submission.file_name))
             model.confirm(submission.number)
+        case submissions.Waived(rule, only_warns):
+            centre.waive(rule, only_warns=only_warns)
+            model.waivers.append(rule)
+        case submissions.Restored():
+            if not model.waivers:
+                return False
+            centre.restore()
+            model.waivers.pop(0)
+        case submissions.Wished(wish, number):
+            if number not in model.records or not wishes.fulfil(model, wish, number):
+                return False
+            submission = model.records[number].submission
+            centre.fulfil(wish, ZipKey(submission.action, submission.file_name))
         case submissions.Decided(accepts):
             centre.decide(accepts)
             model.decide(accepts)

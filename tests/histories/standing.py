@@ -15,6 +15,12 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger
   edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
+- A document whose animals break a rule fails while these are there, and one that was refused in part, as each session
+  sees, unless the rule is waived or lowered to a warning then. What was refused as a whole stays refused.
+- Sessions leave alone what is on hold, but for what was uploaded of it. They leave alone what was set aside, until it
+  is retried, and nothing waits for it. What is acknowledged is so until it fails no more or is opened again.
+- What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
+  tried again, and what was withdrawn or set aside comes back. Others are left as they are.
 - Nobody confirms what is younger than something else that is held.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
@@ -30,12 +36,12 @@ from tests.histories.happenings import STEPS
 from tests.histories.records import (
     DONE,
     IN_PART,
-    LOADED,
     NO_CONTEXT,
     NO_NAME,
     NOT_OPENED,
     PENDING,
     REFUSED,
+    SET_ASIDE,
     UNDONE,
     UPLOADED,
     WAITING,
@@ -43,7 +49,7 @@ from tests.histories.records import (
     Record,
     Standing,
 )
-from tests.histories.submissions import HOLD_ABOVE, MICE, RIGHT, Packing, Submission
+from tests.histories.submissions import BAD, HOLD_ABOVE, MICE, REFUSALS, RIGHT, UNREGISTERED, Packing, Submission
 
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
 _LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, DONE)
@@ -65,6 +71,7 @@ class Model:
     applied: list[Applied] = field(default_factory=list)
     duplicates: set[str] = field(default_factory=set)
     left_out: str = ""
+    waivers: list[str] = field(default_factory=list)
     touched: set[tuple[int, str]] = field(default_factory=set)
 
     def crawl(self) -> None:
@@ -74,19 +81,16 @@ class Model:
         for record in self.records.values():
             if not record.gone and not record.missed:
                 record.proposed = record.decided = False
-            elif is_believed and record.gone and not record.decided and self._is_loaded(record):
+            elif is_believed and record.gone and not record.decided and record.is_loaded:
                 record.proposed = True
         due = []
         for number, record in self.records.items():
-            if record.state == WAITING and number in self.lying:
-                due += self._opened(record)
-            due += self._resumed(record)
-            due += [(number, record.submission.place_of(name)) for name in record.in_state(PENDING)]
-            for name in record.in_state(UPLOADED):
-                self._go_on(record, name, "data")
+            self._resume(record)
+            due += self._due(number)
         for number, place in sorted(due):
             self._process(self.records[number], place)
         for record in self.records.values():
+            self._judge(record)
             if record.documents:
                 self._roll_up(record)
 
@@ -170,6 +174,12 @@ class Model:
             {name: step for record in records for name, step in record.left_out.items()},
             frozenset(name for record in records for name in record.held),
             dict(self._waits()),
+            frozenset(record.submission.file_name for record in records if record.on_hold),
+            frozenset(
+                record.submission.file_name
+                for record in records
+                if record.acknowledged and record.state.endswith("failed")
+            ),
         )
 
     def _list(self, action: Action) -> bool:
@@ -197,18 +207,34 @@ class Model:
     def _change(self, record: Record, submission: Submission, time: int) -> None:
         record.time = time
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
-        if not self._is_loaded(record) and not withdrawn:
-            record.submission, record.state = submission, WAITING
+        if not record.is_loaded and not withdrawn and record.state != SET_ASIDE:
+            record.submission = submission
+            record.open_again()
 
-    @staticmethod
-    def _is_loaded(record: Record) -> bool:
-        return not LOADED.isdisjoint(record.documents.values())
+    def take(self, number: int) -> None:
+        """A session for one archive."""
+        record = self.records[number]
+        for _, place in sorted(self._due(number)):
+            self._process(record, place)
+        self._judge(record)
+        if record.documents:
+            self._roll_up(record)
+
+    def _due(self, number: int) -> Iterator[tuple[int, int]]:
+        """The documents of an archive that wait for the upload; those beyond go on."""
+        record = self.records[number]
+        if not record.on_hold:
+            if record.state == WAITING and record.is_there:
+                yield from self._opened(record)
+            for name in record.in_state(PENDING):
+                yield number, record.submission.place_of(name)
+        for name in record.in_state(UPLOADED):
+            self._go_on(record, name, "data")
 
     def _opened(self, record: Record) -> Iterator[tuple[int, int]]:
         """The documents of an archive, by its number and their places in it, unless it is refused."""
         submission = record.submission
-        record.state = NOT_OPENED
-        record.documents, record.left_out, record.held = {}, {}, set()
+        record.state, record.fetched = NOT_OPENED, record.time
         if submission.listing not in RIGHT:
             return
         record.state = DONE
@@ -216,14 +242,14 @@ class Model:
         for place in range(1 if submission.packing is Packing.DEEP else len(submission.documents)):
             yield submission.number, place
 
-    def _resumed(self, record: Record) -> Iterator[tuple[int, int]]:
-        """The documents that wait for an upload which is left out no more; those beyond go on from where they are."""
+    def _resume(self, record: Record) -> None:
+        """Documents wait again for an upload which is left out no more; those beyond go on from where they are."""
         for name, step in list(record.left_out.items()):
             if step == self.left_out:
                 continue
             del record.left_out[name]
             if step == "upload":
-                yield record.submission.number, record.submission.place_of(name)
+                record.documents[name] = PENDING
             else:
                 self._go_on(record, name, step)
 
@@ -233,7 +259,9 @@ class Model:
         if self.left_out == "upload":
             record.documents[name], record.left_out[name] = UNDONE, "upload"
             return
-        if name in record.held or self._waits_for(document) is not None:
+        is_there = any(self._owner(group) is not None for group, _ in document.said)
+        may_wait = document.action is not Action.ADD or (is_there and not self._stands(document))
+        if name in record.held or (may_wait and self._older(document) is not None):
             record.documents[name] = PENDING
             return
         record.documents[name] = record.applied[name] = self._apply(document)
@@ -248,29 +276,31 @@ class Model:
         said = submission.documents[place]
         return Applied(submission.document_name(place), submission.number, submission.action, said)
 
-    def _waits_for(self, document: Applied) -> Record | None:
-        """The archive with the oldest held document that comes before one that changes data, or adds what is there."""
-        if document.action is Action.ADD and all(self._owner(group) is None for group, _ in document.said):
-            return None
-        before = sorted(
-            (name, number)
-            for number, record in self.records.items()
-            for name in record.held
-            if (number, name) < (document.number, document.name)
-        )
-        return self.records[before[0][1]] if before else None
+    def _stands(self, document: Applied) -> bool:
+        return any(one.name == document.name for one in self.applied)
+
+    def _older(self, document: Applied) -> Record | None:
+        """The oldest archive before it that has held documents, or, if it changes data, that is on its way."""
+        is_new = document.action is Action.ADD
+        for number, record in sorted(self.records.items()):
+            is_on_its_way = record.state == WAITING and record.is_there and not record.on_hold and not is_new
+            if number < document.number and (record.held or is_on_its_way):
+                return record
+            if number == document.number and any(name < document.name for name in record.held):
+                return record
+        return None
 
     def _waits(self) -> Iterator[tuple[str, str]]:
         """Archives that wait for another one, each with that."""
         for record in self.records.values():
-            for name in record.in_state(PENDING):
-                older = self._waits_for(self._document(record, record.submission.place_of(name)))
+            for name in [] if record.on_hold else record.in_state(PENDING):
+                older = self._older(self._document(record, record.submission.place_of(name)))
                 if older not in (None, record):
                     yield record.submission.file_name, older.submission.file_name
 
     def _go_on(self, record: Record, name: str, first: str) -> None:
         """Have a document that took effect go on from a step, as far as nothing that is left out keeps it."""
-        is_bad = record.applied[name] == IN_PART and self.left_out != "data"
+        is_bad = self._fails(record, name) and self.left_out != "data"
         is_left_out = self.left_out in STEPS[STEPS.index(first) :] and not is_bad
         record.documents[name] = IN_PART if is_bad else DONE
         if is_left_out:
@@ -278,8 +308,27 @@ class Model:
             if self.left_out == "context":
                 record.documents[name] = NO_CONTEXT
 
+    def _judge(self, record: Record) -> None:
+        """Have documents fail or not, by what holds now."""
+        if self.left_out != "data":
+            for name in record.documents.keys() - record.left_out.keys():
+                if record.documents[name] in {DONE, IN_PART}:
+                    record.documents[name] = IN_PART if self._fails(record, name) else DONE
+
+    def _fails(self, record: Record, name: str) -> bool:
+        """Whether a document breaks a rule that is not waived: its bad animals are there, or it was refused in part."""
+        bad = {log[-1][0].name for log in self.versions.values() if log and log[-1][1] == BAD}
+        broken = [UNREGISTERED] if name in bad else []
+        if record.applied[name] == IN_PART:
+            broken.append(REFUSALS[record.submission.action])
+        return not set(broken) <= set(self.waivers)
+
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
+        if self._stands(document) and document.name not in self.duplicates:
+            return self.records[document.number].applied[document.name]
+        self.applied = [one for one in self.applied if one.name != document.name]
+        self.deletions = [one for one in self.deletions if one.name != document.name]
         self.duplicates.discard(document.name)
         there = {group: self._owner(group) for group, _ in document.said}
         owners = set(there.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,14 +13,19 @@ from typing import Final
 from pydantic import SecretStr
 from sqlalchemy import Engine, func, select
 
+from dcc.cli.sessions.work import run_session
+from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action
+from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import SPECIMEN
 from dcc.rules.upload import DUPLICATE
+from dcc.rules.waivers import Waiver
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import (
@@ -29,15 +35,22 @@ from dcc.session.data.corrections import (
     withdraw_submission,
 )
 from dcc.session.data.session_data import take_up_data
+from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
 from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
+from dcc.tracker import progress
+from dcc.tracker.decisions import DecisionKind, acknowledged_keys, decide, is_on_hold, revoke
 from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register import centres, file_sources
+from dcc.tracker.register.delegations import find_archive
+from dcc.vocabulary import WaiverEffect
+from tests.histories.contents import animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
 from tests.histories.standing import Standing
-from tests.histories.submissions import GROUPS, Submission, animals_of, content_of
+from tests.histories.submissions import GROUPS, Submission, Wish
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}
 
@@ -52,6 +65,7 @@ class Centre:
     qc: Engine
     clock: int = 0
     lying: dict[int, Path] = field(default_factory=dict)
+    waivers: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
         """Register the centre and its source, which has the withdrawal proposed of what is gone."""
@@ -102,6 +116,40 @@ class Centre:
         except ConfigurationError:
             return
 
+    def waive(self, rule: str, *, only_warns: bool) -> None:
+        """Have a rule waived, or lowered to a warning."""
+        effect = WaiverEffect.WARN if only_warns else WaiverEffect.WAIVE
+        today = utc_now().date()
+        waiver = Waiver(rule, effect, _WHO["reason"], _WHO["author"], today, None)
+        with writing(self.qc) as connection:
+            self.waivers.append(add_waiver(connection, waiver, today))
+
+    def restore(self) -> None:
+        """Have the oldest waiver revoked."""
+        with writing(self.qc) as connection:
+            revoke_waiver(connection, self.waivers.pop(0), **_WHO)
+
+    def fulfil(self, wish: Wish, key: ZipKey) -> None:
+        """Do what a person wants of an archive; a retry that is not possible changes nothing."""
+        if wish is Wish.RETRY:
+            with suppress(DccError):
+                run_session(self.tracker, self.settings, NOBODY, keys=[key])
+            return
+        who = _WHO["author"]
+        with writing(self.tracker) as connection:
+            za_ids = [za_id for za_id in [find_archive(connection, key).za_id] if za_id is not None]
+            match wish:
+                case Wish.HOLD:
+                    decide(connection, DecisionKind.HOLD, za_ids, by=who, reason=_WHO["reason"])
+                case Wish.RELEASE:
+                    revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=who)
+                case Wish.CANCEL:
+                    progress.cancel(connection, za_ids, who, _WHO["reason"])
+                case Wish.ACKNOWLEDGE:
+                    decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=who, reason=_WHO["reason"])
+                case Wish.REVOKE:
+                    revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=who)
+
     def decide(self, accepts: bool) -> None:
         """Accept all that is proposed, or turn it down."""
         with self.tracker.connect() as connection:
@@ -116,7 +164,6 @@ class Centre:
         documents: dict[str, str] = {}
         duplicates: set[str] = set()
         left_out: dict[str, str] = {}
-        held: set[str] = set()
         with self.tracker.connect() as connection:
             actions = connection.execute(
                 select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id).join(
@@ -126,17 +173,22 @@ class Centre:
             logs = select(XmlLog.xml_id, AnException.short_name).join(AnException).where(XmlLog.cleared.is_(None))
             logged = [(row.xml_id, row.short_name) for row in connection.execute(logs)]
             latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)
+            # Nothing counts of what waits for its download again, or was set aside.
+            opened = select(FileSourceHasZip.id).join(ZipAction).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
+            latest = latest.where(ZipDownload.zf_id.in_(opened))
             query = select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
             for row in connection.execute(query.where(XmlFile.zip_id.in_(latest), XmlFile.fname.endswith(".xml"))):
                 documents[row.fname] = _state(row.phase_id, row.status_id)
                 kinds = [kind for xml_id, kind in logged if xml_id == row.id]
                 if DUPLICATE in kinds:
                     duplicates.add(row.fname)
-                if HELD in kinds:
-                    held.add(row.fname)
                 for step in (kind.removeprefix(LEFT_OUT) for kind in kinds if kind.startswith(LEFT_OUT)):
                     left_out[row.fname] = step
+            held_back = select(ZipFile.file_name).join(ZipAction).where(is_on_hold())
+            on_hold = frozenset(connection.scalars(held_back))
+            acknowledged = frozenset(key.file_name for key in acknowledged_keys(connection))
             waits = zips_that_wait(connection, select(ZipAction.id)).values()
+            held = frozenset(name for _, name, _ in held_documents(connection))
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:
             query = select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
@@ -148,8 +200,11 @@ class Centre:
             {group: variant for group in range(GROUPS) if (variant := _variant(group, litters)) is not None},
             proposals,
             left_out,
-            frozenset(held),
-            {key.file_name: older.key.file_name for key, older in waits},
+            held,
+            {key.file_name: older.key.file_name for key, older in waits if key.file_name not in on_hold},
+            on_hold,
+            acknowledged,
+            frozenset(map(str, check_consistency(self.tracker, self.qc, self.settings))),
         )
 
 

@@ -10,6 +10,7 @@ from dcc.errors import (
     NotFoundError,
     StagedDocumentLostError,
 )
+from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.reports.languages import load_catalogue
@@ -18,7 +19,9 @@ from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
 from dcc.session.data.quality_control import QcSettled, settle_qc
+from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
+from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import ContextState
 from tests.support.asking import execute_in, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
@@ -94,6 +97,23 @@ def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataI
     assert {number for (number,) in data.rows(models.CONTEXT, "measurements")} == {0}
     with pytest.raises(NotFoundError):
         withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
+
+
+def test_what_was_withdrawn_after_a_retry_is_taken_when_it_changed_and_proposed_no_more(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.run()
+    data.base.process_again(ZIP)
+    data.take_up()
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    with data.tracker.connect() as connection:
+        za_id = find_archive(connection, key_of(ZIP)).za_id
+        assert loaded_zips(connection, [za_id or 0]) == set()
+    data.put(ZIP, specimens(mice=2))
+    data.run()
+    data.base.process_again(ZIP)
+    data.take_up()
+    assert data.states() == {ZIP: "qc done"}
+    assert sum(current for (current,) in data.rows(models.SPECIMEN, "is_current")) == 2
 
 
 @pytest.mark.both_databases(first_only=True)
@@ -205,6 +225,7 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
         withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
     held.take_up()
     assert held.rows(models.SPECIMEN, "document_id", "is_current") == before
+    assert check_consistency(held.tracker, held.qc, held.settings) == []
     held.base.process_again(EDIT)
     held.take_up()
     assert held.documents()[EDITED] == "upload pending"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
+from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
+from dcc.tracker import progress
+from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -68,6 +71,17 @@ def test_it_is_taken_when_the_held_one_is_withdrawn(careful: DataInstallation) -
     careful.run()
     withdraw_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
     careful.run()
+    assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+
+
+def test_it_is_taken_when_the_held_one_is_set_aside(careful: DataInstallation) -> None:
+    hold_and_change_later(careful)
+    careful.run()
+    with writing(careful.tracker) as connection:
+        held = connection.scalars(select(ZipAction.id).join(ZipFile).where(ZipFile.file_name == key_of(HELD).file_name))
+        progress.cancel(connection, held.all(), "wrangler", "Cancelled: a mistake")
+    careful.run()
+    assert careful.states()[HELD] == "zip_name cancelled"
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
 
 

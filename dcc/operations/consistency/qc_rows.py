@@ -78,7 +78,12 @@ def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
 def document_counts(qc: Connection) -> Iterator[Inconsistency]:
     """C15. A held document has no rows; an entity that was refused for its length has none."""
     tables: dict[str, Any] = {_COUNTED[kind]: table for kind, table in ENTITY_TABLES.items()}
-    held = DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value])
+    undo = DOCUMENT.alias("undo")
+    held = or_(
+        DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value]),
+        # What was withdrawn while it was held has no withdrawal of its own.
+        and_(DOCUMENT.c.state == DocumentState.UNDONE.value, ~exists().where(undo.c.undoes == DOCUMENT.c.id)),
+    )
     findings = exists().where(FINDING.c.document_id == DOCUMENT.c.id, FINDING.c.rule.in_(UPLOAD_RULES))
     for name, table in {**tables, "measurements": MEASUREMENT}.items():
         rows = select(table.c.document_id, func.count().label("number")).group_by(table.c.document_id).subquery()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, select, update
@@ -15,9 +16,10 @@ from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import current_versions
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.rows.documents import DocumentToApply, former_applications
+from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rules.upload import OWNERSHIP
-from dcc.vocabulary import DocumentState
+from dcc.vocabulary import DocumentState, EntityKind
 
 
 def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
@@ -29,13 +31,26 @@ def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]
     return found
 
 
-def adds_what_is_there(connection: Connection, document: DocumentToApply, prepared: PreparedDocument) -> bool:
-    """Whether an addition that was not applied names entities that are there already."""
-    if any(row.state == DocumentState.APPLIED.value for row in former_applications(connection, document)):
-        return False
-    return any(
-        some.kind is not None and current_versions(connection, some.kind, some.keys) for some in prepared.entries()
-    )
+def add_what_is_there(
+    connection: Connection, additions: Sequence[tuple[DocumentToApply, PreparedDocument, bool]]
+) -> list[bool]:
+    """Whether each of some additions may wait and names entities that are there already, or by one before it.
+
+    Each comes with whether it may wait. One that was applied before does not.
+    """
+    added: dict[EntityKind, set[Key]] = defaultdict(set)
+    waits = []
+    for document, prepared, may_wait in additions:
+        named = [(some.kind, some.keys) for some in prepared.entries() if some.kind is not None]
+        waits.append(
+            may_wait
+            and any(current_versions(connection, kind, keys) or added[kind] & set(keys) for kind, keys in named)
+            and all(row.state != DocumentState.APPLIED.value for row in former_applications(connection, document))
+        )
+        if not waits[-1]:
+            for kind, keys in named:
+                added[kind].update(keys)
+    return waits
 
 
 def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, reason: str) -> tuple[int, ...]:

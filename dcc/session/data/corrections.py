@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 
 from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
@@ -39,12 +39,15 @@ from dcc.session.data.uploading import HELD, Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
+from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
+from dcc.tracker.submission_rows import IDS, rows_about
 from dcc.vocabulary import DocumentState
 
 T = TypeVar("T")
@@ -52,6 +55,12 @@ T = TypeVar("T")
 WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
 
 _LONGEST_REASON: Final = 255
+_LOADED_OF: Final = (
+    select(XmlFile.id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(FileSourceHasZip.za_id.in_(IDS), LOADED)
+)
 _OF_WITHDRAWAL: Final = mark("Documents were withdrawn that it has to do with.")
 
 
@@ -226,6 +235,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
         progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
         progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in news}, author, reason)
         rewrite_log(connection, {document.xml_id: () for document in news})
+        _cancel_former(connection, {document.za_id for document in news}, author, reason)
 
     run_writing(both.tracker, cancel)
     return len(news)
@@ -235,6 +245,12 @@ def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, aut
     """Cancel the waiting uploads of a submission."""
     waiting = load_due(connection, Phase.UPLOAD, settings.naming, [key])
     progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in waiting}, author, reason)
+
+
+def _cancel_former(connection: Connection, za_ids: Collection[int], author: str, reason: str) -> None:
+    """Cancel the documents of withdrawn submissions that came with former downloads, before these were retried."""
+    former = {row.id: WITHDRAWN for row in rows_about(connection, _LOADED_OF, za_ids)}
+    progress.reopen_documents(connection, former, author, reason)
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
@@ -31,7 +31,7 @@ from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
-from dcc.qc.apply.holding import adds_what_is_there, owners_of_held_documents
+from dcc.qc.apply.holding import add_what_is_there, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.judging.many_documents import newest_document
@@ -89,10 +89,14 @@ class Uploader:
         seconds = (time.monotonic() - began) / len(documents)
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
-    def adds_what_is_there(self, document: DueDocument, prepared: PreparedDocument) -> bool:
-        """Whether an addition that was not applied names entities that are there already."""
-        to_apply = document_to_apply(document, self.delegations)
-        return run_reading(self.qc, lambda connection: adds_what_is_there(connection, to_apply, prepared))
+    def adding_what_is_there(self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]) -> set[int]:
+        """The ids of those of some additions that name entities which are there already; among the `xml_file` ids."""
+        to_apply = [
+            (document_to_apply(document, self.delegations), prepared, document.xml_id in of)
+            for document, prepared in additions.items()
+        ]
+        found = run_reading(self.qc, lambda connection: add_what_is_there(connection, to_apply))
+        return {document.xml_id for document, is_there in zip(additions, found, strict=True) if is_there}
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """The result of a document that was refused before the tracker recorded it."""
@@ -304,7 +308,7 @@ class _Upload:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
                 self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
                 continue
-            waiting = {one.xml_id: older for one in group if (older := self._held_before(one)) is not None}
+            waiting = self._waiting_among(group)
             for document in group:
                 if document.xml_id in waiting:
                     self.recorder.add(_waiting(document, waiting[document.xml_id]))
@@ -329,22 +333,28 @@ class _Upload:
             oldest = self._oldest_held.get(document.centre, document)
             self._oldest_held[document.centre] = min(oldest, document, key=_turn)
 
-    def _held_before(self, document: DueDocument) -> OlderArchive | None:
-        """The older archive of its centre with a held document for which the document waits."""
-        older = self._older.get(document.za_id)
-        held = self._oldest_held.get(document.centre or "")
-        if older is None and held is not None and held.za_id != document.za_id and _turn(held) < _turn(document):
-            older = OlderArchive(held.centre or "", held.key, is_held=True)
-        return older if older is not None and (_changes(document) or self._adds_what_is_there(document)) else None
+    def _waiting_among(self, group: Sequence[DueDocument]) -> dict[int, OlderArchive]:
+        """Those of additions, or of one other, that wait for an older archive with a held document, with that one."""
+        older = {one.xml_id: held for one in group if (held := self._held_before(one)) is not None}
+        if not older or _changes(group[0]):
+            return older
+        readable: dict[DueDocument, PreparedDocument] = {}
+        for document in group:
+            try:
+                readable[document] = self.prepared.document(document)
+            except STOPPING:
+                raise
+            except Exception:
+                log.debug("%s cannot be read, as its application tells", document.name.file_name, exc_info=True)
+        there = self._uploader.adding_what_is_there(readable, older)
+        return {xml_id: held for xml_id, held in older.items() if xml_id in there}
 
-    def _adds_what_is_there(self, document: DueDocument) -> bool:
-        try:
-            return self._uploader.adds_what_is_there(document, self.prepared.document(document))
-        except STOPPING:
-            raise
-        except Exception:
-            log.debug("%s cannot be read, which its application tells", document.name.file_name, exc_info=True)
-            return False
+    def _held_before(self, document: DueDocument) -> OlderArchive | None:
+        """The older archive of its centre with a held document."""
+        held = self._oldest_held.get(document.centre or "")
+        if held is not None and held.za_id != document.za_id and _turn(held) < _turn(document):
+            return OlderArchive(held.centre or "", held.key, is_held=True)
+        return self._older.get(document.za_id)
 
     def _is_addition(self, document: DueDocument) -> bool:
         return document.key.action is Action.ADD and document.xml_id not in self._applied

@@ -196,7 +196,9 @@ def _waiting_ones() -> Select[tuple[int]]:
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
 )
-_WITH_HELD: Final = _OF_CENTRES.where(_IS_HELD)
+_COUNTS: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
+"""Nothing waits for documents of one that was opened again or set aside since."""
+_WITH_HELD: Final = _OF_CENTRES.where(_COUNTS, _IS_HELD)
 _ADDS: Final = ZipAction.todo_id == ACTION_IDS[Action.ADD]
 _TO_UPLOAD: Final = (
     select(ZipAction.id, *KEY)
@@ -205,7 +207,7 @@ _TO_UPLOAD: Final = (
         or_(
             and_(~_ADDS, is_at(ZipAction, State(Phase.XSD, Status.DONE))),
             # Its other documents may have failed.
-            and_(ZipAction.id.in_(_waiting_ones()), or_(~_ADDS, ~_IS_HELD)),
+            and_(_COUNTS, ZipAction.id.in_(_waiting_ones()), or_(~_ADDS, ~_IS_HELD)),
         )
     )
 )

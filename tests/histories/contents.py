@@ -1,0 +1,145 @@
+"""What an archive of a history of submissions holds: documents or tables, where they lie in it, and its manifest."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from datetime import date
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lxml import etree
+
+from dcc.archives.manifest import Counts, manifest_row, write_manifest
+from dcc.cli.demo import submissions
+from tests.histories.submissions import BAD, MICE, Listing, Packing, Said, Submission
+from tests.support.rewritten_documents import written_otherwise
+
+
+def animals_of(group: int) -> list[str]:
+    """The names of the animals of a group."""
+    return [submissions.specimen_identifier("H", 100 * (group + 1) + number) for number in range(1, MICE + 1)]
+
+
+@cache
+def document_of(said: Said, otherwise: bool) -> bytes:
+    """A document that tells of some groups of animals."""
+    documents = [_of_group(group, variant) for group, variant in said]
+    first, *others = (etree.fromstring(one) for one in documents)
+    for other in others:
+        first[0].extend(list(other[0]))
+    content = etree.tostring(first)
+    return written_otherwise(content) if otherwise else content
+
+
+@cache
+def table_of(said: Said, otherwise: bool) -> bytes:
+    """The table that says the same; `otherwise`: with its columns in another order, between semicolons."""
+    rows = []
+    for mouse in etree.fromstring(document_of(said, otherwise=False)).iter("{*}mouse"):
+        parts = ((f"{etree.QName(part).localname}.", part) for part in mouse)
+        rows.append({f"{of}{name}": value for of, one in (("", mouse), *parts) for name, value in one.items()})
+    columns = sorted({column for row in rows for column in row}, reverse=otherwise)
+    written = io.StringIO()
+    writer = csv.DictWriter(written, columns, restval="", delimiter=";" if otherwise else ",")
+    writer.writeheader()
+    writer.writerows(rows)
+    return written.getvalue().encode()
+
+
+def _of_group(group: int, variant: int) -> bytes:
+    first = 100 * (group + 1) + 1
+    document = submissions.specimen_document("H", mice=MICE, first=first, created=date(2014, 1, 1))
+    if variant == BAD:
+        document = document.replace(b'colonyID="H-', b'colonyID="H-unregistered-')
+    return document.replace(b'litterId="H-L', f'litterId="H-{variant}L'.encode())
+
+
+def content_of(submission: Submission) -> bytes:
+    """The bytes of an archive."""
+    documents = {
+        f"specimens-{place}.csv" if submission.are_tables else submission.document_name(place): (
+            table_of(said, submission.otherwise) if submission.are_tables else document_of(said, submission.otherwise)
+        )
+        for place, said in enumerate(submission.documents)
+    }
+    members, at = _packed(documents, submission.packing)
+    if submission.listing is not Listing.NONE:
+        members |= _manifest(documents, at, submission.listing)
+    return {".zip": _zipped, ".tar": _tarred, ".tar.gz": _tarred_and_packed}[submission.suffix](members)
+
+
+def _packed(documents: dict[str, bytes], packing: Packing) -> tuple[dict[str, bytes], str]:
+    """The members of an archive, and where in it the documents lie."""
+    match packing:
+        case Packing.FLAT:
+            return documents, ""
+        case Packing.FOLDER:
+            return {f"data/new/{name}": content for name, content in documents.items()}, "data/new/"
+        case Packing.ZIP:
+            return {"inner.zip": _zipped(documents)}, "inner.zip/"
+        case Packing.TAR:
+            inside = {f"folder/{name}": content for name, content in documents.items()}
+            return {"data/inner.tgz": _tarred_and_packed(inside)}, "data/inner.tgz/folder/"
+        case Packing.TWICE:
+            return {"outer.zip": _zipped({"inner.tar": _tarred(documents)})}, "outer.zip/inner.tar/"
+        case Packing.DEEP:
+            # The first lies at the top: the others are where nobody looks.
+            name, *rest = documents
+            inside = _zipped({name: documents[name] for name in rest} or {"x.txt": b"x"})
+            return {name: documents[name], "a.zip": _zipped({"b.zip": _zipped({"c.zip": inside})})}, ""
+
+
+def _manifest(documents: Mapping[str, bytes], at: str, listing: Listing) -> dict[str, bytes]:
+    with TemporaryDirectory() as folder:
+        for name, content in documents.items():
+            path = Path(folder) / at / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        files = sorted(Path(folder).rglob("*.xml"))
+        rows = [manifest_row(file.relative_to(folder).as_posix(), file, _counts(file)) for file in files]
+        first = rows[0]
+        match listing:
+            case Listing.CHECKSUM:
+                first["checksum"] = "0" * 64
+            case Listing.COUNT:
+                first["specimens"] += 1
+            case Listing.MISSING:
+                rows.append({"file": "H.2013-01-01.1.specimen.impc.xml"})
+            case Listing.UNLISTED:
+                del rows[0]
+        name = "manifest.csv" if listing is Listing.CSV else "manifest.json"
+        path = Path(folder) / name
+        write_manifest(rows, path)
+        return {name: path.read_bytes()}
+
+
+def _counts(path: Path) -> Counts:
+    return Counts(len(etree.fromstring(path.read_bytes()).findall(".//{*}mouse")), 0)
+
+
+def _zipped(members: Mapping[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def _tarred(members: Mapping[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def _tarred_and_packed(members: Mapping[str, bytes]) -> bytes:
+    return gzip.compress(_tarred(members), mtime=0)
