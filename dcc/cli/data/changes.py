@@ -25,7 +25,6 @@ from dcc.cli.shell.output import (
     echo_result,
     echo_table,
     echo_wrapped,
-    json_object,
     picked,
     printable,
 )
@@ -142,20 +141,23 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
     if as_json:
-        echo_json([_document_json(document) for document in documents])
+        counts = ("rule", "severity", "count")
+        echo_json(
+            [
+                {
+                    **{name: getattr(document, name) for name in document.__dataclass_fields__},
+                    "finding_counts": [
+                        dict(zip(counts, (*what, count), strict=True))
+                        for what, count in document.finding_counts.items()
+                    ],
+                }
+                for document in documents
+            ]
+        )
     else:
         _print_confirmed(documents)
     if any(document.status.name == "FAILED" for document in documents):
         raise click.exceptions.Exit(BuiltOnError.exit_code)
-
-
-def _document_json(document: DocumentData) -> dict[str, object]:
-    counts = [
-        {"rule": rule, "severity": severity, "count": count}
-        for (rule, severity), count in document.finding_counts.items()
-    ]
-    without = {name: getattr(document, name) for name in document.__dataclass_fields__ if name != "finding_counts"}
-    return {**json_object(without), "finding_counts": counts}
 
 
 def _print_confirmed(documents: Iterable[DocumentData]) -> None:

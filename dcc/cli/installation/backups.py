@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupReport
     from dcc.operations.backups.manifest import Manifest
     from dcc.operations.backups.restoration import RestoreReport
-    from dcc.settings import Settings
 
 
 class _Directory(click.Path):
@@ -261,7 +260,13 @@ def migrate_storage(as_json: bool) -> None:
     from dcc.tracker.database import TRACKER
 
     settings = settings_from_environment()
-    to_tracker_url, to_qc_url = _target_urls(settings)
+    if settings.target_tracker_url is None or settings.target_qc_url is None:
+        raise ConfigurationError(
+            "The target of the copy is not set. Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL: "
+            "mysql://user:password@host/database or sqlite:////path/of/file.db."
+        )
+    to_tracker_url = settings.target_tracker_url.get_secret_value()
+    to_qc_url = settings.target_qc_url.get_secret_value()
     with (
         without_daemon(settings),
         open_tracker(settings) as tracker,
@@ -283,12 +288,3 @@ def migrate_storage(as_json: bool) -> None:
     click.echo(f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}")
     click.echo(f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}")
     click.echo("  dcc instance rebuild")
-
-
-def _target_urls(settings: Settings) -> tuple[str, str]:
-    if settings.target_tracker_url is None or settings.target_qc_url is None:
-        raise ConfigurationError(
-            "The target of the copy is not set. Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL: "
-            "mysql://user:password@host/database or sqlite:////path/of/file.db."
-        )
-    return settings.target_tracker_url.get_secret_value(), settings.target_qc_url.get_secret_value()

@@ -144,10 +144,14 @@ def run_session(
     hosted, BadFileNameError for a refused name, and ConfigurationError for one that changed after its data were
     uploaded. These leave no session behind, except for changes at the same moment.
     """
+    from dcc.databases.transactions import run_reading
     from dcc.operations.sessions import open_session
+    from dcc.session.crawling import crawl_file_sources
+    from dcc.tracker.hostings.retries import require_retriable
 
     if keys is not None:
-        _require_retriable(tracker, keys)
+        # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
+        run_reading(tracker, lambda connection: require_retriable(connection, keys))
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
@@ -173,7 +177,8 @@ def run_session(
         session.urgent = frozenset(urgent)
         listeners.on_begin(session)
         if keys is None:
-            _crawl(session, source_ids, listeners)
+            for crawl in crawl_file_sources(session, source_ids):
+                listeners.on_crawl(crawl)
         _process(session, keys, listeners)
     if away is not None:
         raise DagsterStorageError(
@@ -181,21 +186,6 @@ def run_session(
             "shows it, or all at once: dcc instance rebuild."
         ) from away
     return session.id, session.notices
-
-
-def _require_retriable(tracker: Engine, keys: Sequence[ZipKey]) -> None:
-    from dcc.databases.transactions import run_reading
-    from dcc.tracker.hostings.retries import require_retriable
-
-    # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
-    run_reading(tracker, lambda connection: require_retriable(connection, keys))
-
-
-def _crawl(session: Session, source_ids: Sequence[int] | None, listeners: Listeners) -> None:
-    from dcc.session.crawling import crawl_file_sources
-
-    for each in crawl_file_sources(session, source_ids):
-        listeners.on_crawl(each)
 
 
 def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners) -> None:

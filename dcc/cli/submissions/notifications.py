@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -133,7 +133,16 @@ def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, cent
 
     planned, sentences = plan(tracker, settings, session_id, centre=centre)
     if as_json:
-        echo_json({"planned": [_planned(one) for one in planned], "sentences": sentences})
+        message = ("kind", "session", "centre", "language", "subject", "text")
+        told = [
+            {
+                **picked(one, "channel", "recipient"),
+                **picked(one.message, *message),
+                "attachments": [attachment.name for attachment in one.message.attachments],
+            }
+            for one in planned
+        ]
+        echo_json({"planned": told, "sentences": sentences})
         return
     for sentence in sentences:
         click.echo(printable(sentence))
@@ -151,12 +160,6 @@ def _show(one: Planned) -> None:
         for attachment in one.message.attachments:
             click.echo(f"    [{printable(attachment.name)}, {len(attachment.content):,} bytes]")
     click.echo()
-
-
-def _planned(one: Planned) -> dict[str, Any]:
-    message = picked(one.message, "kind", "session", "centre", "language", "subject", "text")
-    attachments = [attachment.name for attachment in one.message.attachments]
-    return {**picked(one, "channel", "recipient"), **message, "attachments": attachments}
 
 
 def _nothing(settings: Settings) -> str:

@@ -128,7 +128,11 @@ def show(session_id: int, as_json: bool) -> None:
         echo_json({**session_json(entry, problems), "seconds": seconds, "statistics": statistics})
         return
     echo_wrapped(session_line(entry, problems))
-    for failure in _failures(entry):
+    # Of a crawl why, which its task does not say.
+    failures = [f"file source {crawl.source}: {crawl.error.fact.problem}" for crawl in entry.crawls if crawl.error]
+    crawl_told = Phase.ZIP_NAME if failures else None
+    tasks = [task for task in entry.tasks if task.outcome == "failed" and task.phase is not crawl_told]
+    for failure in (*failures, *(task.comment or task.phase.short_name for task in tasks)):
         echo_wrapped(f"  failed: {printable(failure)}")
     if seconds:
         echo_wrapped(f"  {seconds_text(seconds)}")
@@ -152,15 +156,6 @@ def show(session_id: int, as_json: bool) -> None:
             ],
             flexible=["bytes", "seconds", "listed", "fetched"],
         )
-
-
-def _failures(entry: SessionEntry) -> list[str]:
-    """What failed in a session; of a crawl why, which its task does not say."""
-    crawls = [
-        f"file source {crawl.source}: {crawl.error.fact.problem}" for crawl in entry.crawls if crawl.error is not None
-    ]
-    tasks = [task for task in entry.tasks if task.outcome == "failed" and not (crawls and task.phase is Phase.ZIP_NAME)]
-    return [*crawls, *(task.comment or task.phase.short_name for task in tasks)]
 
 
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
