@@ -18,9 +18,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.session.batches.exchange import Workers
     from dcc.session.replay.verdicts import Change, Replay
-    from dcc.settings import Settings
 
 _SHOWN = 20
 
@@ -90,6 +88,7 @@ def replay(
     from dcc.runtime.interrupts import interrupted_by_sigterm
     from dcc.session.replay.replaying import Proposal
     from dcc.session.replay.replaying import replay as replay_archives
+    from dcc.settings.workers import ExecutorKind
 
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)
     settings = settings_from_environment(workers=workers, k8s_jobs=workers)
@@ -107,7 +106,7 @@ def replay(
             proposal,
             centres=centre,
             since=since,
-            workers=_workers_of(settings),
+            workers=None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings),
             on_progress=lambda done, of: show("Preparing archives", done, of),
         )
     note_facts(unwritten=page is None)
@@ -122,13 +121,6 @@ def replay(
         echo_json(_as_json(found))
     else:
         _print(found, limit or None)
-
-
-def _workers_of(settings: Settings) -> Workers | None:
-    """Workers on the executor of the platform. Raises ConfigurationError."""
-    from dcc.settings.workers import ExecutorKind
-
-    return None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings)
 
 
 def _reference(text: str) -> tuple[str, str]:

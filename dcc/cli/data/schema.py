@@ -16,7 +16,7 @@ from dcc.messages import count_of
 from dcc.nearest_names import nearest_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Table
 
@@ -51,7 +51,10 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     comments = {table.name: table.comment or "" for some in known.values() for table in some}
     for name in tables:
         if name not in comments:
-            raise NotFoundError(f"There is no table {name!r}.{_nearest(name, comments)}")
+            speaking = [table for table, text in comments.items() if name.casefold() in f"{table} {text}".casefold()]
+            hint = nearest_sentence(name, comments) or " `dcc data schema` without a name lists all tables."
+            hint = f" Tables that speak of it: {', '.join(speaking[:5])}." if speaking else hint
+            raise NotFoundError(f"There is no table {name!r}.{hint}")
     chosen = {
         database: [table for table in some if not tables or table.name in tables] for database, some in known.items()
     }
@@ -81,14 +84,6 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
                 ["table", "description"], [(table.name, table.comment) for table in some], flexible=["description"]
             )
             click.echo()
-
-
-def _nearest(name: str, comments: Mapping[str, str]) -> str:
-    """A sentence with the tables that somebody may mean who says `name`."""
-    speaking = [table for table, comment in comments.items() if name.casefold() in f"{table} {comment}".casefold()]
-    if not speaking:
-        return nearest_sentence(name, comments) or " `dcc data schema` without a name lists all tables."
-    return f" Tables that speak of it: {', '.join(speaking[:5])}."
 
 
 def _rows(table: Table) -> list[tuple[str, str, str, str]]:

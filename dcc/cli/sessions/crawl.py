@@ -16,7 +16,6 @@ from dcc.cli.sessions.work import (
     Notices,
     request_urgent,
     run_session,
-    sources_of_group,
     sources_to_crawl,
     still_urgent,
 )
@@ -160,11 +159,8 @@ def crawl(
                 )
             if not keys:
                 return
-        if group is None:
-            crawlable = sources_to_crawl(tracker, settings, source_ids, even_if_not_due=everything)
-            wanted = crawlable if everything else list(source_ids) or None
-        else:
-            crawlable, wanted = sources_of_group(tracker, settings, group), None
+        crawlable = sources_to_crawl(tracker, settings, source_ids, group=group, even_if_not_due=everything)
+        wanted = crawlable if everything else list(source_ids) or None
         if not crawlable:
             warn(
                 f"No available file source of an active centre{' of this group' if group else ''} is due. See "

@@ -11,16 +11,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from dcc.cli.shell.context import reading_tracker
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest number that the databases can store."""
@@ -131,11 +127,8 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
         .limit(MOST_VALUES)
         for action in actions
     }
-    return _ask_tracker(
-        lambda connection: [
-            f"{action}/{found}" for action, query in queries.items() for found in connection.scalars(query)
-        ]
-    )
+    with reading_tracker() as connection:
+        return [f"{action}/{found}" for action, query in queries.items() for found in connection.scalars(query)]
 
 
 def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
@@ -148,7 +141,8 @@ def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
 
         values = getattr(getattr(models, model), column)
         query = select(values).order_by(values.desc()).limit(MOST_VALUES)
-        return _ask_tracker(lambda connection: [str(one) for one in connection.scalars(query)][::-1])
+        with reading_tracker() as connection:
+            return [str(one) for one in connection.scalars(query)][::-1]
 
     return look
 
@@ -169,11 +163,6 @@ def _explained(_: str) -> Iterable[str]:
     from dcc.cli.shell.explanations import known_names
 
     return known_names()
-
-
-def _ask_tracker(question: Callable[[Connection], list[str]]) -> list[str]:
-    with reading_tracker() as connection:
-        return question(connection)
 
 
 _CENTRES = _column("Centre", "short_name")

@@ -9,7 +9,17 @@ import click
 from dcc.cli.shell.context import json_option, reading_tracker
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, echo_wrapped, json_object, printable, warn
+from dcc.cli.shell.output import (
+    byte_size,
+    echo_json,
+    echo_list,
+    echo_rows,
+    echo_wrapped,
+    json_object,
+    picked,
+    printable,
+    warn,
+)
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.phases import Phase
 
@@ -138,24 +148,9 @@ def show(session_id: int, as_json: bool) -> None:
         echo_wrapped(f"  {seconds_text(seconds)}")
     if statistics:
         click.echo()
-        echo_table(
-            ("source", "centre", *MEASURES),
-            [
-                (
-                    e.source,
-                    e.centre,
-                    e.listed,
-                    e.fetched,
-                    byte_size(e.bytes),
-                    e.documents,
-                    e.findings,
-                    e.failed,
-                    e.seconds,
-                )
-                for e in statistics
-            ],
-            flexible=["bytes", "seconds", "listed", "fetched"],
-        )
+        names = ("source", "centre", *MEASURES)
+        rows = [picked(work, *names) | {"bytes": byte_size(work.bytes)} for work in statistics]
+        echo_rows(rows, ["bytes", "seconds", "listed", "fetched"])
 
 
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
