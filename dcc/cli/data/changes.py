@@ -33,9 +33,8 @@ from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from dcc.data_outcomes import DocumentData
     from dcc.qc.history import Event
     from dcc.session.data.plans import DocumentPlan
     from dcc.settings import Settings
@@ -155,20 +154,16 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
             ]
         )
     else:
-        _print_confirmed(documents)
+        for document in documents:
+            state = state_text(document.phase.short_name, document.status.short_name)
+            click.echo(f"{printable(document.file_name)}: {state}: replaced or removed {_counted(document.ended)}")
+            for found in document.findings[:_CHANGES_SHOWN]:
+                click.echo(f"  {found.rule} {found.severity.value}  {printable(found.message)}")
+            if document.reason:
+                click.echo(f"  {printable(document.reason)}")
+        click.echo("The next session checks what they say: dcc crawl.")
     if any(document.status.name == "FAILED" for document in documents):
         raise click.exceptions.Exit(BuiltOnError.exit_code)
-
-
-def _print_confirmed(documents: Iterable[DocumentData]) -> None:
-    for document in documents:
-        state = state_text(document.phase.short_name, document.status.short_name)
-        click.echo(f"{printable(document.file_name)}: {state}: replaced or removed {_counted(document.ended)}")
-        for found in document.findings[:_CHANGES_SHOWN]:
-            click.echo(f"  {found.rule} {found.severity.value}  {printable(found.message)}")
-        if document.reason:
-            click.echo(f"  {printable(document.reason)}")
-    click.echo("The next session checks what they say: dcc crawl.")
 
 
 @command(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.outcomes import ZipKey
-    from dcc.qc.judging.finding_reports import FindingCount, FindingRecord
+    from dcc.qc.judging.finding_reports import FindingRecord
     from dcc.reports.causes.cause import Cause
     from dcc.reports.causes.collecting import Subject
     from dcc.reports.languages import Catalogue
@@ -286,7 +286,12 @@ def findings(
     elif each:
         _print_each(records, sum(count.findings for count in counts))
     else:
-        _print_counts(counts)
+        rows = [
+            (one.centre, one.rule, one.severity.value, one.findings, one.documents, _shortened(one.example))
+            for one in counts
+        ]
+        headers = ("centre", "rule", "severity", "findings", "documents", "such as")
+        echo_table(headers, rows, flexible=["such as", "documents", "severity"])
     if uncounted:
         click.echo()
         echo_wrapped(
@@ -309,18 +314,6 @@ def _require_known(settings: Settings, key: ZipKey | None, document: str | None)
             raise NotFoundError(
                 f"There is no document {document!r}. Correct the name: `dcc show ACTION/ZIP` lists those of an archive."
             )
-
-
-def _print_counts(counts: Iterable[FindingCount]) -> None:
-    rows = [
-        (count.centre, count.rule, count.severity.value, count.findings, count.documents, _shortened(count.example))
-        for count in counts
-    ]
-    echo_table(
-        ("centre", "rule", "severity", "findings", "documents", "such as"),
-        rows,
-        flexible=["such as", "documents", "severity"],
-    )
 
 
 def _print_each(records: Iterable[FindingRecord], total: int) -> None:

@@ -18,7 +18,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.session.replay.verdicts import Change, Replay
+    from dcc.session.replay.verdicts import Replay
 
 _SHOWN = 20
 
@@ -163,15 +163,14 @@ def _as_json(found: Replay) -> dict[str, object]:
         **picked(found, "proposal", "archives", "unjudged", "centres", "causes"),
         "documents": sum(found.documents.values()),
         "missing": [str(key) for key in found.missing],
-        "changes": [_change(change) for change in found.changes],
-    }
-
-
-def _change(change: Change) -> dict[str, object]:
-    return {
-        "archive": str(change.document.archive),
-        "document": change.document.file_name,
-        **picked(change, "centre", "before", "after"),
-        "appeared": [picked(one, "code", "severity", "line", "message") for one in change.appeared],
-        "gone": [picked(one, "code", "severity", "line", "message") for one in change.gone],
+        "changes": [
+            {
+                "archive": str(change.document.archive),
+                "document": change.document.file_name,
+                **picked(change, "centre", "before", "after"),
+                "appeared": [picked(one, "code", "severity", "line", "message") for one in change.appeared],
+                "gone": [picked(one, "code", "severity", "line", "message") for one in change.gone],
+            }
+            for change in found.changes
+        ],
     }

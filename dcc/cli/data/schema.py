@@ -71,7 +71,26 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
             raise ConfigurationError(f"The page {html} cannot be written ({error.strerror}). Name another.") from error
         click.echo(f"Wrote {printable(html)}.", err=True)
     if as_json:
-        echo_json([_json(database, table) for database, some in chosen.items() for table in some])
+        echo_json(
+            [
+                {
+                    "database": database,
+                    "table": table.name,
+                    "description": table.comment,
+                    "columns": [
+                        {
+                            **picked(column, "name", description="comment"),
+                            "type": str(column.type),
+                            "null": bool(column.nullable),
+                            "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
+                        }
+                        for column in table.columns
+                    ],
+                }
+                for database, some in chosen.items()
+                for table in some
+            ]
+        )
     elif tables:
         for table in [table for some in chosen.values() for table in some]:
             click.echo(f"{click.style(table.name, bold=True)}: {table.comment}")
@@ -91,19 +110,6 @@ def _rows(table: Table) -> list[tuple[str, str, str, str]]:
         (column.name, str(column.type), "yes" if column.nullable else "", column.comment or "")
         for column in table.columns
     ]
-
-
-def _json(database: str, table: Table) -> dict[str, object]:
-    columns = [
-        {
-            **picked(column, "name", description="comment"),
-            "type": str(column.type),
-            "null": bool(column.nullable),
-            "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
-        }
-        for column in table.columns
-    ]
-    return {"database": database, "table": table.name, "description": table.comment, "columns": columns}
 
 
 @command(examples=["dcc data parameters weight", "dcc data parameters body weight IMPC_BWT"])

@@ -25,7 +25,6 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupReport
     from dcc.operations.backups.manifest import Manifest
-    from dcc.operations.backups.restoration import RestoreReport
 
 
 class _Directory(click.Path):
@@ -203,10 +202,6 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
         report = restore_backup(
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress
         )
-    _show_restored(report, as_json=as_json)
-
-
-def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
     staging = report.staging
     if as_json:
         names = ("directory", "ended_sessions", "sources_without_key", "staging")

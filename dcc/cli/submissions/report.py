@@ -18,9 +18,6 @@ from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.reports.causes.collecting import Subject
-    from dcc.reports.languages import Catalogue
-    from dcc.reports.submissions.model import Report
-    from dcc.settings import Settings
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -75,7 +72,9 @@ def report(
     from dcc.reports.causes.collecting import causes_of, scope_of
     from dcc.reports.languages import load_catalogue
     from dcc.reports.submissions.collecting import collect_report, language_of
-    from dcc.reports.submissions.stored_reports import qc_at_hand
+    from dcc.reports.submissions.page import render_html
+    from dcc.reports.submissions.plain_text import WIDTH, render_text
+    from dcc.reports.submissions.stored_reports import json_text, qc_at_hand, write_page
 
     subject = _subject(zip_action, centre, session)
     if as_json and html is not None and str(html) == "-":
@@ -91,7 +90,12 @@ def report(
             tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most, qc_missing=missing
         )
         if html is not None:
-            _write_page(found, catalogue, settings, html)
+            page = render_html(found, catalogue, settings)
+            if str(html) == "-":
+                click.echo(page, nl=False)
+            else:
+                write_page(_place(html), page)
+                click.echo(f"Wrote {html}.", err=True)
         if spreadsheet is not None:
             from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
@@ -99,12 +103,8 @@ def report(
             written = write_findings_spreadsheet(_place(spreadsheet), tracker, qc, scope, causes, catalogue)
             click.echo(f"Wrote {spreadsheet}: {count_of(written.findings, 'finding')}.", err=True)
         if as_json:
-            from dcc.reports.submissions.stored_reports import json_text
-
             click.echo(json_text(found, catalogue), nl=False)
         elif html is None and spreadsheet is None:
-            from dcc.reports.submissions.plain_text import WIDTH, render_text
-
             click.echo(render_text(found, catalogue, terminal_width() or WIDTH), nl=False)
     centre_of_zip = None if zip_action is None else getattr(found, "centre", None)
     note_facts(without_page=html is None, centre_of_zip=centre_of_zip)
@@ -118,18 +118,6 @@ def _subject(zip_action: str | None, centre: str | None, session: int | None) ->
             "or --session; one of them."
         )
     return named[0] if zip_action is None else parse_zip_key(zip_action)
-
-
-def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: Path) -> None:
-    from dcc.reports.submissions.page import render_html
-    from dcc.reports.submissions.stored_reports import write_page
-
-    page = render_html(found, catalogue, settings)
-    if str(html) == "-":
-        click.echo(page, nl=False)
-        return
-    write_page(_place(html), page)
-    click.echo(f"Wrote {html}.", err=True)
 
 
 def _place(path: Path) -> Path:

@@ -195,12 +195,8 @@ def _line_facts(download: DownloadStory) -> tuple[object, ...]:
     """The common facts of consecutive attempts without a transfer, which share one line; all others differ."""
     if (download.phase, download.status) != (Phase.DOWNLOAD, Status.FAILED):
         return (download.id,)
-    return (
-        download.source,
-        download.bytes,
-        download.outcome,
-        [(reason.kind, reason.message) for reason in download.reasons],
-    )
+    reasons = [(reason.kind, reason.message) for reason in download.reasons]
+    return download.source, download.bytes, download.outcome, reasons
 
 
 def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None) -> None:
