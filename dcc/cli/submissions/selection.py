@@ -102,12 +102,14 @@ def filter_of(
     quarantine: bool = False,
 ) -> ZipFilter:
     """The filter that options make. Raises NotFoundError for an unknown code."""
-    from dcc.rules.catalogue import CATALOGUE
     from dcc.tracker.queries.zip_action_lists import ZipFilter
 
     entry = None if code is None else error_advice.explain(code)
-    if code is not None and entry is None and code not in CATALOGUE:
-        raise NotFoundError(f"No error or rule has the id {code!r}. See `dcc explain` and `dcc rules list`.")
+    if code is not None and entry is None:
+        from dcc.rules.catalogue import CATALOGUE
+
+        if code not in CATALOGUE:
+            raise NotFoundError(f"No error or rule has the id {code!r}. See `dcc explain` and `dcc rules list`.")
     return ZipFilter(
         centre=centre,
         action=Action(action) if action else None,
