@@ -82,15 +82,6 @@ _LIGHT_HELP = """
     """
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
-        return
-    from importlib.metadata import version
-
-    click.echo(f"dcc {version('dcc')}")
-    ctx.exit()
-
-
 @click.command(
     cls=RootGroup,
     sections=_SECTIONS,
@@ -99,14 +90,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--debug", is_flag=True, help="Print the Python traceback of an error too.")
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
-)
+@click.version_option(package_name="dcc", message="dcc %(version)s", help="Print the version and exit.")
 def dcc(debug: bool) -> None:
     """Data coordination: collect, check and track the data that research centres publish.
 

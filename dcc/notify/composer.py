@@ -154,13 +154,18 @@ class Composer:
         catalogue = self.catalogue(digest.centre.language)
         bad, accepted = digest.bad, digest.accepted
         shown = [cause for cause in causes if cause.fails] if bad else []
+        first = bad[:_MOST_LINES]
+        groups = (
+            (mark("What needs a correction"), [line for line in first if line.outcome is not ArchiveOutcome.HELD]),
+            (mark("Waiting to be confirmed"), [line for line in first if line.outcome is ArchiveOutcome.HELD]),
+        )
         values = {
             "centre": digest.centre.short_name,
             "centre_name": digest.centre.full_name,
             "session": digest.session,
             "headline": _headline(catalogue, bad, len(accepted)),
-            "bad": bad[:_MOST_LINES],
-            "groups": _groups(bad[:_MOST_LINES]),
+            "bad": first,
+            "groups": [(heading, lines) for heading, lines in groups if lines],
             "bad_total": len(bad),
             "accepted": accepted[:_MOST_LINES],
             "accepted_total": len(accepted),
@@ -392,15 +397,6 @@ def _headline(catalogue: Catalogue, bad: Sequence[ZipLine], accepted: int = 0) -
         (accepted, mark_plural("{number} archive accepted", "{number} archives accepted")),
     )
     return catalogue.list([catalogue.say_plural(*texts, number) for number, texts in counted if number])
-
-
-def _groups(bad: Sequence[ZipLine]) -> list[tuple[str, list[ZipLine]]]:
-    """The submissions on which a person must act, under a heading for what that is."""
-    groups = (
-        (mark("What needs a correction"), [line for line in bad if line.outcome is not ArchiveOutcome.HELD]),
-        (mark("Waiting to be confirmed"), [line for line in bad if line.outcome is ArchiveOutcome.HELD]),
-    )
-    return [(heading, lines) for heading, lines in groups if lines]
 
 
 def _line_data(line: ZipLine) -> dict[str, Any]:

@@ -110,7 +110,11 @@ def collect_digests(
         return []
     # As reports do: the tracker alone does not tell whether any of the data were accepted.
     with qc_at_hand(settings) as (qc, _):
-        lines = [line for line in zips_of_session(connection, sessions[0], qc) if _is_news(line, settings)]
+        lines = [
+            line
+            for line in zips_of_session(connection, sessions[0], qc)
+            if line.outcome not in _NO_NEWS or (line.phase >= settings.last_phase and line.status is Status.DONE)
+        ]
     if not lines:
         return []
     of_centre = _by_centre(connection, sessions[0], lines)
@@ -148,12 +152,6 @@ def causes_of(
     for cause in found:
         causes[cause.centre].append(cause)
     return dict(causes)
-
-
-def _is_news(line: ZipLine, settings: Settings) -> bool:
-    if line.phase >= settings.last_phase and line.status is Status.DONE:
-        return True
-    return line.outcome not in _NO_NEWS
 
 
 def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> Item:

@@ -82,9 +82,7 @@ class Ledger:
 
     def unsent(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that the recipient has not received, read without claiming them."""
-        with self._tracker.connect() as connection:
-            known = _rows_by_key(connection, [item.ledger_key(channel, recipient) for item in items])
-        return [item for item in items if _is_free(known.get(item.ledger_key(channel, recipient)))]
+        return [item for item, row in self._rows_of(items, channel, recipient) if _is_free(row)]
 
     def claim(self, items: Sequence[Item], channel: str, recipient: str) -> Claim:
         """Claim the items that the recipient has not received and no other process is sending. They may be none."""
@@ -206,12 +204,9 @@ class Ledger:
 
     def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
-        with self._tracker.connect() as connection:
-            known = _rows_by_key(connection, [item.ledger_key(channel, recipient) for item in items])
-        rows = ((item, known.get(item.ledger_key(channel, recipient))) for item in items)
         return [
             item
-            for item, row in rows
+            for item, row in self._rows_of(items, channel, recipient)
             if row is not None
             and (row.state in NOTIFIED or (row.state == Sending.FAILED and row.attempts >= MOST_ATTEMPTS))
         ]
@@ -268,6 +263,13 @@ class Ledger:
         # Another process that inserts the row meanwhile did the same.
         with suppress(IntegrityError):
             self._write(work)
+
+    def _rows_of(self, items: Sequence[Item], channel: str, recipient: str) -> list[tuple[Item, Any]]:
+        """Each item with its row, None without one."""
+        keys = [item.ledger_key(channel, recipient) for item in items]
+        with self._tracker.connect() as connection:
+            known = _rows_by_key(connection, keys)
+        return [(item, known.get(key)) for item, key in zip(items, keys, strict=True)]
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         return run_writing(self._tracker, work, patience_seconds=_PATIENCE_SECONDS)

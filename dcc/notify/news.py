@@ -147,7 +147,15 @@ def notify_owners(round_: Round, centre: str | None = None) -> None:
     for notice in _latest(notices):
         of_owners[notice.owner].append(notice)
     for owner, some in of_owners.items():
-        items = {_item_of(notice, ids[owner]): notice for notice in some}
+        items = {
+            Item(
+                Kind.OWNER,
+                f"{notice.key} {notice.file_name}".strip(),
+                f"{notice.outcome} {notice.id}",
+                centre_id=ids[owner],
+            ): notice
+            for notice in some
+        }
         compose = partial(_compose_owner_news, round_, centres[owner], items)
         for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(centres[owner])):
             round_.notify(channel, recipient, list(items), compose)
@@ -169,10 +177,6 @@ def _compose_owner_news(
     round_: Round, owner: CentreEntry, notices: dict[Item, Notice], message_id: str, told: Sequence[Item], _: Channel
 ) -> Message:
     return round_.composer.owner_news(message_id, owner, [notices[item] for item in told])
-
-
-def _item_of(notice: Notice, owner_id: int) -> Item:
-    return Item(Kind.OWNER, f"{notice.key} {notice.file_name}".strip(), f"{notice.outcome} {notice.id}", None, owner_id)
 
 
 def remind_centres(round_: Round, now: datetime) -> None:

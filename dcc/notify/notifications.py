@@ -229,8 +229,13 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
     try:
         round_ = Round(tracker, settings)
         try:
-            lost = round_.ledger.settle_interrupted(round_.repeating)
-            sentences += [_lost(channel, recipient) for channel, recipient in lost]
+            repeating = [channel.name for channel in round_.channels if channel.repeats]
+            for channel, recipient in round_.ledger.settle_interrupted(repeating):
+                sentences.append(
+                    f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it "
+                    "arrived, and it is not sent again. See: dcc notify --list"
+                )
+                log.warning("%s", sentences[-1])
             sentences += _notify_tracker_recovery(settings)
             work(round_)
         finally:
@@ -331,15 +336,6 @@ def _notify_outages_to(
     # one.
     for item in ledger.settled(list(recoveries), channel.name, recipient):
         ledger.end_outage(open_outages[recoveries[item]])
-
-
-def _lost(channel: str, recipient: str) -> str:
-    sentence = (
-        f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it arrived, "
-        "and it is not sent again. See: dcc notify --list"
-    )
-    log.warning("%s", sentence)
-    return sentence
 
 
 def _warned(error: Exception) -> str:

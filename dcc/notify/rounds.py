@@ -71,11 +71,6 @@ class Round:
         """The number of messages that were not sent."""
         return self.postponed + self._not_sent
 
-    @property
-    def repeating(self) -> list[str]:
-        """The channels whose messages may be sent again if it is unknown whether they arrived."""
-        return [channel.name for channel in self.channels if channel.repeats]
-
     def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
         """Each channel and recipient for an audience."""
         for channel in self.channels:

@@ -25,7 +25,6 @@ from dcc.cli.shell.output import (
     echo_result,
     echo_table,
     echo_wrapped,
-    json_object,
     picked,
     printable,
 )
@@ -34,9 +33,8 @@ from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from dcc.data_outcomes import DocumentData
     from dcc.qc.history import Event
     from dcc.session.data.plans import DocumentPlan
     from dcc.settings import Settings
@@ -142,31 +140,30 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
     if as_json:
-        echo_json([_document_json(document) for document in documents])
+        counts = ("rule", "severity", "count")
+        echo_json(
+            [
+                {
+                    **{name: getattr(document, name) for name in document.__dataclass_fields__},
+                    "finding_counts": [
+                        dict(zip(counts, (*what, count), strict=True))
+                        for what, count in document.finding_counts.items()
+                    ],
+                }
+                for document in documents
+            ]
+        )
     else:
-        _print_confirmed(documents)
+        for document in documents:
+            state = state_text(document.phase.short_name, document.status.short_name)
+            click.echo(f"{printable(document.file_name)}: {state}: replaced or removed {_counted(document.ended)}")
+            for found in document.findings[:_CHANGES_SHOWN]:
+                click.echo(f"  {found.rule} {found.severity.value}  {printable(found.message)}")
+            if document.reason:
+                click.echo(f"  {printable(document.reason)}")
+        click.echo("The next session checks what they say: dcc crawl.")
     if any(document.status.name == "FAILED" for document in documents):
         raise click.exceptions.Exit(BuiltOnError.exit_code)
-
-
-def _document_json(document: DocumentData) -> dict[str, object]:
-    counts = [
-        {"rule": rule, "severity": severity, "count": count}
-        for (rule, severity), count in document.finding_counts.items()
-    ]
-    without = {name: getattr(document, name) for name in document.__dataclass_fields__ if name != "finding_counts"}
-    return {**json_object(without), "finding_counts": counts}
-
-
-def _print_confirmed(documents: Iterable[DocumentData]) -> None:
-    for document in documents:
-        state = state_text(document.phase.short_name, document.status.short_name)
-        click.echo(f"{printable(document.file_name)}: {state}: replaced or removed {_counted(document.ended)}")
-        for found in document.findings[:_CHANGES_SHOWN]:
-            click.echo(f"  {found.rule} {found.severity.value}  {printable(found.message)}")
-        if document.reason:
-            click.echo(f"  {printable(document.reason)}")
-    click.echo("The next session checks what they say: dcc crawl.")
 
 
 @command(

@@ -46,7 +46,7 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     from dcc.documents.writing_xml import document_pieces
     from dcc.qc.rows.loading import load_document
     from dcc.qc.stored_records import find_document
-    from dcc.tracker.archive_access import fetched_document
+    from dcc.tracker.archive_access import delivered_document, fetched_document
 
     if rebuilt and differ:
         raise click.UsageError("Give --rebuilt or --diff, not both.")
@@ -55,7 +55,11 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
         try:
             found = find_document(connection, document)
         except NotFoundError as error:
-            submitted = None if rebuilt or differ else _never_uploaded(settings, document)
+            submitted = None
+            if not (rebuilt or differ):
+                # The tracker also knows one that is not valid.
+                with reading_tracker(settings) as tracker:
+                    submitted = delivered_document(tracker, document)
             if submitted is None:
                 raise NotFoundError(
                     f"{error} `dcc archive cat ACTION/ZIP NAME` prints any file of an archive."
@@ -136,14 +140,6 @@ def _as_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
         "sha256": sha256,
         "xml": "\n".join(one.xml),
     }
-
-
-def _never_uploaded(settings: Settings, file_name: str) -> SubmittedDocument | None:
-    """The last document with a name that the tracker knows, such as one that is not valid."""
-    from dcc.tracker.archive_access import delivered_document
-
-    with reading_tracker(settings) as connection:
-        return delivered_document(connection, file_name)
 
 
 def _submitted(settings: Settings, found: QcDocument) -> SubmittedDocument:

@@ -6,7 +6,7 @@ import sys
 import time
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.analysis.export import ExportFormat, ExportReport, MeasurementFilter
+    from dcc.analysis.export import ExportFormat, MeasurementFilter
 
 _TEXTS = {
     "centre": "Only of this phenotyping centre (ILAR code).",
@@ -161,9 +161,16 @@ def _export_directory(qc: Engine, place: Path, format_: ExportFormat, wanted: Me
             qc, directory, format_, wanted, on_progress=lambda at: show(_EXPORTING, at.rows, at.of_rows)
         )
     if as_json:
-        echo_json(_report_json(report))
+        names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed", "written")
+        echo_json({**picked(report, *names), "seconds": round(report.seconds, 3)})
+        return
+    if not report.rows:
+        click.echo(f"No measurement fits: {printable(report.directory)} holds no files.")
     else:
-        _print_report(report)
+        held = f"{count_of(report.rows, 'measurement')} in {count_of(report.files, 'file')}"
+        click.echo(f"{printable(report.directory)} holds {held}.")
+    changes = f"{len(report.written):,} written, {report.unchanged:,} unchanged, {report.removed:,} removed"
+    click.echo(f"{changes}, in {report.seconds:.1f} s.", err=True)
 
 
 def _export_file(qc: Engine, place: Path, format_: ExportFormat, wanted: MeasurementFilter, as_json: bool) -> None:
@@ -193,18 +200,3 @@ def _past(text: str | None) -> tuple[int | None, date | None]:
         raise ConfigurationError(
             f"{text!r} is neither a day nor a document. Write a day as 2026-10-31, or the number of a document."
         ) from None
-
-
-def _report_json(report: ExportReport) -> dict[str, Any]:
-    names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed", "written")
-    return {**picked(report, *names), "seconds": round(report.seconds, 3)}
-
-
-def _print_report(report: ExportReport) -> None:
-    if not report.rows:
-        click.echo(f"No measurement fits: {printable(report.directory)} holds no files.")
-    else:
-        held = f"{count_of(report.rows, 'measurement')} in {count_of(report.files, 'file')}"
-        click.echo(f"{printable(report.directory)} holds {held}.")
-    changes = f"{len(report.written):,} written, {report.unchanged:,} unchanged, {report.removed:,} removed"
-    click.echo(f"{changes}, in {report.seconds:.1f} s.", err=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.outcomes import ZipKey
-    from dcc.qc.judging.finding_reports import FindingCount, FindingRecord
+    from dcc.qc.judging.finding_reports import FindingRecord
     from dcc.reports.causes.cause import Cause
     from dcc.reports.causes.collecting import Subject
     from dcc.reports.languages import Catalogue
@@ -158,6 +158,7 @@ def _write_spreadsheet(
 
 def _print_causes(found: Sequence[Cause], most: int, catalogue: Catalogue, contacts: Mapping[str, str]) -> None:
     from dcc.reports.submissions.plain_text import example_line
+    from dcc.reports.submissions.sentences import cleared
 
     if not found:
         click.echo(catalogue.say("Nothing is wrong."))
@@ -169,7 +170,10 @@ def _print_causes(found: Sequence[Cause], most: int, catalogue: Catalogue, conta
         contact = contacts.get(cause.centre or "")
         centre = "" if cause.centre is None else f"{cause.centre}{f' ({contact})' if contact else ''}: "
         echo_wrapped(f"  {printable(centre + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
-        echo_wrapped(f"  {_clears(cause, catalogue)}")
+        found_by_it = f"{_findings(cause.findings, catalogue)}."
+        clears = cleared(catalogue, cause)
+        also = f" {catalogue.say('Fixing this alone clears')} {clears}." if clears else ""
+        echo_wrapped(f"  {found_by_it}{also}")
         example = printable(example_line(cause, catalogue, tell_zip=True))
         if cause.example.zip or cause.example.document:
             example = f"{catalogue.say('For example in')} {example}"
@@ -187,14 +191,6 @@ def _print_causes(found: Sequence[Cause], most: int, catalogue: Catalogue, conta
 
 def _findings(number: int, catalogue: Catalogue) -> str:
     return catalogue.say_plural("{number} finding", "{number} findings", number)
-
-
-def _clears(cause: Cause, catalogue: Catalogue) -> str:
-    from dcc.reports.submissions.sentences import cleared
-
-    found = f"{_findings(cause.findings, catalogue)}."
-    told = cleared(catalogue, cause)
-    return f"{found} {catalogue.say('Fixing this alone clears')} {told}." if told else found
 
 
 @command(
@@ -248,6 +244,7 @@ def findings(
         find_findings,
     )
     from dcc.reports.languages import load_catalogue
+    from dcc.rules.catalogue import CATALOGUE
 
     settings = settings_from_environment()
     key = parse_zip_key(zip_action) if zip_action else None
@@ -276,7 +273,9 @@ def findings(
         records = list(find_findings(connection, wanted, limit=most)) if each else []
         uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
     if not counts:
-        _require_rule(rule)
+        if rule is not None and rule not in CATALOGUE:
+            nearest = nearest_sentence(rule, CATALOGUE)
+            raise NotFoundError(f"There is no rule {rule!r}.{nearest} See which there are: dcc rules list")
         if not uncounted:
             _require_known(settings, key, document)
     note_facts(counted=bool(counts) and not each)
@@ -287,22 +286,18 @@ def findings(
     elif each:
         _print_each(records, sum(count.findings for count in counts))
     else:
-        _print_counts(counts)
+        rows = [
+            (one.centre, one.rule, one.severity.value, one.findings, one.documents, _shortened(one.example))
+            for one in counts
+        ]
+        headers = ("centre", "rule", "severity", "findings", "documents", "such as")
+        echo_table(headers, rows, flexible=["such as", "documents", "severity"])
     if uncounted:
         click.echo()
         echo_wrapped(
             f"Not counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
             "They count by themselves once the animal is corrected or its colony registered."
         )
-
-
-def _require_rule(rule: str | None) -> None:
-    """Raise NotFoundError for a rule that does not exist."""
-    from dcc.rules.catalogue import CATALOGUE
-
-    if rule is not None and rule not in CATALOGUE:
-        nearest = nearest_sentence(rule, CATALOGUE)
-        raise NotFoundError(f"There is no rule {rule!r}.{nearest} See which there are: dcc rules list")
 
 
 def _require_known(settings: Settings, key: ZipKey | None, document: str | None) -> None:
@@ -319,18 +314,6 @@ def _require_known(settings: Settings, key: ZipKey | None, document: str | None)
             raise NotFoundError(
                 f"There is no document {document!r}. Correct the name: `dcc show ACTION/ZIP` lists those of an archive."
             )
-
-
-def _print_counts(counts: Iterable[FindingCount]) -> None:
-    rows = [
-        (count.centre, count.rule, count.severity.value, count.findings, count.documents, _shortened(count.example))
-        for count in counts
-    ]
-    echo_table(
-        ("centre", "rule", "severity", "findings", "documents", "such as"),
-        rows,
-        flexible=["such as", "documents", "severity"],
-    )
 
 
 def _print_each(records: Iterable[FindingRecord], total: int) -> None:

@@ -64,8 +64,9 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
         if centre is not None:
             require_centre(connection, centre)
         found = list_proposals(connection, states=states, source=source_id, centre=centre)
+    names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
     echo_list(
-        [_as_json(proposal) for proposal in found],
+        [{"zip": str(proposal.key), **picked(proposal, *names)} for proposal in found],
         ("submission", "source", "missing since", "documents", "state", "by", "reason"),
         [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
         as_json=as_json,
@@ -79,11 +80,6 @@ def _require_source(connection: Connection, source_id: int | None) -> None:
 
     if source_id is not None:
         list_sources(connection, [source_id])
-
-
-def _as_json(proposal: WithdrawalProposal) -> dict[str, object]:
-    names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
-    return {"zip": str(proposal.key), **picked(proposal, *names)}
 
 
 _choice = options(

@@ -49,7 +49,12 @@ def list_sets(as_json: bool) -> None:
     with reading_qc(settings) as connection:
         sets = freshness(connection, settings, utc_now())
     echo_list(
-        [_as_json(each) for each in sets],
+        [
+            picked(one, "name", "source", "retrieved", "checked", "rows", "snapshot_id")
+            | {"age_days": None if one.age is None else one.age.days}
+            | picked(one, "is_missing", "is_stale", "is_shipped", "is_other", "message")
+            for one in sets
+        ],
         ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),
         [(e.name, _state(e), e.rows, e.retrieved, e.checked, e.snapshot_id, e.source or "-") for e in sets],
         as_json=as_json,
@@ -117,10 +122,3 @@ def _state(entry: Freshness) -> str:
     if entry.message is not None:
         return "troubled"
     return "shipped" if entry.is_shipped else "fresh"
-
-
-def _as_json(entry: Freshness) -> dict[str, object]:
-    names = ("name", "source", "retrieved", "checked", "rows", "snapshot_id")
-    states = ("is_missing", "is_stale", "is_shipped", "is_other", "message")
-    age_days = None if entry.age is None else entry.age.days
-    return {**picked(entry, *names), "age_days": age_days, **picked(entry, *states)}

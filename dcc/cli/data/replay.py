@@ -18,9 +18,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.session.batches.exchange import Workers
-    from dcc.session.replay.verdicts import Change, Replay
-    from dcc.settings import Settings
+    from dcc.session.replay.verdicts import Replay
 
 _SHOWN = 20
 
@@ -90,6 +88,7 @@ def replay(
     from dcc.runtime.interrupts import interrupted_by_sigterm
     from dcc.session.replay.replaying import Proposal
     from dcc.session.replay.replaying import replay as replay_archives
+    from dcc.settings.workers import ExecutorKind
 
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)
     settings = settings_from_environment(workers=workers, k8s_jobs=workers)
@@ -107,7 +106,7 @@ def replay(
             proposal,
             centres=centre,
             since=since,
-            workers=_workers_of(settings),
+            workers=None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings),
             on_progress=lambda done, of: show("Preparing archives", done, of),
         )
     note_facts(unwritten=page is None)
@@ -122,13 +121,6 @@ def replay(
         echo_json(_as_json(found))
     else:
         _print(found, limit or None)
-
-
-def _workers_of(settings: Settings) -> Workers | None:
-    """Workers on the executor of the platform. Raises ConfigurationError."""
-    from dcc.settings.workers import ExecutorKind
-
-    return None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings)
 
 
 def _reference(text: str) -> tuple[str, str]:
@@ -171,15 +163,14 @@ def _as_json(found: Replay) -> dict[str, object]:
         **picked(found, "proposal", "archives", "unjudged", "centres", "causes"),
         "documents": sum(found.documents.values()),
         "missing": [str(key) for key in found.missing],
-        "changes": [_change(change) for change in found.changes],
-    }
-
-
-def _change(change: Change) -> dict[str, object]:
-    return {
-        "archive": str(change.document.archive),
-        "document": change.document.file_name,
-        **picked(change, "centre", "before", "after"),
-        "appeared": [picked(one, "code", "severity", "line", "message") for one in change.appeared],
-        "gone": [picked(one, "code", "severity", "line", "message") for one in change.gone],
+        "changes": [
+            {
+                "archive": str(change.document.archive),
+                "document": change.document.file_name,
+                **picked(change, "centre", "before", "after"),
+                "appeared": [picked(one, "code", "severity", "line", "message") for one in change.appeared],
+                "gone": [picked(one, "code", "severity", "line", "message") for one in change.gone],
+            }
+            for change in found.changes
+        ],
     }

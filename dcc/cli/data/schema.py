@@ -16,7 +16,7 @@ from dcc.messages import count_of
 from dcc.nearest_names import nearest_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Table
 
@@ -51,7 +51,10 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     comments = {table.name: table.comment or "" for some in known.values() for table in some}
     for name in tables:
         if name not in comments:
-            raise NotFoundError(f"There is no table {name!r}.{_nearest(name, comments)}")
+            speaking = [table for table, text in comments.items() if name.casefold() in f"{table} {text}".casefold()]
+            hint = nearest_sentence(name, comments) or " `dcc data schema` without a name lists all tables."
+            hint = f" Tables that speak of it: {', '.join(speaking[:5])}." if speaking else hint
+            raise NotFoundError(f"There is no table {name!r}.{hint}")
     chosen = {
         database: [table for table in some if not tables or table.name in tables] for database, some in known.items()
     }
@@ -68,7 +71,26 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
             raise ConfigurationError(f"The page {html} cannot be written ({error.strerror}). Name another.") from error
         click.echo(f"Wrote {printable(html)}.", err=True)
     if as_json:
-        echo_json([_json(database, table) for database, some in chosen.items() for table in some])
+        echo_json(
+            [
+                {
+                    "database": database,
+                    "table": table.name,
+                    "description": table.comment,
+                    "columns": [
+                        {
+                            **picked(column, "name", description="comment"),
+                            "type": str(column.type),
+                            "null": bool(column.nullable),
+                            "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
+                        }
+                        for column in table.columns
+                    ],
+                }
+                for database, some in chosen.items()
+                for table in some
+            ]
+        )
     elif tables:
         for table in [table for some in chosen.values() for table in some]:
             click.echo(f"{click.style(table.name, bold=True)}: {table.comment}")
@@ -83,32 +105,11 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
             click.echo()
 
 
-def _nearest(name: str, comments: Mapping[str, str]) -> str:
-    """A sentence with the tables that somebody may mean who says `name`."""
-    speaking = [table for table, comment in comments.items() if name.casefold() in f"{table} {comment}".casefold()]
-    if not speaking:
-        return nearest_sentence(name, comments) or " `dcc data schema` without a name lists all tables."
-    return f" Tables that speak of it: {', '.join(speaking[:5])}."
-
-
 def _rows(table: Table) -> list[tuple[str, str, str, str]]:
     return [
         (column.name, str(column.type), "yes" if column.nullable else "", column.comment or "")
         for column in table.columns
     ]
-
-
-def _json(database: str, table: Table) -> dict[str, object]:
-    columns = [
-        {
-            **picked(column, "name", description="comment"),
-            "type": str(column.type),
-            "null": bool(column.nullable),
-            "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
-        }
-        for column in table.columns
-    ]
-    return {"database": database, "table": table.name, "description": table.comment, "columns": columns}
 
 
 @command(examples=["dcc data parameters weight", "dcc data parameters body weight IMPC_BWT"])

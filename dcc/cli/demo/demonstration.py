@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -173,26 +173,20 @@ def _state(expected: Expected | None) -> str:
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
     """Do what `dcc centre add` and `dcc source add --accept-host-key` do."""
     from dcc.databases.transactions import writing
+    from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.register import centres, file_sources
 
-    host_keys = [_host_keys(address, settings) for address in addresses]
+    host_keys: dict[str, list[HostKey]] = {}
+    for address in addresses:
+        if address.protocol == SourceProtocol.SFTP:
+            # One of them refuses connections.
+            with suppress(SourceUnreachableError):
+                host_keys[address.hostname] = [fetch_host_key(address.hostname, settings)]
     with writing(tracker) as connection:
         for code in CENTRES:
             centres.add_centre(connection, centres.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
-        for address, keys in zip(addresses, host_keys, strict=True):
-            file_sources.add_source(connection, address, keys)
-
-
-def _host_keys(address: SourceAddress, settings: Settings) -> list[HostKey]:
-    """The host key of an SFTP server; none from a server that refuses connections."""
-    from dcc.sources.sftp.connection import fetch_host_key
-
-    if address.protocol != SourceProtocol.SFTP:
-        return []
-    try:
-        return [fetch_host_key(address.hostname, settings)]
-    except SourceUnreachableError:
-        return []
+        for address in addresses:
+            file_sources.add_source(connection, address, host_keys.get(address.hostname, ()))
 
 
 def _print_next_steps(folder: Path, seconds: float) -> None:

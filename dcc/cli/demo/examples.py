@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +20,15 @@ _ANIMALS = 24
 _MORE = 6
 _LITTER = 36  # The first animal of a litter of which all are submitted together.
 
-Documents = Mapping[DocumentKind, bytes]
-"""What is in an archive."""
+_KINDS: Final = {
+    "valid": ("add", date(2013, 10, 31), 1),
+    "schema-errors": ("add", date(2013, 11, 4), 2),
+    "data-errors": ("add", date(2013, 11, 5), 3),
+    "corrected": ("edit", date(2013, 11, 6), 4),
+}
+"""The action, day and number of an archive of each kind."""
+_WRONG_ATTRIBUTES: Final = ((' zygosity="', ' zigosity="'), ('isBaseline="false"', 'isBaseline="no"'))
+_WRONG_CELLS: Final = ((",female,", ",F,"), (",false,", ",no,"))
 
 
 def example_submission(kind: str, centre: str, *, tables: bool = False) -> tuple[str, bytes]:
@@ -30,8 +37,8 @@ def example_submission(kind: str, centre: str, *, tables: bool = False) -> tuple
     `kind` is valid, schema-errors, data-errors or corrected; `centre` one of the demonstration's. It holds XML
     documents, or CSV `tables` that say the same.
     """
-    action, day, number, make = _KINDS[kind]
-    documents = make(centre, day)
+    action, day, number = _KINDS[kind]
+    documents = _documents(kind, centre, day)
     if tables:
         members = {f"{one}s.csv": _as_table(one, document) for one, document in documents.items()}
     else:
@@ -51,48 +58,20 @@ def _as_table(kind: DocumentKind, document: bytes) -> bytes:
         return table_of(read_document(Path(file.name), kind))
 
 
-_WRONG_ATTRIBUTES: Final = ((' zygosity="', ' zigosity="'), ('isBaseline="false"', 'isBaseline="no"'))
-_WRONG_CELLS: Final = ((",female,", ",F,"), (",false,", ",no,"))
-
-
-def _valid(centre: str, day: date) -> Documents:
-    return {
-        DocumentKind.SPECIMEN: specimen_document(centre, mice=_ANIMALS, created=day),
-        DocumentKind.EXPERIMENT: experiment_document(centre, animals=_ANIMALS, created=day),
-    }
-
-
-def _schema_errors(centre: str, day: date) -> Documents:
-    return {DocumentKind.SPECIMEN: specimen_document(centre, mice=_MORE, first=_ANIMALS + 1, created=day)}
-
-
-def _data_errors(centre: str, day: date) -> Documents:
-    animals, weights = _weighed(centre, day)
-    return {
-        DocumentKind.SPECIMEN: animals.replace(f'colonyID="{centre}-Fto-A"'.encode(), b'colonyID="Fto-A"'),
-        DocumentKind.EXPERIMENT: damaged(weights, "<value>2", "<value>approx. 2"),
-    }
-
-
-def _corrected(centre: str, _day: date) -> Documents:
-    animals, weights = _weighed(centre, date(2013, 11, 5))
-    return {DocumentKind.SPECIMEN: animals, DocumentKind.EXPERIMENT: weights}
-
-
-def _weighed(centre: str, day: date) -> tuple[bytes, bytes]:
-    """Further animals, and their weights."""
-    return (
-        specimen_document(centre, mice=_MORE, first=_LITTER, created=day),
-        experiment_document(centre, procedure="IMPC_BWT_001", animals=_MORE, first=_LITTER, created=day),
-    )
-
-
-_KINDS: Final[Mapping[str, tuple[str, date, int, Callable[[str, date], Documents]]]] = {
-    "valid": ("add", date(2013, 10, 31), 1, _valid),
-    "schema-errors": ("add", date(2013, 11, 4), 2, _schema_errors),
-    "data-errors": ("add", date(2013, 11, 5), 3, _data_errors),
-    "corrected": ("edit", date(2013, 11, 6), 4, _corrected),
-}
+def _documents(kind: str, centre: str, day: date) -> Mapping[DocumentKind, bytes]:
+    """What is in an archive of a kind; a correction has the documents of the day of the faulty ones."""
+    number, first, made = _MORE, _LITTER, _KINDS["data-errors"][1]
+    if kind in ("valid", "schema-errors"):
+        number, first, made = (_ANIMALS, 1, day) if kind == "valid" else (_MORE, _ANIMALS + 1, day)
+    procedure = "IMPC_CBC_001" if kind == "valid" else "IMPC_BWT_001"
+    animals = specimen_document(centre, mice=number, first=first, created=made)
+    measured = experiment_document(centre, procedure=procedure, animals=number, first=first, created=made)
+    if kind == "schema-errors":
+        return {DocumentKind.SPECIMEN: animals}
+    if kind == "data-errors":
+        animals = animals.replace(f'colonyID="{centre}-Fto-A"'.encode(), b'colonyID="Fto-A"')
+        measured = damaged(measured, "<value>2", "<value>approx. 2")
+    return {DocumentKind.SPECIMEN: animals, DocumentKind.EXPERIMENT: measured}
 
 
 def table_of(contents: Iterable[Content], separator: str = ",") -> bytes:

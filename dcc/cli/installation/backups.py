@@ -25,8 +25,6 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupReport
     from dcc.operations.backups.manifest import Manifest
-    from dcc.operations.backups.restoration import RestoreReport
-    from dcc.settings import Settings
 
 
 class _Directory(click.Path):
@@ -204,10 +202,6 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
         report = restore_backup(
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress
         )
-    _show_restored(report, as_json=as_json)
-
-
-def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
     staging = report.staging
     if as_json:
         names = ("directory", "ended_sessions", "sources_without_key", "staging")
@@ -261,7 +255,13 @@ def migrate_storage(as_json: bool) -> None:
     from dcc.tracker.database import TRACKER
 
     settings = settings_from_environment()
-    to_tracker_url, to_qc_url = _target_urls(settings)
+    if settings.target_tracker_url is None or settings.target_qc_url is None:
+        raise ConfigurationError(
+            "The target of the copy is not set. Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL: "
+            "mysql://user:password@host/database or sqlite:////path/of/file.db."
+        )
+    to_tracker_url = settings.target_tracker_url.get_secret_value()
+    to_qc_url = settings.target_qc_url.get_secret_value()
     with (
         without_daemon(settings),
         open_tracker(settings) as tracker,
@@ -283,12 +283,3 @@ def migrate_storage(as_json: bool) -> None:
     click.echo(f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}")
     click.echo(f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}")
     click.echo("  dcc instance rebuild")
-
-
-def _target_urls(settings: Settings) -> tuple[str, str]:
-    if settings.target_tracker_url is None or settings.target_qc_url is None:
-        raise ConfigurationError(
-            "The target of the copy is not set. Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL: "
-            "mysql://user:password@host/database or sqlite:////path/of/file.db."
-        )
-    return settings.target_tracker_url.get_secret_value(), settings.target_qc_url.get_secret_value()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from importlib.metadata import version
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -17,10 +19,8 @@ from dcc.messages import count_of
 from dcc.runtime.installed_packages import leaving_out_broken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from dcc.databases.schema import UpgradePlan
-    from dcc.operations.doctor.checks import Check, Examined
+    from dcc.operations.doctor.checks import Examined
     from dcc.settings import Settings
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "blue"}
@@ -58,11 +58,16 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
       "verdict" (ok, not checked, warning, failed), "message", "advice" (empty if all is well)}
     """
     from dcc.operations.doctor.checks import Verdict, worst
+    from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
 
     settings = settings_from_environment()
     found: list[Examined] = []
     with leaving_out_broken():
-        for examined in _findings(settings, sources=sources, deep=deep, seconds=seconds):
+        of_dagster = dagster_side().doctor_checks() if settings.dagster_events else ()
+        checks = [*CHECKS, *of_dagster, *([ANSWERS] if sources else [])]
+        rounds = [examine(settings, checks, seconds=seconds)]
+        rounds += [examine(settings, [dagster_side().doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
+        for examined in chain.from_iterable(rounds):
             found.append(examined)
             if not as_json and not (quiet and examined.finding.verdict is Verdict.OK):
                 _echo(examined)
@@ -83,21 +88,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
             }
         )
     else:
-        click.echo(_summary(found))
+        counts = Counter(str(one.finding.verdict) for one in found)
+        text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COLOURS)
+        click.echo(f"{count_of(len(found), 'finding')}: {text}.")
     ctx.exit({Verdict.FAILED: _FAILURES, Verdict.WARNING: _WARNINGS}.get(verdict, 0))
-
-
-def _findings(settings: Settings, *, sources: bool, deep: bool, seconds: float) -> Iterator[Examined]:
-    from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
-
-    checks: list[Check] = [*CHECKS, *_of_dagster(settings), *([ANSWERS] if sources else [])]
-    yield from examine(settings, checks, seconds=seconds)
-    if deep:
-        yield from examine(settings, [dagster_side().doctor_depths()], seconds=_DEEP_SECONDS)
-
-
-def _of_dagster(settings: Settings) -> Iterable[Check]:
-    return dagster_side().doctor_checks() if settings.dagster_events else ()
 
 
 def _echo(one: Examined) -> None:
@@ -106,12 +100,6 @@ def _echo(one: Examined) -> None:
     click.echo(f"{verdict}  {click.style(printable(finding.subject), bold=True)}: {printable(finding.message)}")
     if finding.advice:
         click.echo(f"{'':11}  -> {printable(finding.advice)}")
-
-
-def _summary(found: list[Examined]) -> str:
-    counts = {verdict: sum(one.finding.verdict == verdict for one in found) for verdict in _COLOURS}
-    text = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    return f"{count_of(len(found), 'finding')}: {text}."
 
 
 @command(

@@ -37,7 +37,10 @@ def metrics(serve: str | None, as_json: bool) -> None:
     if serve is not None:
         if as_json:
             raise ConfigurationError("Metrics are served as text. Leave out --json or --serve.")
-        _serve(settings, *_address(serve))
+        host, _, port = serve.rpartition(":")
+        if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+            raise ConfigurationError(f"{serve!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
+        _serve(settings, host.strip("[]"), int(port))
     elif not _print(settings, as_json):
         sys.exit(4)
 
@@ -60,13 +63,6 @@ def _print(settings: Settings, as_json: bool) -> bool:
     else:
         click.echo(exposition(families), nl=False)
     return any(family.name == "dcc_zip_actions" for family in families)
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigurationError(f"{text!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
-    return host.strip("[]"), int(port)
 
 
 def _serve(settings: Settings, host: str, port: int) -> None:

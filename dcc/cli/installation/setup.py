@@ -18,8 +18,6 @@ from dcc.errors import ConfigurationError
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
-
     from dcc.cli.installation.production import Configuration
     from dcc.databases.schema import InitReport
     from dcc.settings import GivenSettings, Settings
@@ -66,18 +64,19 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     "dagster_yaml": {"path", "written", "kept"}, "grants", a list of lines of SQL; with --grants these alone; and
     "left", a list of sentences with what is left to do.
     """
+    from dcc.cli.installation.production import prepare_configuration, production_grants
+    from dcc.databases.schema import init_database
+
     if not production and (only_grants or force or from_host is not None):
         raise click.UsageError("--grants, --from-host and --force go with --production.")
     settings = settings_from_environment()
     if only_grants:
-        _print_grants(settings, from_host or "%", as_json)
+        lines = production_grants(settings, from_host or "%")
+        echo_result({"grants": lines}, *lines, as_json=as_json)
         return
-    configuration = None
-    if production:
-        from dcc.cli.installation.production import prepare_configuration
-
-        configuration = prepare_configuration(settings, replace=force)
-    of_tracker, of_qc = _make_databases(settings)
+    configuration = prepare_configuration(settings, replace=force) if production else None
+    with any_databases(settings) as (tracker, qc):
+        of_tracker, of_qc = init_database(tracker), init_database(qc)
     tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
     answer: dict[str, object] = {
         "tracker": tracker_url,
@@ -95,20 +94,6 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     if as_json:
         echo_json(answer)
     note_facts(created=of_tracker.created)
-
-
-def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
-    from dcc.databases.schema import init_database
-
-    with any_databases(settings) as (tracker, qc):
-        return init_database(tracker), init_database(qc)
-
-
-def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
-    from dcc.cli.installation.production import production_grants
-
-    lines = production_grants(settings, from_host)
-    echo_result({"grants": lines}, *lines, as_json=as_json)
 
 
 def _init_production(
@@ -256,11 +241,6 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
         click.echo(f"These variables override it as long as they are set: {named}.")
 
 
-def _secret_text(secret: SecretStr, origin: str) -> str:
-    """A secret for a screen; what nobody gave, the default, is none."""
-    return secret.get_secret_value() if origin == "default" else "***"
-
-
 def _setting_entries(settings: Settings, given: GivenSettings) -> list[dict[str, object]]:
     from pydantic import SecretStr
 
@@ -279,16 +259,12 @@ def _setting_entries(settings: Settings, given: GivenSettings) -> list[dict[str,
     }
     entries: list[dict[str, object]] = []
     for name, field in type(settings).model_fields.items():
-        value = in_effect.get(name, getattr(settings, name))
-        entries.append(
-            {
-                "name": name,
-                "variable": variable_of(name),
-                "value": _secret_text(value, given.origin_of(name)) if isinstance(value, SecretStr) else value,
-                "from": given.origin_of(name),
-                "description": field.description,
-            }
-        )
+        value, origin = in_effect.get(name, getattr(settings, name)), given.origin_of(name)
+        if isinstance(value, SecretStr):
+            # What nobody gave, the default, is no secret.
+            value = value.get_secret_value() if origin == "default" else "***"
+        variable, description = variable_of(name), field.description
+        entries.append({"name": name, "variable": variable, "value": value, "from": origin, "description": description})
     return entries
 
 
@@ -310,14 +286,11 @@ def rebuild(as_json: bool) -> None:
     JSON: {"file_sources", "zip_actions", "failed", "run_id"}
     """
     settings = settings_from_environment()
+    say = None if as_json else lambda message: click.echo(printable(message), err=True)
     with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
-        report = dagster_side().rebuild_instance(settings, tracker, dagster, None if as_json else _say)
+        report = dagster_side().rebuild_instance(settings, tracker, dagster, say)
     if as_json:
         echo_json(report)
-
-
-def _say(message: object) -> None:
-    click.echo(printable(message), err=True)
 
 
 @command(exits={0: "the outcome was the expected one", 1: "it was not"}, offline=True)

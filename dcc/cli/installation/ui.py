@@ -32,9 +32,6 @@ from dcc.errors import ConfigurationError
 from dcc.runtime.installed_packages import RULES, added_entries
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-
     from dcc.settings import Settings
 
 _ANSWER_SECONDS = 2.0
@@ -116,7 +113,8 @@ def daemon() -> None:
         began = time.time()
         with running(settings, _daemon_program(workspace, lock)) as processes:
             click.echo("Starting Dagster ...", err=True)
-            _wait_for_heartbeats(settings, processes, began)
+            with dagster_side().open_instance(settings) as instance:
+                wait_until(processes, lambda: dagster_side().daemon_beats(instance, began))
             click.echo("The daemon runs (Ctrl-C stops it).")
             sys.stdout.flush()
             wait_for_end(processes)
@@ -176,11 +174,6 @@ def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
             pass
     dagster_side().make_instance(settings)
     return settings.dagster_home
-
-
-def _wait_for_heartbeats(settings: Settings, processes: Sequence[subprocess.Popen[bytes]], began: float) -> None:
-    with dagster_side().open_instance(settings) as instance:
-        wait_until(processes, lambda: dagster_side().daemon_beats(instance, began))
 
 
 def _require_free(host: str, port: int) -> None:

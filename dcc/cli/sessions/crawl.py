@@ -16,7 +16,6 @@ from dcc.cli.sessions.work import (
     Notices,
     request_urgent,
     run_session,
-    sources_of_group,
     sources_to_crawl,
     still_urgent,
 )
@@ -29,7 +28,6 @@ from dcc.cli.submissions.decisions import left_out_lines, print_chosen
 from dcc.cli.submissions.notifications import notifying_tracker_outage
 from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
 from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
-from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime.interrupts import interrupted_by_sigterm
 
@@ -136,6 +134,10 @@ def crawl(
                    of kind `unmended` a submission of which documents were judged again while
                    others, told of by an earlier session, keep it failed
     """
+    from dcc.databases.transactions import run_reading
+    from dcc.tracker.expected_work import all_of, expected_work
+    from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+
     if (group is not None) + bool(source_ids) + everything > 1:
         raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
     if zip_actions and not urgent:
@@ -157,18 +159,19 @@ def crawl(
                 )
             if not keys:
                 return
-        if group is None:
-            crawlable = sources_to_crawl(tracker, settings, source_ids, even_if_not_due=everything)
-            wanted = crawlable if everything else list(source_ids) or None
-        else:
-            crawlable, wanted = sources_of_group(tracker, settings, group), None
+        crawlable = sources_to_crawl(tracker, settings, source_ids, group=group, even_if_not_due=everything)
+        wanted = crawlable if everything else list(source_ids) or None
         if not crawlable:
             warn(
                 f"No available file source of an active centre{' of this group' if group else ''} is due. See "
                 "`dcc source list`; `dcc crawl --all` crawls all others too; `dcc source add` asks for one."
             )
-        waiting, expected = partial(_count_waiting, tracker), partial(_expected, tracker)
-        shown = session_display(len(crawlable), waiting, expected, as_json=as_json)
+        shown = session_display(
+            len(crawlable),
+            lambda: len(run_reading(tracker, waiting_zip_actions)),
+            lambda: expected_text(all_of(run_reading(tracker, expected_work).values())),
+            as_json=as_json,
+        )
         work = partial(run_session, tracker, settings, source_ids=wanted, group=group, urgent=keys)
         try:
             exit_code = _show_session(shown, work, as_json)
@@ -274,24 +277,7 @@ def _show_session(
             if display.session is not None:
                 _conclude(display, display.session.id, display.session.notices, as_json, broken_off=error)
             raise
-    _conclude(display, session_id, notices, as_json)
-    return display.report.exit_code(_end_of(display))
-
-
-def _count_waiting(tracker: Engine) -> int:
-    from dcc.databases.transactions import run_reading
-    from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
-
-    return len(run_reading(tracker, waiting_zip_actions))
-
-
-def _expected(tracker: Engine) -> str:
-    """How much the session will fetch, and how long that should take."""
-    from dcc.databases.transactions import run_reading
-    from dcc.tracker.expected_work import all_of, expected_work
-
-    expected = run_reading(tracker, expected_work)
-    return expected_text(all_of(expected.values()))
+    return _conclude(display, session_id, notices, as_json)
 
 
 def _conclude(
@@ -300,10 +286,13 @@ def _conclude(
     notices: Notices,
     as_json: bool,
     broken_off: DatabaseUnreachableError | SessionTimeLimitError | None = None,
-) -> None:
-    report = display.report
-    if display.session is not None:
-        report.add_troubles(display.session.troubles)
+) -> int:
+    """Print the results of a session; returns the exit code."""
+    report, session = display.report, display.session
+    ended, crawled_only = None, False
+    if session is not None:
+        ended, crawled_only = session.ended, session.settings.last_phase < Phase.XSD
+        report.add_troubles(session.troubles)
     unmended = report.conclude()
     note_facts(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
@@ -311,18 +300,10 @@ def _conclude(
     )
     if as_json:
         reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
-        echo_json(display.report.as_json(session_id, _end_of(display), (*notices, *reason)))
-        return
+        echo_json(report.as_json(session_id, ended, (*notices, *reason)))
+        return report.exit_code(ended)
     lines = (problem_lines(unmended), room_lines(report.without_room), order_lines(report.in_order))
     for line in (*chain(*lines), *map(printable, notices)):
         click.echo(line)
-    click.echo(report.line(session_id, _end_of(display), crawled_only=_crawls_only(display)))
-
-
-def _crawls_only(display: SessionDisplay) -> bool:
-    """Whether the session was to go no further than the crawl."""
-    return display.session is not None and display.session.settings.last_phase < Phase.XSD
-
-
-def _end_of(display: SessionDisplay) -> EndReason | None:
-    return None if display.session is None else display.session.ended
+    click.echo(report.line(session_id, ended, crawled_only=crawled_only))
+    return report.exit_code(ended)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,7 @@ _Entries = list[dict[str, object]]
 _Lines = Callable[[_Entries], Iterable[str]]
 _MOST_DOCUMENTS = 20
 _CRAWLING = "Crawling file sources"
+_PROCESSING = "Processing submissions"
 _PHASE_NAMES = {
     Phase.UPLOAD: "Uploading documents",
     Phase.DATA: "Checking what they say",
@@ -62,13 +63,11 @@ class SessionDisplay:
         self._sources = sources
         self._processed = 0
         self._total = 0
-        self._crawl_bar: TaskID | None = None
-        self._zip_bar: TaskID | None = None
-        self._data_bars: dict[Phase, TaskID] = {}
-        if bars is not None and sources:
-            self._crawl_bar = bars.add_task(_CRAWLING, total=sources)
+        self._tasks: dict[str, TaskID] = {}
+        if sources:
+            self._show_bar(_CRAWLING, total=sources)
         if isinstance(waiting, int):
-            self._show_zip_bar()
+            self._count_waiting()
 
     def listeners(self) -> Listeners:
         """The functions that show a session."""
@@ -81,18 +80,19 @@ class SessionDisplay:
 
     def on_listing(self, text: str) -> None:
         """The progress of a long listing is `text`; called by the threads that list."""
-        if self._bars is not None and self._crawl_bar is not None:
-            self._bars.update(self._crawl_bar, description=f"{_CRAWLING} ({printable(text)})")
+        if self._sources:
+            self._show_bar(_CRAWLING, description=f"{_CRAWLING} ({printable(text)})")
 
     def on_crawl(self, crawl: SourceCrawl) -> None:
         """A source was crawled."""
         self.report.add_crawl(crawl)
         self._crawled += 1
-        self._print(crawl_lines(crawl))
-        if self._bars is not None and self._crawl_bar is not None:
-            self._bars.update(self._crawl_bar, completed=self._crawled, description=_CRAWLING)
-            if self._crawled == self._sources:
-                self._show_zip_bar()
+        for line in crawl_lines(crawl):
+            self._say(line)
+        if self._sources:
+            self._show_bar(_CRAWLING, completed=self._crawled, description=_CRAWLING)
+        if self._crawled == self._sources:
+            self._count_waiting()
 
     def on_zip(self, outcome: ZipOutcome) -> None:
         """A submission was processed."""
@@ -100,12 +100,10 @@ class SessionDisplay:
         self.report.add_zip(outcome)
         self._processed += 1
         self._print_of_archive(problem_lines, self.report.problems[before:])
-        if self._bars is not None:
-            if self._zip_bar is None or self._processed == 1:
-                self._show_zip_bar()
-            if self._zip_bar is not None:
-                self._total = max(self._total, self._processed)
-                self._bars.update(self._zip_bar, completed=self._processed, total=self._total)
+        if _PROCESSING not in self._tasks or self._processed == 1:
+            self._count_waiting()
+        self._total = max(self._total, self._processed)
+        self._show_bar(_PROCESSING, completed=self._processed, total=self._total)
 
     def on_data(self, outcome: DataOutcome) -> None:
         """The documents of a submission passed a phase after validation, or the contexts were built."""
@@ -113,38 +111,35 @@ class SessionDisplay:
         self.report.add_data(outcome)
         self._print_of_archive(problem_lines, self.report.problems[problems:])
         self._print_of_archive(note_lines, self.report.notes[notes:])
-        if self._bars is not None and isinstance(outcome, ZipData):
-            bar = self._data_bars.get(outcome.reached)
-            if bar is None:
-                name = _PHASE_NAMES[outcome.reached]
-                bar = self._data_bars[outcome.reached] = self._bars.add_task(name, total=None)
-            self._bars.advance(bar)
+        if isinstance(outcome, ZipData):
+            self._show_bar(_PHASE_NAMES[outcome.reached], advance=1)
 
     def _print_of_archive(self, lines_of: _Lines, entries: _Entries) -> None:
         """Print the lines for the first entries of one archive, and how many more there are."""
-        self._print(lines_of(entries[:_MOST_DOCUMENTS]))
+        for line in lines_of(entries[:_MOST_DOCUMENTS]):
+            self._say(line)
         left = len(entries) - _MOST_DOCUMENTS
         if left > 0:
             self._say(f"        ... and {count_of(left, 'more document')}: dcc show {printable(entries[0]['zip'])}")
 
-    def _print(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._say(line)
-
-    def _show_zip_bar(self) -> None:
+    def _count_waiting(self) -> None:
+        """Show how many submissions are to be processed, if there are bars."""
         if self._bars is None:
             return
+        waiting = self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
         # A processed submission may no longer wait, yet not be reported: the total never falls.
-        self._total = max(
-            self._total, self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
-        )
-        if self._zip_bar is None:
-            if expected := self._expected():
-                # On a line of its own: beside the bar, it would leave little of the bar on a narrow terminal.
-                self._bars.console.print(f"To fetch: {expected}", highlight=False)
-            self._zip_bar = self._bars.add_task("Processing submissions", total=self._total)
-        else:
-            self._bars.update(self._zip_bar, total=self._total)
+        self._total = max(self._total, waiting)
+        if _PROCESSING not in self._tasks and (expected := self._expected()):
+            # On a line of its own: beside the bar, it would leave little of the bar on a narrow terminal.
+            self._bars.console.print(f"To fetch: {expected}", highlight=False)
+        self._show_bar(_PROCESSING, total=self._total)
+
+    def _show_bar(self, name: str, **changes: Any) -> None:
+        """Change a bar as `Progress.update` does, if there are bars; a new one is made."""
+        if self._bars is not None:
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name, total=None)
+            self._bars.update(self._tasks[name], **changes)
 
 
 @contextmanager

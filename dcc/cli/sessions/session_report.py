@@ -14,7 +14,7 @@ from dcc.cli.shell.output import byte_size, picked, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
-from dcc.outcomes import HELD, AttemptOutcome, DocumentOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
+from dcc.outcomes import HELD, AttemptOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.vocabulary import Severity
 
@@ -51,46 +51,44 @@ class SessionReport:
 
     def add_crawl(self, crawl: SourceCrawl) -> None:
         """Add the result of one source's crawl."""
-        shown = picked(
-            crawl, *["label", "centre", "outcome", "listed", "new", "known", "changed", "refused", "ignored", "gone"]
-        )
-        shown["error"] = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
-        self.crawls.append({"id": crawl.source_id, **shown, "seconds": round(crawl.seconds, 3)})
+        names = ("label", "centre", "outcome", "listed", "new", "known", "changed", "refused", "ignored", "gone")
+        error = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
+        seconds = round(crawl.seconds, 3)
+        self.crawls.append({"id": crawl.source_id, **picked(crawl, *names), "error": error, "seconds": seconds})
         if crawl.error is not None:
             self.problems.append(_problem(crawl.error, source=crawl.source_id))
         for key, reason in crawl.refused_zips:
             refusal = Problem(BadFileNameError.short_name(), reason)
-            self.problems.append(_problem(refusal, source=crawl.source_id, zip_action=str(key), phase=Phase.ZIP_NAME))
-        self.problems.extend(
-            _problem(Problem("finding", message), source=crawl.source_id) for message in crawl.findings
-        )
-        self.notes.extend(
-            {"zip": None, "document": None, "kind": "listing", "message": message} for message in crawl.notes
-        )
+            self.problems.append(_problem(refusal, str(key), Phase.ZIP_NAME, source=crawl.source_id))
+        self.problems += [_problem(Problem("finding", message), source=crawl.source_id) for message in crawl.findings]
+        self.notes += [_note("listing", message) for message in crawl.notes]
 
     def add_zip(self, outcome: ZipOutcome) -> None:
         """Add the result of one submission."""
-        key = str(outcome.key)
-        self.zips[key] = _state(outcome.phase, outcome.status)
+        key, phase = str(outcome.key), outcome.phase
+        self.zips[key] = _state(phase, outcome.status)
         self._documents_of(key).update(
             (document.file_name, _state(document.phase, document.status)) for document in outcome.documents
         )
-        self.problems.extend(_problem(reason, zip_action=key) for reason in outcome.reasons if reason.kind == HELD)
+        self.problems += [_problem(reason, key) for reason in outcome.reasons if reason.kind == HELD]
         if outcome.downloaded and outcome.fetched is AttemptOutcome.FINISHED:
             self.received += outcome.size_bytes or 0
+        main = outcome.main_reason or Problem("unknown", f"It failed at {phase.short_name}. See `dcc show {key}`.")
         if outcome.kept:
-            message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"
-            fault = Problem(_main_reason(outcome).kind, f"{message} {outcome.status.short_name}.")
-            self.problems.append(_problem(fault, zip_action=key, phase=Phase.DOWNLOAD))
+            stays = f"{phase.short_name} {outcome.status.short_name}."
+            fault = Problem(main.kind, f"{main.message} What its last attempt came to stays: {stays}")
+            self.problems.append(_problem(fault, key, Phase.DOWNLOAD))
             return
         if outcome.lacks_room:
-            self.without_room.append(_problem(outcome.reasons[-1], zip_action=key, phase=outcome.phase))
+            self.without_room.append(_problem(outcome.reasons[-1], key, phase))
         if outcome.failed:
             failed = [document for document in outcome.documents if document.status is Status.FAILED]
             if not failed or outcome.main_reason is not None:
-                reason = _main_reason(outcome)
-                self.problems.append(_problem(reason, zip_action=key, phase=outcome.phase))
-            self.problems.extend(_document_problem(key, document) for document in failed)
+                self.problems.append(_problem(main, key, phase))
+            for document in failed:
+                first = document.errors[0] if document.errors else _unknown(document.phase)
+                errors = max(len(document.errors), 1)
+                self.problems.append(_problem(first, key, document.phase, document.file_name, errors=errors))
 
     def add_troubles(self, troubles: Iterable[DccError]) -> None:
         """Add problems beyond any archive or source, such as reference data that could not be read."""
@@ -115,14 +113,16 @@ class SessionReport:
             if document.waits_for is not None:
                 self.in_order[outcome.centre or document.centre, str(document.waits_for)] += 1
             if document.phase is outcome.reached and document.status is Status.FAILED:
-                self.problems.append(_data_problem(key, document))
+                first, errors = _first_fault(document)
+                self.problems.append(_problem(first, key, document.phase, document.file_name, errors=errors))
             elif outcome.reached is Phase.UPLOAD and document.held:
-                self.problems.append(_held_problem(key, document))
+                held = Problem(HELD, document.reason or "")
+                self.problems.append(_problem(held, key, document.phase, document.file_name))
             if outcome.reached is Phase.UPLOAD and document.late and document.status is Status.DONE:
-                self.notes.append({"zip": key, "document": document.file_name, "kind": "late", "message": _LATE})
+                self.notes.append(_note("late", _LATE, key, document.file_name))
             if outcome.reached is Phase.DATA and document.cleared:
                 message = f"{count_of(document.cleared, 'finding')} of earlier sessions cleared."
-                self.notes.append({"zip": key, "document": document.file_name, "kind": "healed", "message": message})
+                self.notes.append(_note("healed", message, key, document.file_name))
 
     def _documents_of(self, key: str) -> dict[str, State]:
         return self.documents.setdefault(key, {})
@@ -134,7 +134,7 @@ class SessionReport:
         """
         reported = {problem["zip"] for problem in self.problems}
         kept = [
-            _problem(Problem(UNMENDED, _UNMENDED.format(key=key)), zip_action=key, phase=phase)
+            _problem(Problem(UNMENDED, _UNMENDED.format(key=key)), key, phase)
             for key, (phase, status) in self.zips.items()
             if status is Status.FAILED and key not in reported
         ]
@@ -213,50 +213,34 @@ def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[dict[str, object
 
 def _problem(
     problem: Problem,
-    *,
-    source: int | None = None,
-    zip_action: str | None = None,
+    key: str | None = None,
     phase: Phase | None = None,
     document: str | None = None,
+    *,
+    source: int | None = None,
     errors: int = 1,
 ) -> dict[str, object]:
-    place = {"source": source, "zip": zip_action, "document": document, "phase": phase, "errors": errors}
+    place = {"source": source, "zip": key, "document": document, "phase": phase, "errors": errors}
     return place | picked(problem, "kind", "message", "line", "column")
 
 
-def _main_reason(outcome: ZipOutcome) -> Problem:
-    """Why a submission failed."""
-    return outcome.main_reason or Problem(
-        "unknown", f"It failed at {outcome.phase.short_name}. See `dcc show {outcome.key}`."
-    )
+def _note(kind: str, message: str, key: str | None = None, document: str | None = None) -> dict[str, object]:
+    return {"zip": key, "document": document, "kind": kind, "message": message}
 
 
-def _document_problem(key: str, document: DocumentOutcome) -> dict[str, object]:
-    first = document.errors[0] if document.errors else Problem("unknown", f"It failed at {document.phase.short_name}.")
-    return _problem(
-        first,
-        zip_action=key,
-        phase=document.phase,
-        document=document.file_name,
-        errors=max(len(document.errors), 1),
-    )
+def _unknown(phase: Phase, kind: str = "unknown") -> Problem:
+    return Problem(kind, f"It failed at {phase.short_name}.")
 
 
-def _data_problem(key: str, document: DocumentData) -> dict[str, object]:
+def _first_fault(document: DocumentData) -> tuple[Problem, int]:
+    """Why a document failed after its validation, and how many faults it has."""
     faults = [found for found in document.findings if found.severity in _COUNTED_AGAINST and not found.is_waived]
     count = sum(number for (_, severity), number in document.finding_counts.items() if severity in _COUNTED_AGAINST)
     if faults:
         first = Problem(faults[0].rule, faults[0].message, faults[0].line)
     else:
-        first = Problem("upload", document.reason or f"It failed at {document.phase.short_name}.")
-    return _problem(
-        first, zip_action=key, phase=document.phase, document=document.file_name, errors=max(count, len(faults), 1)
-    )
-
-
-def _held_problem(key: str, document: DocumentData) -> dict[str, object]:
-    held = Problem(HELD, document.reason or "")
-    return _problem(held, zip_action=key, phase=document.phase, document=document.file_name)
+        first = Problem("upload", document.reason) if document.reason else _unknown(document.phase, "upload")
+    return first, max(count, len(faults), 1)
 
 
 def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
@@ -328,7 +312,7 @@ def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, 
             f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive that is still on "
             f"its way. The session that takes that one takes {them} too."
         )
-        yield {"zip": None, "document": None, "kind": "waits", "message": text}
+        yield _note("waits", text)
 
 
 def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dcc.cli.shell.context import open_qc, user_name
 from dcc.cli.shell.dagster_side import dagster_side
@@ -23,68 +23,64 @@ Notices = tuple[str, ...]
 
 
 def sources_to_crawl(
-    tracker: Engine, settings: Settings, source_ids: Sequence[int], *, even_if_not_due: bool = False
+    tracker: Engine,
+    settings: Settings,
+    source_ids: Sequence[int],
+    *,
+    group: str | None = None,
+    even_if_not_due: bool = False,
 ) -> list[int]:
     """Ids of the sources that a crawl of `source_ids` lists; without any, of those that are due, or of all.
 
-    Raises NotFoundError for one that does not exist, ConfigurationError for one that may not be crawled.
-    """
-    from dcc.databases.transactions import run_reading
-    from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_addresses import load_addresses
-    from dcc.tracker.register.source_pace import load_dues
-
-    def look(connection: Connection) -> tuple[list[int], list[SourceEntry]]:
-        crawlable = [address.id for address in load_addresses(connection, ids=source_ids or None)]
-        if source_ids:
-            return crawlable, file_sources.list_sources(connection, source_ids)
-        dues = {} if even_if_not_due else load_dues(connection, settings.source_failure_limit)
-        return [number for number in crawlable if even_if_not_due or dues[number].is_due], []
-
-    crawlable, wanted = run_reading(tracker, look)
-    for entry in wanted:
-        if entry.id not in crawlable and entry.pause is not None:
-            raise ConfigurationError(
-                f"File source {entry.id} is paused by {entry.pause.by}: {entry.pause.reason}. It is not crawled before "
-                f"`dcc source resume {entry.id}`."
-            )
-        if entry.id not in crawlable:
-            state = f"in the state {entry.state}" if entry.centre_active else f"of centre {entry.centre}, not active,"
-            raise ConfigurationError(
-                f"File source {entry.id} is {state} and is not crawled. Change that with "
-                f"`dcc source set-state {entry.id} available` or `dcc centre activate {entry.centre}`."
-            )
-    return crawlable
-
-
-def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[int]:
-    """Ids of the sources of a group of centres that are due.
-
-    Raises NotFoundError for a group that DCC_GROUPS does not name, and for a centre in it that is not registered.
+    With a group of centres, of these alone. Raises NotFoundError for a source that does not exist, a group that
+    DCC_GROUPS does not name, and a centre in it that is not registered, ConfigurationError for a source that may not be
+    crawled.
     """
     from dcc.databases.transactions import run_reading
     from dcc.nearest_names import nearest_sentence
     from dcc.session.leases import named_group
+    from dcc.tracker.register import file_sources
     from dcc.tracker.register.centres import list_centres
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_pace import load_dues
 
-    centres = named_group(settings, group).centres
+    centres = None if group is None else named_group(settings, group).centres
 
-    def look(connection: Connection) -> tuple[list[str], list[int]]:
-        registered = [entry.short_name for entry in list_centres(connection)]
+    def look(connection: Connection) -> tuple[list[int], list[SourceEntry], list[str]]:
         dues = load_dues(connection, settings.source_failure_limit)
-        of_group = (address for address in load_addresses(connection) if address.centre in centres)
-        crawlable = [address.id for address in of_group if dues[address.id].is_due]
-        return registered, crawlable
+        crawlable = [
+            address.id
+            for address in load_addresses(connection, ids=source_ids or None)
+            if (centres is None or address.centre in centres)
+            and (source_ids or even_if_not_due or dues[address.id].is_due)
+        ]
+        wanted = file_sources.list_sources(connection, source_ids) if source_ids else []
+        return crawlable, wanted, [entry.short_name for entry in list_centres(connection)]
 
-    registered, crawlable = run_reading(tracker, look)
-    for centre in sorted(centres - set(registered)):
+    crawlable, wanted, registered = run_reading(tracker, look)
+    for entry in wanted:
+        if entry.id not in crawlable:
+            _refuse(entry)
+    for centre in sorted((centres or set()) - set(registered)):
         raise NotFoundError(
             f"Centre {centre} of the group {group} is not registered.{nearest_sentence(centre, registered)} Correct "
             "DCC_GROUPS, or register it with `dcc centre add`."
         )
     return crawlable
+
+
+def _refuse(entry: SourceEntry) -> NoReturn:
+    """Raise ConfigurationError for a source that may not be crawled."""
+    if entry.pause is not None:
+        raise ConfigurationError(
+            f"File source {entry.id} is paused by {entry.pause.by}: {entry.pause.reason}. It is not crawled before "
+            f"`dcc source resume {entry.id}`."
+        )
+    state = f"in the state {entry.state}" if entry.centre_active else f"of centre {entry.centre}, not active,"
+    raise ConfigurationError(
+        f"File source {entry.id} is {state} and is not crawled. Change that with "
+        f"`dcc source set-state {entry.id} available` or `dcc centre activate {entry.centre}`."
+    )
 
 
 def request_urgent(
@@ -144,10 +140,14 @@ def run_session(
     hosted, BadFileNameError for a refused name, and ConfigurationError for one that changed after its data were
     uploaded. These leave no session behind, except for changes at the same moment.
     """
+    from dcc.databases.transactions import run_reading
     from dcc.operations.sessions import open_session
+    from dcc.session.crawling import crawl_file_sources
+    from dcc.tracker.hostings.retries import require_retriable
 
     if keys is not None:
-        _require_retriable(tracker, keys)
+        # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
+        run_reading(tracker, lambda connection: require_retriable(connection, keys))
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
@@ -173,7 +173,8 @@ def run_session(
         session.urgent = frozenset(urgent)
         listeners.on_begin(session)
         if keys is None:
-            _crawl(session, source_ids, listeners)
+            for crawl in crawl_file_sources(session, source_ids):
+                listeners.on_crawl(crawl)
         _process(session, keys, listeners)
     if away is not None:
         raise DagsterStorageError(
@@ -181,21 +182,6 @@ def run_session(
             "shows it, or all at once: dcc instance rebuild."
         ) from away
     return session.id, session.notices
-
-
-def _require_retriable(tracker: Engine, keys: Sequence[ZipKey]) -> None:
-    from dcc.databases.transactions import run_reading
-    from dcc.tracker.hostings.retries import require_retriable
-
-    # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
-    run_reading(tracker, lambda connection: require_retriable(connection, keys))
-
-
-def _crawl(session: Session, source_ids: Sequence[int] | None, listeners: Listeners) -> None:
-    from dcc.session.crawling import crawl_file_sources
-
-    for each in crawl_file_sources(session, source_ids):
-        listeners.on_crawl(each)
 
 
 def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners) -> None:

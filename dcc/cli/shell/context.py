@@ -48,11 +48,20 @@ def options(*parameters: Callable[[Any], Any]) -> Callable[[_Command], _Command]
 
 def settings_from_environment(**overrides: object) -> Settings:
     """The settings; raises ConfigurationError with the name of each wrong one."""
-    from dcc.settings import load_settings
+    from dcc.settings import load_settings, renaming_warnings
+    from dcc.settings.home import owner_other_than_root
 
     settings = load_settings(**overrides)
-    _warn_of_old_names()
-    _warn_root(settings.home)
+    if _is_first_time("old names"):
+        for warning in renaming_warnings(os.environ):
+            warn(warning)
+    owner = owner_other_than_root(settings.home)
+    if owner is not None and _is_first_time("root"):
+        # They could not use the files that root makes.
+        warn(
+            f"DCC_HOME, {settings.home}, belongs to the user {owner}, and root makes files in it that {owner} cannot "
+            f"use. Run the command as that user: sudo -u {owner} dcc ..."
+        )
     return settings
 
 
@@ -65,28 +74,6 @@ def _is_first_time(subject: str) -> bool:
     is_first = subject not in warned
     warned.add(subject)
     return is_first
-
-
-def _warn_of_old_names() -> None:
-    """Warn, once in a command, of settings with an old name."""
-    from dcc.settings import renaming_warnings
-
-    if _is_first_time("old names"):
-        for warning in renaming_warnings(os.environ):
-            warn(warning)
-
-
-def _warn_root(home: Path) -> None:
-    """Warn root, once in a command, in a DCC_HOME of another user, who could not use the files that root makes."""
-    from dcc.settings.home import owner_other_than_root
-
-    owner = owner_other_than_root(home)
-    if owner is None or not _is_first_time("root"):
-        return
-    warn(
-        f"DCC_HOME, {home}, belongs to the user {owner}, and root makes files in it that {owner} cannot use. Run the "
-        f"command as that user: sudo -u {owner} dcc ..."
-    )
 
 
 def open_tracker(settings: Settings) -> AbstractContextManager[Engine]:

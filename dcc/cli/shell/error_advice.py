@@ -197,15 +197,17 @@ def explanations() -> list[Explanation]:
     """Every error, in the order of the document."""
     kinds = error_kinds()
     return [
-        Explanation(one, kind.short_name(), kind.summary(), advice, _who_acts(one, section))
+        Explanation(
+            one,
+            kind.short_name(),
+            kind.summary(),
+            advice,
+            who=", ".join(ACTOR_NAMES[actor] for actor in acting(one) or (section.acts,)),
+        )
         for section in SECTIONS
         for one, advice in section.advice.items()
         if (kind := kinds.get(one)) is not None
     ]
-
-
-def _who_acts(error: str, section: Section) -> str:
-    return ", ".join(ACTOR_NAMES[actor] for actor in acting(error) or (section.acts,))
 
 
 if __name__ == "__main__":

@@ -228,7 +228,9 @@ def note_facts(**facts: object) -> None:
 def suggest_next(root: click.Context, exit_code: int, runs_here: Callable[[str], bool]) -> None:
     """Print the suggestion after a command that ended with `exit_code`, if there is one that runs here."""
     ran = root.meta.get(_RUN)
-    if ran is None or not _is_wanted(os.environ) or ran.params.get("as_json"):
+    # Read without the settings, whose import takes longer than some commands.
+    wanted = given_variables(os.environ).get("DCC_SUGGESTIONS", "").lower() not in _NO
+    if ran is None or not wanted or ran.params.get("as_json"):
         return
     plan = log_plan()
     if plan is not None and plan.file is None:
@@ -262,8 +264,3 @@ def _word(value: object) -> str:
     if value is None or value is False or value == "":
         return ""
     return shlex.quote(printable(value))
-
-
-def _is_wanted(environment: Mapping[str, str]) -> bool:
-    # Read without the settings, whose import takes longer than some commands.
-    return given_variables(environment).get("DCC_SUGGESTIONS", "").lower() not in _NO

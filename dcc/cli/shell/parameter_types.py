@@ -11,16 +11,13 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from dcc.cli.shell.context import reading_tracker
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest number that the databases can store."""
@@ -68,33 +65,16 @@ MOST_VALUES = 100
 _WORD = re.compile(r"[\w./+-]+", re.ASCII)
 
 
-class CompletedType(click.ParamType[Any]):
-    """A parameter's type, with values that a shell may offer."""
-
-    def __init__(self, inner: click.ParamType[Any], values: Callable[[str], Iterable[str]]) -> None:
-        self.inner = inner
-        self.name = inner.name
-        self._values = values
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value as the type itself converts it."""
-        return self.inner.convert(value, param, ctx)
-
-    def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The values that begin with the typed text; none if they are not found in time."""
-        return [CompletionItem(value) for value in completions(self._values, incomplete)]
-
-
 def complete_values(command: click.Command) -> None:
     """Make a command offer values for its parameters, by their names."""
     for parameter in command.params:
         values = VALUES.get(parameter.name or "")
-        if values is not None and not isinstance(parameter.type, click.Choice | CompletedType):
-            parameter.type = CompletedType(parameter.type, values)
+        if values is not None and not isinstance(parameter.type, click.Choice):
+            parameter.shell_complete = partial(_offered, values)  # type: ignore[method-assign]
 
 
-def completions(values: Callable[[str], Iterable[str]], incomplete: str) -> list[str]:
-    """At most `MOST_VALUES` of the values that begin with `incomplete`, found within `SECONDS`."""
+def _offered(values: Callable[[str], Iterable[str]], _ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """At most `MOST_VALUES` of the values that begin with the typed text; none if they are not found in time."""
     found: list[str] = []
     with suppress(Exception):
         # Imports may take long on a busy machine; only the database has a time limit.
@@ -111,7 +91,7 @@ def completions(values: Callable[[str], Iterable[str]], incomplete: str) -> list
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(SECONDS)
-    return found[:MOST_VALUES]
+    return [CompletionItem(value) for value in found[:MOST_VALUES]]
 
 
 def _zip_actions(incomplete: str) -> Iterable[str]:
@@ -131,11 +111,8 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
         .limit(MOST_VALUES)
         for action in actions
     }
-    return _ask_tracker(
-        lambda connection: [
-            f"{action}/{found}" for action, query in queries.items() for found in connection.scalars(query)
-        ]
-    )
+    with reading_tracker() as connection:
+        return [f"{action}/{found}" for action, query in queries.items() for found in connection.scalars(query)]
 
 
 def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
@@ -148,7 +125,8 @@ def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
 
         values = getattr(getattr(models, model), column)
         query = select(values).order_by(values.desc()).limit(MOST_VALUES)
-        return _ask_tracker(lambda connection: [str(one) for one in connection.scalars(query)][::-1])
+        with reading_tracker() as connection:
+            return [str(one) for one in connection.scalars(query)][::-1]
 
     return look
 
@@ -169,11 +147,6 @@ def _explained(_: str) -> Iterable[str]:
     from dcc.cli.shell.explanations import known_names
 
     return known_names()
-
-
-def _ask_tracker(question: Callable[[Connection], list[str]]) -> list[str]:
-    with reading_tracker() as connection:
-        return question(connection)
 
 
 _CENTRES = _column("Centre", "short_name")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from dcc.session.source_listings import SourceListing
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
     from dcc.sources.host_keys import HostKey
@@ -117,6 +116,7 @@ def add(
     from dcc.databases.transactions import writing
     from dcc.sources.base import DeltaStrategy, SourceAddress
     from dcc.tracker.register import centres, file_sources
+    from dcc.tracker.register.column_texts import is_plain_password
     from dcc.tracker.register.source_pace import pace_columns
 
     pace_columns(**pace)
@@ -147,8 +147,8 @@ def add(
             agreed = ask_for_source(tracker, settings, given, trust, **asked)
             warnings = [] if agreed.trial.usable else ["the trial failed, as said above."]
         else:
-            if accesskey != "-":
-                _warn_of_plain_password(given)
+            if accesskey != "-" and is_plain_password(given.accesskey):
+                click.echo(_PLAIN_HINT, err=True)
             agreed, warnings = _as_given(tracker, settings, given, trust, accept=accept_host_key, test=not no_test)
         new_centre, host_key = agreed.new_centre, agreed.trial.host_key
         keys = [] if host_key is None else [host_key]
@@ -168,13 +168,6 @@ def add(
         with tracker.connect() as connection:
             others = file_sources.sources_of_same_place(connection, address)
     _report_addition(source_id, keys, warnings, others, as_json)
-
-
-def _warn_of_plain_password(given: SourceAddress) -> None:
-    from dcc.tracker.register.column_texts import is_plain_password
-
-    if is_plain_password(given.accesskey):
-        click.echo(_PLAIN_HINT, err=True)
 
 
 def _as_given(
@@ -269,15 +262,28 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
         accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
         watch = ListingWatch(address.label, settings.list_timeout, tell, PAUSE_OF_LINES)
         listing = list_source(_stored_address(tracker, source_id), settings, watch)
-    if as_json:
-        echo_json(_listing_json(listing, accepted))
-    else:
+    error = listing.error
+    if not as_json:
         for part in listing.listings:
             click.echo(listing_line(part))
-    if listing.error is not None:
-        if not as_json:
-            raise listing.error
-        ctx.exit(listing.error.exit_code)
+        if error is not None:
+            raise error
+        return
+    directories = [
+        {**picked(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
+    ]
+    echo_json(
+        {
+            "id": source_id,
+            "label": listing.address.label,
+            "ok": error is None,
+            "seconds": round(listing.seconds, 3),
+            "error": None if error is None else {"kind": error.short_name(), "message": str(error)},
+            "accepted_host_key": accepted,
+            "directories": directories,
+        }
+    )
+    ctx.exit(0 if error is None else error.exit_code)
 
 
 def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
@@ -297,18 +303,3 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
     before = ", ".join(key.fingerprint for key in old) or "none"
     click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
     return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}
-
-
-def _listing_json(listing: SourceListing, accepted: dict[str, object] | None) -> dict[str, Any]:
-    error = listing.error
-    return {
-        "id": listing.address.id,
-        "label": listing.address.label,
-        "ok": error is None,
-        "seconds": round(listing.seconds, 3),
-        "error": None if error is None else {"kind": error.short_name(), "message": str(error)},
-        "accepted_host_key": accepted,
-        "directories": [
-            {**picked(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
-        ],
-    }

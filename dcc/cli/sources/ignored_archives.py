@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.reports.causes.skipped_archives import Skipped
-    from dcc.reports.languages import Catalogue
-    from dcc.session.source_listings import SourceListing
-    from dcc.settings import Settings
 
 
 @command(
@@ -46,38 +43,38 @@ def why(
     from dcc.declarations import ACTOR_NAMES
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
+    from dcc.session.source_listings import list_source
+    from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_pace import load_dues
 
     if source_id is not None and centre is not None:
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    skipped: list[tuple[int, Skipped]] = []
+    skipped: list[tuple[int, str, Skipped]] = []
     exit_code = 0
     with open_tracker(settings) as tracker:
         for each in _sources(tracker, source_id, centre):
             with tracker.connect() as connection:
                 due = load_dues(connection, settings.source_failure_limit).get(each)
-                skipped += [(each, row) for row in skipped_entries(connection, each, due=due)]
+                rows = skipped_entries(connection, each, due=due)
             if look:
-                listing = _listing(tracker, settings, each)
-                skipped += [(each, row) for row in ignored_entries(listing.listings)]
+                with tracker.connect() as connection:
+                    (address,) = load_addresses(connection, ids=[each], only_crawlable=False)
+                listing = list_source(address, settings)
+                rows += ignored_entries(listing.listings)
                 if listing.error is not None:
                     warn(str(listing.error))
                     exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
+            skipped += [(each, row.reason(catalogue, for_wranglers=True), row) for row in rows]
     why_not, who_acts = catalogue.say("why it was not taken"), catalogue.say("who acts")
     echo_list(
-        [_as_json(number, row, catalogue) for number, row in skipped],
-        (catalogue.say("source"), catalogue.say("entry"), why_not, who_acts),
         [
-            (
-                source,
-                row.entry or "",
-                row.reason(catalogue, for_wranglers=True),
-                catalogue.say(ACTOR_NAMES[row.acts]),
-            )
-            for source, row in skipped
+            {"source": source, "reason": reason, **picked(row, "entry", "why", "acts", "number")}
+            for source, reason, row in skipped
         ],
+        (catalogue.say("source"), catalogue.say("entry"), why_not, who_acts),
+        [(source, row.entry, reason, catalogue.say(ACTOR_NAMES[row.acts])) for source, reason, row in skipped],
         as_json=as_json,
         flexible=[why_not, who_acts],
         none=catalogue.say("Nothing was kept from being taken: every entry is new."),
@@ -96,20 +93,6 @@ def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list
             require_centre(connection, centre)
         entries = file_sources.list_sources(connection)
     return [entry.id for entry in entries if centre in (None, entry.centre) and entry.state != "removed"]
-
-
-def _listing(tracker: Engine, settings: Settings, source_id: int) -> SourceListing:
-    from dcc.session.source_listings import list_source
-    from dcc.tracker.register.source_addresses import load_addresses
-
-    with tracker.connect() as connection:
-        (address,) = load_addresses(connection, ids=[source_id], only_crawlable=False)
-    return list_source(address, settings)
-
-
-def _as_json(source: int, row: Skipped, catalogue: Catalogue) -> dict[str, object]:
-    reason = row.reason(catalogue, for_wranglers=True)
-    return {"source": source, "reason": reason, **picked(row, "entry", "why", "acts", "number")}
 
 
 @command(examples=["dcc source missing", "dcc source missing 3"])

@@ -226,19 +226,13 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
             return
         with tracker.connect() as connection:
             file_sources.list_sources(connection, [source_id])
-        _confirm_purge(source_id, yes=yes)
+        question = f"Delete file source {source_id} with every download attempt and document that came from it?"
+        if not yes and not confirmed(question, option="--yes"):
+            raise ConfigurationError("Nothing was deleted.")
         with writing(tracker) as connection:
             deleted = file_sources.purge_source(connection, source_id)
         text = f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}."
         click.echo(settings.labelled(text))
-
-
-def _confirm_purge(source_id: int, *, yes: bool) -> None:
-    if yes:
-        return
-    question = f"Delete file source {source_id} with every download attempt and document that came from it?"
-    if not confirmed(question, option="--yes"):
-        raise ConfigurationError("Nothing was deleted.")
 
 
 @command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])

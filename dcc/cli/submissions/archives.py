@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,12 +81,17 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
       "attempt" (whose files follow), "files": a list of {"path", "size_bytes"}, or null,
       "problem" (why the files are not known, or null)}
     """
+    from dcc.archives.limits import ArchiveLimits
+    from dcc.archives.members import archive_members
+
     settings = settings_from_environment()
     attempts, chosen = _attempts(settings, archive, attempt)
     files: list[tuple[str, int]] | None = None
     problem: str | None = None
     try:
-        files = _files_of(settings, chosen)
+        with _member(settings, chosen, None) as path:
+            members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
+            files = [(member.path, member.size_bytes) for member in members]
     except (ArchiveError, StoredObjectLostError) as error:
         problem = str(error)
     if as_json:
@@ -99,16 +103,6 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
             warn(problem)
     if problem is not None:
         raise click.exceptions.Exit(ArchiveError.exit_code)
-
-
-def _files_of(settings: Settings, attempt: Attempt) -> list[tuple[str, int]]:
-    """The path and size of each file in the archive of an attempt. Raises as `fetched_archive`, and ArchiveError."""
-    from dcc.archives.limits import ArchiveLimits
-    from dcc.archives.members import archive_members
-
-    with _member(settings, attempt, None) as path:
-        members = archive_members(path, attempt.key.file_name, ArchiveLimits.from_settings(settings))
-        return [(member.path, member.size_bytes) for member in members]
 
 
 def _show_attempts(attempts: list[Attempt], chosen: Attempt, files: list[tuple[str, int]] | None) -> None:
@@ -195,13 +189,10 @@ def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[lis
     return attempts, chosen[-1]
 
 
-@contextmanager
-def _member(settings: Settings, attempt: Attempt, document: str | None) -> Iterator[Path]:
+def _member(settings: Settings, attempt: Attempt, document: str | None) -> AbstractContextManager[Path]:
     from dcc.tracker.archive_access import fetched_archive, fetched_member
 
-    fetched = fetched_archive(settings, attempt) if document is None else fetched_member(settings, attempt, document)
-    with fetched as path:
-        yield path
+    return fetched_archive(settings, attempt) if document is None else fetched_member(settings, attempt, document)
 
 
 @archive.command(

@@ -55,7 +55,7 @@ def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> 
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
         decide(connection, DecisionKind.HOLD, za_ids, by=user_name(), reason=reason)
 
-    _do(("put on hold", "release"), given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("put on hold", given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(examples=["dcc release add/H.2013-10-31.1.impc.zip", "dcc release --centre H"])
@@ -75,7 +75,7 @@ def release(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
         revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=user_name())
 
     refusal: Refusal = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
-    _do(("released", "crawl"), given, refusal, work, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("released", given, refusal, work, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(
@@ -110,7 +110,7 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -
         refuse_during_session(connection, settings_from_environment())
         progress.cancel(connection, za_ids, user_name(), f"Cancelled: {reason}")
 
-    _do(("cancelled", "retry"), given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("cancelled", given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(
@@ -149,12 +149,12 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_
         if not revoked:
             decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
 
-    done = ("not acknowledged any more" if revoked else "acknowledged", "acknowledge")
+    done = "not acknowledged any more" if revoked else "acknowledged"
     _do(done, given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _do(
-    done: tuple[str, str],
+    done: str,
     given: dict[str, Any],
     refusal: Refusal,
     work: Callable[[Connection, list[int], str], None],
@@ -177,28 +177,16 @@ def _do(
             with tracker.connect() as connection:
                 ask_before_many(
                     [submission for submission in selection.zips(connection) if not refusal(submission)],
-                    done[0],
+                    done,
                     yes=yes,
                 )
         with writing(tracker) as connection:
-            taken, left_out = _change(connection, selection, refusal, work if not dry_run else None, text)
+            chosen = [(submission, refusal(submission)) for submission in selection.zips(connection)]
+            taken = [one for one, why in chosen if not why]
+            if taken and not dry_run:
+                work(connection, [submission.id for submission in taken], text)
     note_facts(done=str(taken[0].key) if taken and not dry_run else None)
-    print_chosen(done[0], taken, left_out, dry_run=dry_run, as_json=as_json)
-
-
-def _change(
-    connection: Connection,
-    selection: Selection,
-    refusal: Refusal,
-    work: Callable[[Connection, list[int], str], None] | None,
-    reason: str,
-) -> tuple[list[SelectedZip], list[tuple[SelectedZip, str]]]:
-    """Do `work`, if any, for what is selected now; returns what it was done for, and what was left out, and why."""
-    chosen = [(submission, refusal(submission)) for submission in selection.zips(connection)]
-    taken = [one for one, why in chosen if not why]
-    if taken and work is not None:
-        work(connection, [submission.id for submission in taken], reason)
-    return taken, [(one, why) for one, why in chosen if why]
+    print_chosen(done, taken, [one for one in chosen if one[1]], dry_run=dry_run, as_json=as_json)
 
 
 def print_chosen(

@@ -14,7 +14,7 @@ from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped
 from dcc.errors import DccError, FaultyDataError, NotFoundError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from dcc.cli.shell.error_advice import Explanation
 
@@ -50,8 +50,13 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
         sections = explanations.all_explanations()
         if as_json:
             echo_json([entry for entries in sections.values() for entry in entries])
-        else:
-            _print_list(sections)
+            return
+        for place, (title, entries) in enumerate(sections.items()):
+            if place:
+                click.echo()
+            click.secho(title, bold=True)
+            rows = [(explanation.id, explanation.meaning) for explanation in entries]
+            echo_table(("id", "meaning"), rows, indent="  ", flexible=["meaning"])
         return
     entry = _explained(names)
     if as_json:
@@ -63,6 +68,7 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
 def _explained(names: Sequence[str]) -> Explanation:
     """What names mean, with the facts for what to look at next. Raises NotFoundError with what may be meant."""
     from dcc.cli.shell import error_advice, explanations
+    from dcc.nearest_names import nearest_names
 
     (name, *further) = names
     state = explanations.state_explained(*names)
@@ -80,8 +86,10 @@ def _explained(names: Sequence[str]) -> Explanation:
     session = explanations.session_explained(name)
     entry = error or rule or explanations.cause_explained(name) or session or explanations.check_explained(name)
     if entry is None:
+        nearest = nearest_names(name, explanations.known_names(), 1)
+        meant = f"Is {nearest[0]} meant? " if nearest else ""
         raise NotFoundError(
-            f"No error, rule, phase, status, session's end or check is named {name!r}. {_nearest_hint(name)}"
+            f"No error, rule, phase, status, session's end or check is named {name!r}. {meant}`dcc explain` lists all."
         )
     kind = error_advice.error_kinds().get(entry.id, DccError)
     note_facts(
@@ -92,27 +100,6 @@ def _explained(names: Sequence[str]) -> Explanation:
         of_session=entry is session,
     )
     return entry
-
-
-def _nearest_hint(name: str) -> str:
-    from dcc.cli.shell import explanations
-    from dcc.nearest_names import nearest_names
-
-    nearest = nearest_names(name, explanations.known_names(), 1)
-    return f"Is {nearest[0]} meant? `dcc explain` lists all." if nearest else "`dcc explain` lists all."
-
-
-def _print_list(sections: Mapping[str, Sequence[Explanation]]) -> None:
-    for place, (title, entries) in enumerate(sections.items()):
-        if place:
-            click.echo()
-        click.secho(title, bold=True)
-        echo_table(
-            ("id", "meaning"),
-            [(explanation.id, explanation.meaning) for explanation in entries],
-            indent="  ",
-            flexible=["meaning"],
-        )
 
 
 def _print_explanation(entry: Explanation) -> None:

@@ -18,7 +18,6 @@ from dcc.messages import count_of
 from dcc.naming import ANY_CENTRE, ARCHIVE_SUFFIXES, manifest_beside
 
 if TYPE_CHECKING:
-    from dcc.archives.manifest import Counts
     from dcc.documents.schema_set import SchemaSet
 
 
@@ -40,11 +39,15 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
 
     JSON: {"path", "files": [{"file", "size", "checksum", "specimens", "experiments"}]}
     """
-    from dcc.archives.manifest import write_manifest
+    from dcc.archives.manifest import manifest_row, write_manifest
+    from dcc.documents.schema_set import SchemaSet
 
     target = path / f"manifest.{suffix}" if path.is_dir() else path.with_name(manifest_beside(path.name, suffix))
     try:
-        rows = _rows_of_folder(path) if path.is_dir() else _rows_of_archive(path)
+        if path.is_dir():
+            rows = _rows_of_folder(path)
+        else:
+            rows = [manifest_row(path.name, path), *_rows_inside(path, "", SchemaSet.load())]
         write_manifest(rows, target)
     except OSError as error:
         raise ConfigurationError(
@@ -80,13 +83,6 @@ def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _rows_of_archive(archive: Path) -> list[dict[str, Any]]:
-    from dcc.archives.manifest import manifest_row
-    from dcc.documents.schema_set import SchemaSet
-
-    return [manifest_row(archive.name, archive), *_rows_inside(archive, "", SchemaSet.load())]
-
-
 def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str, Any]]:
     """The rows of what lies in an archive, whose place is `place`."""
     from dcc.session.prepare.archive_checks import ArchiveChecker, Setup
@@ -103,14 +99,13 @@ def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str
 
 def _rows(files: dict[str, Path], schemas: SchemaSet) -> list[dict[str, Any]]:
     from dcc.archives.manifest import manifest_row
-
-    return [manifest_row(place, path, _counts(place, path, schemas)) for place, path in files.items()]
-
-
-def _counts(place: str, path: Path, schemas: SchemaSet) -> Counts:
     from dcc.session.prepare.manifests import count_file
 
-    try:
-        return count_file(place.rpartition("/")[2], path, schemas)
-    except DocumentError as error:
-        raise type(error)(f"{place} cannot be counted: {error} `dcc validate` lists all its errors.") from error
+    rows = []
+    for place, path in files.items():
+        try:
+            counts = count_file(place.rpartition("/")[2], path, schemas)
+        except DocumentError as error:
+            raise type(error)(f"{place} cannot be counted: {error} `dcc validate` lists all its errors.") from error
+        rows.append(manifest_row(place, path, counts))
+    return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,6 @@ from dcc.errors import ConfigurationError, TrackerUnreachableError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.notify.rounds import Planned
     from dcc.settings import Settings
 
 _NOT_SENT = 4
@@ -61,6 +60,9 @@ def notify(
       "centre", "language", "subject", "text", "attachments"}; with --list a list of {"kind",
       "subject", "channel", "recipient", "session", "state", "attempts", "reason", "changed"}
     """
+    from dcc.tracker.crawls import require_session
+    from dcc.tracker.queries.zip_action_lists import require_centre
+
     if sum((dry_run, address is not None, listed)) > 1 or (centre is not None and session_id is None):
         raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")
     settings = settings_from_environment()
@@ -68,7 +70,11 @@ def notify(
         _send_test(settings, address, as_json)
         return
     with open_tracker(settings) as tracker:
-        _check(tracker, session_id, centre)
+        with tracker.connect() as connection:
+            if session_id is not None and require_session(connection, session_id).finished is None:
+                raise ConfigurationError(f"Session {session_id} is not over: it tells what it did when it is.")
+            if centre is not None:
+                require_centre(connection, centre)
         if listed:
             _list(tracker, session_id, as_json)
         elif dry_run:
@@ -91,17 +97,6 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
             for sentence in notify_tracker_outage(settings, error):
                 warn(sentence)
         raise
-
-
-def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
-    from dcc.tracker.crawls import require_session
-    from dcc.tracker.queries.zip_action_lists import require_centre
-
-    with tracker.connect() as connection:
-        if session_id is not None and require_session(connection, session_id).finished is None:
-            raise ConfigurationError(f"Session {session_id} is not over: it tells what it did when it is.")
-        if centre is not None:
-            require_centre(connection, centre)
 
 
 def _send_test(settings: Settings, address: str, as_json: bool) -> None:
@@ -133,30 +128,29 @@ def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, cent
 
     planned, sentences = plan(tracker, settings, session_id, centre=centre)
     if as_json:
-        echo_json({"planned": [_planned(one) for one in planned], "sentences": sentences})
+        message = ("kind", "session", "centre", "language", "subject", "text")
+        told = [
+            {
+                **picked(one, "channel", "recipient"),
+                **picked(one.message, *message),
+                "attachments": [attachment.name for attachment in one.message.attachments],
+            }
+            for one in planned
+        ]
+        echo_json({"planned": told, "sentences": sentences})
         return
     for sentence in sentences:
         click.echo(printable(sentence))
     for one in planned:
-        _show(one)
+        click.echo(f"By {one.channel} to {printable(one.recipient)}: {printable(one.message.subject)}")
+        if one.channel == "mail":
+            for line in one.message.text.splitlines():
+                click.echo(f"    {printable(line)}".rstrip())
+            for attachment in one.message.attachments:
+                click.echo(f"    [{printable(attachment.name)}, {len(attachment.content):,} bytes]")
+        click.echo()
     if not planned:
         click.echo(_nothing(settings))
-
-
-def _show(one: Planned) -> None:
-    click.echo(f"By {one.channel} to {printable(one.recipient)}: {printable(one.message.subject)}")
-    if one.channel == "mail":
-        for line in one.message.text.splitlines():
-            click.echo(f"    {printable(line)}".rstrip())
-        for attachment in one.message.attachments:
-            click.echo(f"    [{printable(attachment.name)}, {len(attachment.content):,} bytes]")
-    click.echo()
-
-
-def _planned(one: Planned) -> dict[str, Any]:
-    message = picked(one.message, "kind", "session", "centre", "language", "subject", "text")
-    attachments = [attachment.name for attachment in one.message.attachments]
-    return {**picked(one, "channel", "recipient"), **message, "attachments": attachments}
 
 
 def _nothing(settings: Settings) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +17,7 @@ from dcc.errors import ConfigurationError, ExportError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from dcc.reports.causes.collecting import Subject
-    from dcc.reports.languages import Catalogue
-    from dcc.reports.submissions.model import Report
-    from dcc.settings import Settings
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -76,24 +69,42 @@ def report(
       outcomes, states, zips, sources, causes   with what each source's last crawl did not take
     Lists are bounded; beside each is the number of all.
     """
+    from dcc.reports.causes.collecting import causes_of, scope_of
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.submissions.collecting import collect_report, language_of
+    from dcc.reports.submissions.page import render_html
+    from dcc.reports.submissions.plain_text import WIDTH, render_text
+    from dcc.reports.submissions.stored_reports import json_text, qc_at_hand, write_page
+
     subject = _subject(zip_action, centre, session)
-    _refuse_both(as_json, html)
+    if as_json and html is not None and str(html) == "-":
+        raise ConfigurationError("The page and JSON cannot both go to standard output. Name a file with --html.")
     settings = settings_from_environment()
     if html and pictures and find_spec("matplotlib") is None:
         warn("The page has no pictures: these need the whole platform, `pip install 'dcc[platform]'`.")
         pictures = 0
-    with _collected(settings, subject, language, pictures if html else 0) as (found, catalogue, connections):
+    with open_tracker(settings) as engine, engine.connect() as tracker, qc_at_hand(settings) as (qc, missing):
+        catalogue = load_catalogue(language or language_of(tracker, subject), settings)
+        most = pictures if html else 0
+        found = collect_report(
+            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most, qc_missing=missing
+        )
         if html is not None:
-            _write_page(found, catalogue, settings, html)
+            page = render_html(found, catalogue, settings)
+            if str(html) == "-":
+                click.echo(page, nl=False)
+            else:
+                write_page(_place(html), page)
+                click.echo(f"Wrote {html}.", err=True)
         if spreadsheet is not None:
-            _write_sheet(connections, subject, settings, catalogue, spreadsheet)
-        if as_json:
-            from dcc.reports.submissions.stored_reports import json_text
+            from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
+            causes, scope = causes_of(tracker, qc, subject, settings, most=None), scope_of(tracker, subject)
+            written = write_findings_spreadsheet(_place(spreadsheet), tracker, qc, scope, causes, catalogue)
+            click.echo(f"Wrote {spreadsheet}: {count_of(written.findings, 'finding')}.", err=True)
+        if as_json:
             click.echo(json_text(found, catalogue), nl=False)
         elif html is None and spreadsheet is None:
-            from dcc.reports.submissions.plain_text import WIDTH, render_text
-
             click.echo(render_text(found, catalogue, terminal_width() or WIDTH), nl=False)
     centre_of_zip = None if zip_action is None else getattr(found, "centre", None)
     note_facts(without_page=html is None, centre_of_zip=centre_of_zip)
@@ -107,56 +118,6 @@ def _subject(zip_action: str | None, centre: str | None, session: int | None) ->
             "or --session; one of them."
         )
     return named[0] if zip_action is None else parse_zip_key(zip_action)
-
-
-def _refuse_both(as_json: bool, html: Path | None) -> None:
-    if as_json and html is not None and str(html) == "-":
-        raise ConfigurationError("The page and JSON cannot both go to standard output. Name a file with --html.")
-
-
-@contextmanager
-def _collected(
-    settings: Settings, subject: Subject, language: str | None, pictures: int
-) -> Iterator[tuple[Report, Catalogue, tuple[Connection, Connection | None]]]:
-    """The facts of the report, its language, and the connections that read them."""
-    from dcc.reports.languages import load_catalogue
-    from dcc.reports.submissions.collecting import collect_report, language_of
-    from dcc.reports.submissions.stored_reports import qc_at_hand
-
-    with open_tracker(settings) as engine, engine.connect() as tracker, qc_at_hand(settings) as (qc, missing):
-        catalogue = load_catalogue(language or language_of(tracker, subject), settings)
-        found = collect_report(
-            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
-        )
-        yield found, catalogue, (tracker, qc)
-
-
-def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: Path) -> None:
-    from dcc.reports.submissions.page import render_html
-    from dcc.reports.submissions.stored_reports import write_page
-
-    page = render_html(found, catalogue, settings)
-    if str(html) == "-":
-        click.echo(page, nl=False)
-        return
-    write_page(_place(html), page)
-    click.echo(f"Wrote {html}.", err=True)
-
-
-def _write_sheet(
-    connections: tuple[Connection, Connection | None],
-    subject: Subject,
-    settings: Settings,
-    catalogue: Catalogue,
-    path: Path,
-) -> None:
-    from dcc.reports.causes.collecting import causes_of, scope_of
-    from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
-
-    tracker, qc = connections
-    causes = causes_of(tracker, qc, subject, settings, most=None)
-    written = write_findings_spreadsheet(_place(path), tracker, qc, scope_of(tracker, subject), causes, catalogue)
-    click.echo(f"Wrote {path}: {count_of(written.findings, 'finding')}.", err=True)
 
 
 def _place(path: Path) -> Path:

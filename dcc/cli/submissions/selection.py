@@ -104,27 +104,21 @@ def filter_of(
     """The filter that options make. Raises NotFoundError for an unknown code."""
     from dcc.tracker.queries.zip_action_lists import ZipFilter
 
+    entry = None if code is None else error_advice.explain(code)
+    if code is not None and entry is None:
+        from dcc.rules.catalogue import CATALOGUE
+
+        if code not in CATALOGUE:
+            raise NotFoundError(f"No error or rule has the id {code!r}. See `dcc explain` and `dcc rules list`.")
     return ZipFilter(
         centre=centre,
         action=Action(action) if action else None,
         phase=Phase[phase.upper()] if phase else None,
         status=Status[state.upper()] if state else None,
-        kind=None if code is None else _kind_of(code),
+        kind=code if entry is None else entry.name,
         since=since,
         name=name,
         on_hold=on_hold,
         acknowledged=acknowledged,
         faulty=quarantine or None,
     )
-
-
-def _kind_of(code: str) -> str:
-    """The kind in the tracker's logs of an error's id or name, or a rule's id."""
-    from dcc.rules.catalogue import CATALOGUE
-
-    entry = error_advice.explain(code)
-    if entry is not None:
-        return entry.name
-    if code in CATALOGUE:
-        return code
-    raise NotFoundError(f"No error or rule has the id {code!r}. See `dcc explain` and `dcc rules list`.")

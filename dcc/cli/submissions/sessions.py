@@ -9,7 +9,17 @@ import click
 from dcc.cli.shell.context import json_option, reading_tracker
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, echo_wrapped, json_object, printable, warn
+from dcc.cli.shell.output import (
+    byte_size,
+    echo_json,
+    echo_list,
+    echo_rows,
+    echo_wrapped,
+    json_object,
+    picked,
+    printable,
+    warn,
+)
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.phases import Phase
 
@@ -128,39 +138,19 @@ def show(session_id: int, as_json: bool) -> None:
         echo_json({**session_json(entry, problems), "seconds": seconds, "statistics": statistics})
         return
     echo_wrapped(session_line(entry, problems))
-    for failure in _failures(entry):
+    # Of a crawl why, which its task does not say.
+    failures = [f"file source {crawl.source}: {crawl.error.fact.problem}" for crawl in entry.crawls if crawl.error]
+    crawl_told = Phase.ZIP_NAME if failures else None
+    tasks = [task for task in entry.tasks if task.outcome == "failed" and task.phase is not crawl_told]
+    for failure in (*failures, *(task.comment or task.phase.short_name for task in tasks)):
         echo_wrapped(f"  failed: {printable(failure)}")
     if seconds:
         echo_wrapped(f"  {seconds_text(seconds)}")
     if statistics:
         click.echo()
-        echo_table(
-            ("source", "centre", *MEASURES),
-            [
-                (
-                    e.source,
-                    e.centre,
-                    e.listed,
-                    e.fetched,
-                    byte_size(e.bytes),
-                    e.documents,
-                    e.findings,
-                    e.failed,
-                    e.seconds,
-                )
-                for e in statistics
-            ],
-            flexible=["bytes", "seconds", "listed", "fetched"],
-        )
-
-
-def _failures(entry: SessionEntry) -> list[str]:
-    """What failed in a session; of a crawl why, which its task does not say."""
-    crawls = [
-        f"file source {crawl.source}: {crawl.error.fact.problem}" for crawl in entry.crawls if crawl.error is not None
-    ]
-    tasks = [task for task in entry.tasks if task.outcome == "failed" and not (crawls and task.phase is Phase.ZIP_NAME)]
-    return [*crawls, *(task.comment or task.phase.short_name for task in tasks)]
+        names = ("source", "centre", *MEASURES)
+        rows = [picked(work, *names) | {"bytes": byte_size(work.bytes)} for work in statistics]
+        echo_rows(rows, ["bytes", "seconds", "listed", "fetched"])
 
 
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:

@@ -19,20 +19,9 @@ from dcc.phases import Phase, Status
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection
-
-    from dcc.outcomes import Problem, ZipKey
+    from dcc.outcomes import Problem
     from dcc.reports.causes.cause import FailedDocument
-    from dcc.settings import Settings
-    from dcc.tracker.queries.zip_stories import (
-        BadCopyStory,
-        DocumentStory,
-        DownloadStory,
-        Host,
-        Reason,
-        ReopeningStory,
-        ZipStory,
-    )
+    from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, Reason, ReopeningStory, ZipStory
 
 _ERRORS_SHOWN = 10
 _FURTHER = "      "
@@ -79,14 +68,20 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
                   "document", "phase", "animals" (how many; 0 if it could not be read)}
       removals    when its archive or documents went from staging, as reasons
     """
+    from dcc.reports.causes.failed_specimens import RULE, DocumentReader, failed_documents_with
     from dcc.tracker.queries.zip_stories import zip_story
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with reading_tracker(settings) as connection:
         story = zip_story(connection, key)
-        failed_documents = _failed_documents(connection, story, key, settings)
+        errors = [error for document in story.documents for error in document.errors]
+        awaited = {str(error.fact.all_details.get("value")) for error in errors if error.kind == RULE}
+        failed_documents = []
+        if awaited and story.centre is not None:
+            reader = DocumentReader(settings)
+            failed_documents = failed_documents_with(connection, reader, story.centre, awaited, [key])
     failed = story.status is Status.FAILED
-    kinds = {error.kind for document in story.documents for error in document.errors}
+    kinds = {error.kind for error in errors}
     kinds |= {reason.kind for download in story.downloads for reason in download.reasons}
     faulty = failed and InternalFaultError.short_name() in kinds
     note_facts(
@@ -100,17 +95,6 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
         echo_json({**json_object(story), "failed_documents": [document.as_json() for document in failed_documents]})
     else:
         _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
-
-
-def _failed_documents(connection: Connection, story: ZipStory, key: ZipKey, settings: Settings) -> list[FailedDocument]:
-    """The failed documents with animals that experiments of the submission wait for."""
-    from dcc.reports.causes.failed_specimens import RULE, DocumentReader, failed_documents_with
-
-    errors = [error for document in story.documents for error in document.errors if error.kind == RULE]
-    if not errors or story.centre is None:
-        return []
-    awaited = {str(error.fact.all_details.get("value")) for error in errors}
-    return failed_documents_with(connection, DocumentReader(settings), story.centre, awaited, [key])
 
 
 def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], most_errors: int | None) -> None:
@@ -177,11 +161,9 @@ def _print_hosts(story: ZipStory) -> None:
         retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
         echo_wrapped(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
         if host.bad is not None:
-            echo_wrapped(f"    {click.style(_bad_text(host.bad), fg='red')}", _FURTHER)
-
-
-def _bad_text(bad: BadCopyStory) -> str:
-    return f"bad copy, known since {printable(bad.since)}: {_FAULTS[bad.fault.value].format(md5=bad.md5)}"
+            fault = _FAULTS[host.bad.fault.value].format(md5=host.bad.md5)
+            text = f"bad copy, known since {printable(host.bad.since)}: {fault}"
+            echo_wrapped(f"    {click.style(text, fg='red')}", _FURTHER)
 
 
 def _standing(host: Host) -> str:
@@ -213,12 +195,8 @@ def _line_facts(download: DownloadStory) -> tuple[object, ...]:
     """The common facts of consecutive attempts without a transfer, which share one line; all others differ."""
     if (download.phase, download.status) != (Phase.DOWNLOAD, Status.FAILED):
         return (download.id,)
-    return (
-        download.source,
-        download.bytes,
-        download.outcome,
-        [(reason.kind, reason.message) for reason in download.reasons],
-    )
+    reasons = [(reason.kind, reason.message) for reason in download.reasons]
+    return download.source, download.bytes, download.outcome, reasons
 
 
 def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None) -> None:
@@ -239,17 +217,13 @@ def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None
     for document in documents:
         if document.errors or document.reopenings or document.place:
             click.echo(f"\n{printable(document.file_name)}")
-            _print_place(document)
+            if document.place:
+                echo_wrapped(f"  in the archive at {printable(document.place)}")
+            for path, md5 in document.archives:
+                echo_wrapped(f"  inside {printable(path)}, MD5 {md5}")
             print_errors(document.errors, most_errors, hint="`dcc show --all-errors` prints them all.")
         for entry in document.reopenings:
             echo_wrapped(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}", _FURTHER)
-
-
-def _print_place(document: DocumentStory) -> None:
-    if document.place:
-        echo_wrapped(f"  in the archive at {printable(document.place)}")
-    for path, md5 in document.archives:
-        echo_wrapped(f"  inside {printable(path)}, MD5 {md5}")
 
 
 def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:

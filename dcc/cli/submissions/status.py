@@ -201,24 +201,24 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
         click.echo("No file source is registered. Add one: dcc source add")
         return
     click.echo(click.style("File sources", bold=True))
-    rows = [_source_row(source) for source in sources if source.entry.state != "removed"]
+    rows = []
+    for source in sources:
+        entry, crawl, due = source.entry, source.crawl, source.due
+        folder = f"file://{entry.base_path}" if entry.protocol == "file" else None
+        row = (
+            entry.id,
+            entry.centre,
+            folder or f"{entry.protocol}://{entry.hostname}",
+            entry.state if entry.centre_active else f"{entry.state}, centre inactive",
+            "yes" if due is not None and due.is_due else str(due),
+            entry.hosted,
+            crawl.outcome if crawl else "never crawled",
+            crawl.started if crawl else None,
+            str(crawl.error.fact.problem) if crawl and crawl.error else "",
+        )
+        rows += [row] if entry.state != "removed" else []
     headers = ("id", "centre", "server", "state", "due", "hosts", "last crawl", "when", "error")
     echo_table(headers, rows, indent="  ", flexible=["error", "due", "hosts", "when", "last crawl", "state"])
-
-
-def _source_row(source: SourceOverview) -> tuple[object, ...]:
-    entry, crawl, due = source.entry, source.crawl, source.due
-    return (
-        entry.id,
-        entry.centre,
-        f"file://{entry.base_path}" if entry.protocol == "file" else f"{entry.protocol}://{entry.hostname}",
-        entry.state if entry.centre_active else f"{entry.state}, centre inactive",
-        "yes" if due is not None and due.is_due else str(due),
-        entry.hosted,
-        crawl.outcome if crawl else "never crawled",
-        crawl.started if crawl else None,
-        str(crawl.error.fact.problem) if crawl and crawl.error else "",
-    )
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:

@@ -19,9 +19,6 @@ from dcc.phases import KNOWN_CENTRES
 from dcc.runtime.installed_packages import has_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dcc.outcomes import Problem
     from dcc.reference.loading import ReferenceData
     from dcc.session.validation.verdicts import PathVerdict
     from dcc.settings import Settings
@@ -76,6 +73,7 @@ def validate(
       warned of unless it was submitted before]}, one for each archive (its own errors) and one for
       each document (<archive>/<document>)
     """
+    from dcc.cli.shell.error_advice import explain
     from dcc.documents.schema_set import SchemaSet
     from dcc.reference.loading import load_shipped
     from dcc.session.validation.checking import check_paths
@@ -105,16 +103,10 @@ def validate(
         )
         if not counts.invalid and not has_platform():
             click.echo(_UPLOAD, err=True)
-    note_facts(kind=counts.first_error and _id_of(counts.first_error))
+    if counts.first_error is not None:
+        entry = explain(counts.first_error)
+        note_facts(kind=counts.first_error if entry is None else entry.id)
     ctx.exit(_INVALID if counts.invalid else 0)
-
-
-def _id_of(kind: str) -> str:
-    """The id by which `dcc explain` explains a kind of error, or a rule."""
-    from dcc.cli.shell.error_advice import explain
-
-    entry = explain(kind)
-    return kind if entry is None else entry.id
 
 
 @dataclass
@@ -180,10 +172,6 @@ def _print_verdict(verdict: PathVerdict, most: int | None) -> None:
     mark = click.style("valid  ", fg="green") if verdict.valid else click.style("INVALID", fg="red")
     click.echo(f"{mark}  {printable(verdict.path)}")
     print_errors(verdict.errors, most, hint="`dcc validate --all-errors` prints them all.")
-    _print_warnings(verdict.warnings)
-
-
-def _print_warnings(warnings: Sequence[Problem]) -> None:
-    for warning in warnings:
+    for warning in verdict.warnings:
         place = "" if not warning.place else f"{warning.place}: {warning.kind}: "
         echo_wrapped(f"  {click.style('warning', fg='yellow')}: {place}{printable(warning.fact)}", indent="      ")

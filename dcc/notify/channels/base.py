@@ -1,13 +1,12 @@
 """Channels: how notifications reach people and programs.
 
-To add one, write a `Channel` and a function that makes it from the settings, and add the function to CHANNELS. Or name
-it as an entry point `dcc.channels` in a package of your own.
+To add one, write a `Channel` and a function that makes it from the settings, and add the function to CHANNELS in
+`opening`. Or name it as an entry point `dcc.channels` in a package of your own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Protocol
 
 from dcc.notify.messages import Audience, Message
@@ -40,36 +39,6 @@ class Channel(Protocol):
         Raises NotificationNotSentError; its `may_have_arrived` says that the outcome is unknown.
         """
         ...
-
-
-def _mail_channel(settings: Settings) -> Channel | None:
-    if not settings.notify_centres and not settings.notify_addresses:
-        return None
-    from dcc.notify.channels.mail import MailChannel
-
-    return MailChannel(settings)
-
-
-def _webhook_channel(settings: Settings) -> Channel | None:
-    if settings.notify_webhook is None:
-        return None
-    from dcc.notify.channels.webhook import WebhookChannel
-
-    return WebhookChannel(settings.notify_webhook, settings.notify_webhook_secret, settings)
-
-
-def _log_channel(settings: Settings) -> Channel | None:
-    if not settings.notify_log:
-        return None
-    from dcc.notify.channels.event_log import LogChannel
-
-    return LogChannel()
-
-
-CHANNELS: Mapping[str, Callable[[Settings], Channel | None]] = MappingProxyType(
-    {"log": _log_channel, "webhook": _webhook_channel, "mail": _mail_channel}
-)
-"""Makes each channel from the settings; None if these do not ask for it."""
 
 
 def notifies(settings: Settings) -> bool:

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
-from dcc.notify.channels.base import CHANNELS, Channel
+from dcc.notify.channels.base import Channel
+from dcc.notify.channels.event_log import LogChannel
+from dcc.notify.channels.mail import MailChannel
+from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Audience, Message
 from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
 from dcc.runtime.installed_packages import added_entries, error_of, load_entry
 from dcc.settings import Settings
 
 _LONGEST_NAME = 16
+
+
+def _webhook(settings: Settings) -> Channel | None:
+    url, secret = settings.notify_webhook, settings.notify_webhook_secret
+    return None if url is None else WebhookChannel(url, secret, settings)
+
+
+CHANNELS: Final[Mapping[str, Callable[[Settings], Channel | None]]] = {
+    "log": lambda settings: LogChannel() if settings.notify_log else None,
+    "webhook": _webhook,
+    "mail": lambda settings: MailChannel(settings) if settings.notify_centres or settings.notify_addresses else None,
+}
+"""Makes each channel from the settings; None if these do not ask for it."""
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -37,19 +37,7 @@ def send_by_mail(settings: Settings, report: Report) -> str:
     """
     transport = MailTransport(parse_smtp_url(settings.smtp_url), settings, REPORT_WORDING)
     recipients = settings.report_addresses
-    refused = transport.deliver(_letter(report, sender_of(settings), recipients), recipients)
-    if refused:
-        others = ", ".join(address for address in recipients if address not in refused)
-        raise ReportNotSentError(
-            f"The mail server {transport.label} refused {', '.join(refused)}; the report was sent to {others}. "
-            "Correct the addresses in DCC_REPORT_TO."
-        )
-    return (
-        f"The report of session {report.session_id} was sent by e-mail to {', '.join(recipients)} ({transport.label})."
-    )
-
-
-def _letter(report: Report, sender: str, recipients: Sequence[str]) -> EmailMessage:
+    sender = sender_of(settings)
     letter = EmailMessage()
     letter["Subject"] = report.subject
     letter["From"] = sender
@@ -59,7 +47,16 @@ def _letter(report: Report, sender: str, recipients: Sequence[str]) -> EmailMess
     # Keeps holiday notices from answering (RFC 3834).
     letter["Auto-Submitted"] = "auto-generated"
     letter.set_content(report.text, charset="utf-8", cte="quoted-printable")
-    return letter
+    refused = transport.deliver(letter, recipients)
+    if refused:
+        others = ", ".join(address for address in recipients if address not in refused)
+        raise ReportNotSentError(
+            f"The mail server {transport.label} refused {', '.join(refused)}; the report was sent to {others}. "
+            "Correct the addresses in DCC_REPORT_TO."
+        )
+    return (
+        f"The report of session {report.session_id} was sent by e-mail to {', '.join(recipients)} ({transport.label})."
+    )
 
 
 def write_to_directory(directory: Path, report: Report) -> str:
