@@ -167,14 +167,10 @@ def parameter_named(connection: Connection, parameter_id: str) -> Parameter | No
     return Parameter(parameter_id, connection.scalar(named) or parameter_id, kind)
 
 
-def centres_with(connection: Connection, parameter_id: str) -> dict[str, int]:
-    """The centres with measurements of a parameter, and how many, whether they are current and valid or not."""
-    own = MEASUREMENT.c
-    statement = select(own.centre, func.count()).where(own.parameter_id == parameter_id).group_by(own.centre)
-    numbers: Counter[str] = Counter()
-    for centre, number in connection.execute(statement.order_by(own.centre)):
-        numbers[centre.rstrip(" ")] += number
-    return dict(numbers)
+def centres_with(connection: Connection, parameter_id: str) -> list[str]:
+    """The centres with measurements of a parameter, whether they are current and valid or not."""
+    of_parameter = select(MEASUREMENT.c.centre).where(MEASUREMENT.c.parameter_id == parameter_id).distinct()
+    return sorted({centre.rstrip(" ") for centre in connection.scalars(of_parameter)})
 
 
 def sample_of_centre(
