@@ -173,7 +173,7 @@ def check_depths(surroundings: Environment) -> Iterator[Finding]:
     settings = surroundings.settings
     with surroundings.reading(TRACKER), surroundings.reading(QC_DATABASE):
         pass
-    tracker, qc = surroundings.tracker(), surroundings.engine(QC_DATABASE)
+    tracker, qc = surroundings.engine(TRACKER), surroundings.engine(QC_DATABASE)
     found = check_consistency(tracker, qc, settings)
     looked = "tracker, staging and QC database"
     if settings.dagster_events and (settings.dagster_home / CONFIGURATION_FILE).exists():

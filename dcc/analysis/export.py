@@ -28,7 +28,6 @@ from dcc.analysis.export_directory import (
     path_of,
     read_manifest,
     remove_file,
-    replacement_path,
     save_manifest,
     unwritable_error,
 )
@@ -237,7 +236,7 @@ def _write_files(
         file = directory / path
         make_directory(file.parent, SHARED_DIRECTORY)
         of_file = replace(wanted, centre=partition.centre, procedure=partition.procedure_id)
-        with replacement_path(file) as temporary, _writer(temporary, manifest.format, schema) as writer:
+        with replacement_file(file, SHARED_FILE) as temporary, _writer(temporary, manifest.format, schema) as writer:
             for batch in iterate_batches(connection, of_file):
                 _write_batch(writer, batch.select(schema.names), manifest.format)
                 done += batch.num_rows

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from dcc.errors import ExportActiveError, ExportError
-from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, create_file, make_directory
+from dcc.runtime.private_files import PART_NAMES, SHARED_DIRECTORY, SHARED_FILE, make_directory, replacement_file
 
 MANIFEST: Final = "_manifest.json"
 _LOCK: Final = "_lock"
@@ -83,7 +83,7 @@ def path_of(partition: Partition, format_: ExportFormat) -> str:
 
 @contextmanager
 def open_directory(directory: Path) -> Iterator[None]:
-    """Make a directory if it is missing, and lock it against other exports.
+    """Make a directory if it is missing, and lock it against other exports; what a killed one left unfinished goes.
 
     Raises ExportError if it cannot be made, ExportActiveError while another export works in it.
     """
@@ -100,6 +100,8 @@ def open_directory(directory: Path) -> Iterator[None]:
                 f"Another export is being written to {directory}. "
                 "Wait until it is done, or export to another directory."
             ) from error
+        for left in directory.rglob(PART_NAMES):
+            left.unlink(missing_ok=True)
         yield
     finally:
         os.close(lock)
@@ -187,29 +189,14 @@ def save_manifest(directory: Path, manifest: Manifest) -> None:
         "files": {path: asdict(written) for path, written in sorted(manifest.files.items())},
         "unfinished": sorted(manifest.unfinished),
     }
-    with replacement_path(directory / MANIFEST) as temporary:
+    with replacement_file(directory / MANIFEST, SHARED_FILE) as temporary:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), "utf-8")
 
 
-@contextmanager
-def replacement_path(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to, which replaces `path` at the end."""
-    temporary = path.with_name(f".{path.name}.part")
-    os.close(create_file(temporary, SHARED_FILE))
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def remove_file(directory: Path, path: str) -> None:
-    """Remove a file with leftovers of writing it, and directories that become empty."""
+    """Remove a file, and directories that become empty."""
     file = directory / path
     file.unlink(missing_ok=True)
-    file.with_name(f".{file.name}.part").unlink(missing_ok=True)
     for parent in (file.parent, file.parent.parent):
         # It may have other files, or may be gone.
         with suppress(OSError):

@@ -56,13 +56,27 @@ class _SettingsAsk:
         # A person who interrupts a session does not want to wait for a mail server.
         ended = failure is not None or (completed and not session.is_handed_over)
         failure = None if isinstance(failure, SessionTimeLimitError) else failure
-        if ended:
-            yield from self._report(session.id)
+        # An error that is not the platform's own may repeat a secret.
+        broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
+        if ended and self.settings.asks_for_reports:
+            from dcc.notify.session_report import send_session_report
+
+            yield from send_session_report(self.tracker, self.settings, session.id)
         if ended or completed:
-            yield from self._notify(session, failure, ended=ended)
-            yield from self._keep_reports(session.id)
-        if not session.is_handed_over:
-            yield from self._send_lineage(session, failure)
+            from dcc.notify.channels.base import notifies
+
+            if notifies(self.settings):
+                from dcc.notify.notifications import notify_after_session
+
+                yield from notify_after_session(self.tracker, self.settings, session, ended=ended, broke_off=broke_off)
+            if self.settings.submission_reports != "none":
+                from dcc.reports.submissions.stored_reports import write_reports
+
+                yield from write_reports(self.tracker, self.settings, session.id)
+        if self.settings.openlineage_url is not None and not session.is_handed_over:
+            from dcc.operations.openlineage.sending import send_end
+
+            yield from send_end(self.tracker, self.settings, session.id, broke_off)
 
     def measure(self) -> Iterable[str]:
         path = self.settings.metrics_file
@@ -71,36 +85,3 @@ class _SettingsAsk:
         from dcc.operations.metrics.collector import write_metrics_file
 
         return write_metrics_file(self.settings, path)
-
-    def _report(self, session_id: int) -> Iterable[str]:
-        if not self.settings.asks_for_reports:
-            return ()
-        from dcc.notify.session_report import send_session_report
-
-        return send_session_report(self.tracker, self.settings, session_id)
-
-    def _notify(self, session: Session, failure: Exception | None, *, ended: bool) -> Iterable[str]:
-        from dcc.notify.channels.base import notifies
-
-        if not notifies(self.settings):
-            return ()
-        from dcc.notify.notifications import notify_after_session
-
-        # An error that is not the platform's own may repeat a secret.
-        broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
-        return notify_after_session(self.tracker, self.settings, session, ended=ended, broke_off=broke_off)
-
-    def _send_lineage(self, session: Session, failure: Exception | None) -> Iterable[str]:
-        if self.settings.openlineage_url is None:
-            return ()
-        from dcc.operations.openlineage.sending import send_end
-
-        broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
-        return send_end(self.tracker, self.settings, session.id, broke_off)
-
-    def _keep_reports(self, session_id: int) -> Iterable[str]:
-        if self.settings.submission_reports == "none":
-            return ()
-        from dcc.reports.submissions.stored_reports import write_reports
-
-        return write_reports(self.tracker, self.settings, session_id)

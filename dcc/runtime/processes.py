@@ -11,7 +11,7 @@ import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from dcc.configuration_file import VARIABLE, given_variables
 
@@ -159,7 +159,7 @@ class Process:
     @classmethod
     def this(cls) -> Process:
         """The present process."""
-        return cls(_host(), os.getpid(), _look_up(os.getpid()).started)
+        return cls(_host(), os.getpid(), _look_up(os.getpid())[0])
 
     @property
     def is_gone(self) -> bool:
@@ -173,15 +173,8 @@ class Process:
         except OSError:
             # Another user's process, of which nothing else is visible.
             log.debug("Process %s cannot be asked for", self.pid)
-        seen = _look_up(self.pid)
-        return seen.zombie or seen.started not in {"", self.started}
-
-
-class _ProcessData(NamedTuple):
-    """This machine's data on a process; `started` is empty if unknown."""
-
-    started: str
-    zombie: bool = False
+        started, is_zombie = _look_up(self.pid)
+        return is_zombie or started not in {"", self.started}
 
 
 def _host() -> str:
@@ -193,9 +186,10 @@ def _host() -> str:
     return f"{socket.gethostname()} {namespace} {boot}".strip()[:_HOST_LENGTH]
 
 
-def _look_up(pid: int) -> _ProcessData:
+def _look_up(pid: int) -> tuple[str, bool]:
+    """When a process of this machine started, empty if unknown; and whether it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
-        return _ProcessData(started="")
-    return _ProcessData(started=fields[19], zombie=fields[0] == "Z")
+        return "", False
+    return fields[19], fields[0] == "Z"

@@ -3,7 +3,7 @@
 Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`), or by its name
 from the configuration file (`downloaders = 8`). The environment counts first, and an empty variable as not set. A name
 that is no setting is refused in both. They are in groups by subject, a module and a section of the file each
-(`groups`). One that was renamed (`renamed`) is read by its old name for one release.
+(`GROUPS`). One that was renamed (`renamed`) is read by its old name for one release.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from dcc.configuration_file import VARIABLE, ConfigurationFile, read_configurati
 from dcc.errors import ConfigurationError
 from dcc.nearest_names import nearest_names
 from dcc.redaction import keep_secret, keep_secrets_of_url
-from dcc.settings.group import PREFIX
-from dcc.settings.groups import SECTION_OF
+from dcc.settings.group import PREFIX, SettingsGroup
 from dcc.settings.home import require_own_home
 from dcc.settings.locations import LocationSettings
 from dcc.settings.notifications import LANGUAGE_CODE, NotificationSettings
@@ -107,6 +106,18 @@ class Settings(
                     keep_secret(secret)
         return self
 
+
+GROUPS: Final[tuple[type[SettingsGroup], ...]] = (
+    LocationSettings,
+    SessionSettings,
+    ReferenceSettings,
+    NotificationSettings,
+    WorkerSettings,
+    StoreSettings,
+)
+"""The groups in the order of the configuration file."""
+SECTION_OF: Final = {name: group.section for group in GROUPS for name in group.model_fields}
+"""The section of each setting."""
 
 SECRETS: Final = frozenset(
     name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, ClassVar, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
@@ -38,7 +38,13 @@ def checked_by(parse: Callable[[_Value], object]) -> Callable[[_Value | None], _
 
 
 class SettingsGroup(BaseModel):
-    """Some of the settings, of one subject; `Settings` has those of all groups."""
+    """Some of the settings, of one subject; `Settings` has those of all groups.
+
+    `section` is its name in the configuration file, which no setting has, `title` that on the page of settings.
+    """
+
+    section: ClassVar[str]
+    title: ClassVar[str]
 
     model_config = ConfigDict(
         frozen=True,

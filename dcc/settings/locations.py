@@ -24,6 +24,9 @@ def _default_home() -> Path:
 class LocationSettings(SettingsGroup):
     """Where everything is, how long it stays there, and how it is named."""
 
+    section = "locations"
+    title = "Databases, files and staging"
+
     home: AbsolutePath = Field(
         default_factory=_default_home,
         description="Directory of databases, staging and the Dagster instance.",

@@ -17,6 +17,9 @@ LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
 class NotificationSettings(SettingsGroup):
     """What DCC tells people and programs, and how."""
 
+    section = "notifications"
+    title = "Reports, notifications, logs and metrics"
+
     crawl_overdue_hours: float = Field(
         default=24.0,
         gt=0,

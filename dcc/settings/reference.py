@@ -82,6 +82,9 @@ ReferenceSource = Annotated[str, AfterValidator(parse_source)]
 class ReferenceSettings(SettingsGroup):
     """Where each set of reference data is read from, and how old it may become."""
 
+    section = "reference"
+    title = "Reference data"
+
     reference_impress: ReferenceSource | None = Field(
         default=None,
         description="IMPReSS: URL of its API, or URL, file or folder with impress.json.",

@@ -23,6 +23,9 @@ from dcc.settings.server_limits import ServerLimits, parse_server_limits
 class SessionSettings(SettingsGroup):
     """How sessions work, and what Dagster shows of them."""
 
+    section = "sessions"
+    title = "Sessions"
+
     until: Literal["zip_name", "xsd", "upload", "data", "context", "overview", "qc"] = Field(
         default="qc",
         description="Last phase of sessions: zip_name lists, xsd validates, later ones take the data over.",

@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from dcc.settings import variable_of
-from dcc.settings.groups import SECTIONS, Section
+from dcc.settings import GROUPS, variable_of
+from dcc.settings.group import SettingsGroup
 
 _BEGINNING: Final = """\
 # Settings
@@ -25,13 +25,13 @@ your own variables without `DCC_`, such as `HARWELL_PASSWORD`. Defaults are in b
 
 def settings_page() -> str:
     """The page, in Markdown."""
-    return "\n".join([_BEGINNING, *map(_section, SECTIONS)])
+    return "\n".join([_BEGINNING, *map(_section, GROUPS)])
 
 
-def _section(section: Section) -> str:
-    fields = section.group.model_fields.items()
+def _section(group: type[SettingsGroup]) -> str:
+    fields = group.model_fields.items()
     lines = [f"- `{variable_of(name)}`{_default(field)}: {field.description}" for name, field in fields]
-    return "\n".join([f"## {section.title}", "", *lines, ""])
+    return "\n".join([f"## {group.title}", "", *lines, ""])
 
 
 def _default(field: FieldInfo) -> str:

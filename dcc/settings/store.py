@@ -81,6 +81,9 @@ def parse_endpoint(text: str) -> str:
 class StoreSettings(SettingsGroup):
     """Which stores there are, and how they are logged in to."""
 
+    section = "object_store"
+    title = "The object store"
+
     store: Annotated[str, AfterValidator(parse_store)] | None = Field(
         default=None,
         description="Object store: s3://bucket/prefix or a shared directory; else DCC_HOME/store.",

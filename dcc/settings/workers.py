@@ -26,6 +26,9 @@ class ExecutorKind(StrEnum):
 class WorkerSettings(SettingsGroup):
     """Which workers there are, and how a session reaches them."""
 
+    section = "executors"
+    title = "Workers"
+
     executor: ExecutorKind = Field(
         default=ExecutorKind.IN_PROCESS,
         description="Who prepares archives: in_process (the session), multiprocess (this machine), celery or k8s.",

@@ -10,8 +10,7 @@ from typing import Final
 from pydantic.fields import FieldInfo
 
 from dcc.configuration_file import NAME
-from dcc.settings import SECRETS, GivenSettings, Settings
-from dcc.settings.groups import SECTIONS
+from dcc.settings import GROUPS, SECRETS, GivenSettings, Settings
 
 _BEGINNING: Final = """\
 # Settings of the data coordination platform. Environment variables, DCC_ and the name in capitals, override them.
@@ -26,9 +25,9 @@ def configuration_text(given: GivenSettings, settings: Settings, path: Path) -> 
         # It is found there by the home, and would still name this one after a move.
         texts.pop("home", None)
     lines = [_BEGINNING.rstrip()]
-    for section in SECTIONS:
-        lines += ["", f"# {section.title}", f"[{section.name}]"]
-        for name, field in section.group.model_fields.items():
+    for group in GROUPS:
+        lines += ["", f"# {group.title}", f"[{group.section}]"]
+        for name, field in group.model_fields.items():
             lines += ["", *textwrap.wrap(str(field.description), 118, initial_indent="# ", subsequent_indent="# ")]
             lines += [_line(name, texts[name], settings)] if name in texts else [_example(name, field)]
     return "\n".join([*lines, ""])

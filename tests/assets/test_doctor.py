@@ -34,10 +34,7 @@ ZIP = "add/H.2013-10-31.1.impc.zip"
 
 def _found(check: Callable[[Environment], Iterator[Finding]], settings: Settings) -> dict[str, tuple[str, str, str]]:
     around = Environment(settings, time.monotonic() + 60)
-    try:
-        return {one.subject: (one.verdict.value, one.message, one.advice) for one in check(around)}
-    finally:
-        around.close()
+    return {one.subject: (one.verdict.value, one.message, one.advice) for one in check(around)}
 
 
 def _beat(instance: DagsterInstance, age: timedelta, *errors: str) -> None:

@@ -65,13 +65,10 @@ def _found(check: Examination, settings: Settings, seconds: float = 20) -> dict[
     """What a check finds, by subject: verdict, message, advice. Of several with one subject the worst."""
     around = Environment(settings, time.monotonic() + seconds)
     found: dict[str, Finding] = {}
-    try:
-        for one in check(around):
-            before = found.get(one.subject)
-            if before is None or worst([before.verdict, one.verdict]) is one.verdict:
-                found[one.subject] = one
-    finally:
-        around.close()
+    for one in check(around):
+        before = found.get(one.subject)
+        if before is None or worst([before.verdict, one.verdict]) is one.verdict:
+            found[one.subject] = one
     for one in found.values():
         assert one.message.endswith((".", "?", "!", "…")) or one.advice, one
         assert bool(one.advice) or one.verdict in (Verdict.OK, Verdict.NOT_CHECKED), one

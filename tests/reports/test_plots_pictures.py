@@ -7,6 +7,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dcc import documents
@@ -14,7 +15,7 @@ from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, keep_fonts, series
 from dcc.reports.plots.picture import KNOWN_WORDS, Picture
-from dcc.reports.plots.values import Parameter, ParameterValues, Value, Values
+from dcc.reports.plots.values import Parameter, ParameterValues, Value
 from dcc.reports.plots.weekly_experiments import Week, Weeks
 from dcc.reports.plots.weekly_experiments import picture_of as picture_of_weeks
 from dcc.settings import Settings
@@ -34,15 +35,18 @@ def taken_of(
     name: str = "Body weight", unit: str = "g", specimen: str = "A1", key: ZipKey | None = NEW
 ) -> ParameterValues:
     earlier = [
-        Value(i, 20 + i % 10, unit, ("female", "male")[i % 2], "homozygous", f"E{i}", i // 3, str(i % 3 * 15), i % 3)
+        Value(
+            i, 20 + i % 10, unit, ("female", "male")[i % 2], "homozygous", f"E{i}", i // 3, str(i % 3 * 15), i % 3, "H"
+        )
         for i in range(60)
     ]
-    new = [Value(100 + i, 21 + i, unit, "female", "wild type", specimen, 100, str(i * 15), i) for i in range(2)]
-    new += [Value(110, 900, unit, "female", "wild type", specimen, 100, "30", 3)] if key else []
+    new = [
+        Value(100 + i, 21 + i, unit, "female", "wild type", specimen, 100, str(i * 15), i, "H", True) for i in range(2)
+    ]
+    new += [Value(110, 900, unit, "female", "wild type", specimen, 100, "30", 3, "H", True)] if key else []
     parameter = Parameter("IMPC_BWT_001_001", name, "simpleParameter")
-    return ParameterValues(
-        parameter, "H", key, unit, Values(earlier, new), {name: Values(earlier, [])}, {unit + "x": 3}, 9_912
-    )
+    others = [value._replace(centre=name) for value in earlier]
+    return ParameterValues(parameter, "H", key, unit, [*earlier, *new, *others], {unit + "x": 3}, 9_912)
 
 
 def made(kind: str, catalogue: Catalogue, **changes: str) -> Picture:
@@ -106,10 +110,16 @@ def test_a_picture_names_its_outliers_and_tells_its_rule(catalogue: Catalogue) -
 
 def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> None:
     taken = taken_of()
-    absurd = [value._replace(number=(-1) ** value.id * 1.7e308) for value in taken.own.earlier]
-    tiny = [value._replace(number=5e-324) for value in taken.own.new]
-    for values in (Values(absurd, tiny), Values(tiny, absurd), Values(taken.own.earlier, absurd)):
-        changed = ParameterValues(taken.parameter, "H", NEW, "g", values, {}, {}, None)
+    earlier, new = ([value for value in taken.own if value.is_new == is_new] for is_new in (False, True))
+    absurd, tiny = (-1) ** np.arange(200) * 1.7e308, np.full(200, 5e-324)
+    usual = np.array([value.number for value in earlier])
+    for of_earlier, of_new in ((absurd, tiny), (tiny, absurd), (usual, absurd)):
+        values = [
+            value._replace(number=float(number))
+            for some, numbers in ((earlier, of_earlier), (new, of_new))
+            for value, number in zip(some, numbers, strict=False)
+        ]
+        changed = ParameterValues(taken.parameter, "H", NEW, "g", values, {}, None)
         picture = distributions.picture_of(distributions.groups_of(changed), catalogue)
         assert "e+" in picture.alt
         assert picture.svg

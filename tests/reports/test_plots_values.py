@@ -20,7 +20,6 @@ from dcc.reports.plots.values import (
     Parameter,
     ParameterValues,
     Value,
-    Values,
     box_of,
     load_values,
     numbers_of,
@@ -57,7 +56,8 @@ def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: obje
 
 
 def drawn(taken: ParameterValues) -> tuple[list[float], list[float]]:
-    return [value.number for value in taken.own.earlier], [value.number for value in taken.own.new]
+    earlier, new = ([value.number for value in taken.own if value.is_new == is_new] for is_new in (False, True))
+    return earlier, new
 
 
 def test_what_a_submission_brought_is_told_from_what_was_there_before_it(qc_database: Engine) -> None:
@@ -68,7 +68,7 @@ def test_what_a_submission_brought_is_told_from_what_was_there_before_it(qc_data
         taken = taken_of(connection)
         earlier, new = drawn(taken)
         assert (len(earlier), new, taken.unit, taken.of) == (ANIMALS, [21, 22], "g", None)
-        assert {(value.gender, value.zygosity) for value in taken.own.earlier} == {
+        assert {(value.gender, value.zygosity) for value in taken.own if not value.is_new} == {
             ("female", "homozygous"),
             ("female", "wild type"),
         }
@@ -160,17 +160,17 @@ def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
 
 
 def made(number: int, value: float, **changes: object) -> Value:
-    return Value(number, value, "g", "female", "homozygous", f"S{number}", number, None, None)._replace(**changes)
+    one = Value(number, value, "g", "female", "homozygous", f"S{number}", number, None, None, "H")
+    return one._replace(**changes)
 
 
 def test_a_small_group_is_judged_by_its_centre_and_else_by_all() -> None:
     males = [made(i, 10 + i % 5, gender="male") for i in range(30)]
-    own = Values(males, [made(100, 40), made(101, 12)])
-    alone = ParameterValues(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", own, {}, {}, None)
+    new = [made(100, 40, is_new=True), made(101, 12, is_new=True)]
+    alone = ParameterValues(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", [*males, *new], {}, None)
     assert groups_of(alone).marked(new=True) == 1
-    few = ParameterValues(
-        Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", Values([], own.new), {"J": Values(males, [])}, {}, None
-    )
+    elsewhere = [value._replace(centre="J") for value in males]
+    few = ParameterValues(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", [*new, *elsewhere], {}, None)
     assert groups_of(few).marked(new=True) == 1
 
 

@@ -199,7 +199,7 @@ def _plant(tracker: Engine, settings: Settings, *, pid: int, **changes: object) 
         lock = _lock(tracker)
         session.hand_over()
     now = utc_now()
-    values = {"host": lock.host, "pid_started": processes._look_up(pid).started or "1"}
+    values = {"host": lock.host, "pid_started": processes._look_up(pid)[0] or "1"}
     _change_lock(tracker, holder="dead", pid=pid, heartbeat=now, acquired=now, **values | changes)
     return session.id
 

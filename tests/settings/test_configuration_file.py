@@ -12,8 +12,7 @@ import dcc.settings
 from dcc.errors import ConfigurationError
 from dcc.runtime.logging_setup import plan_from_environment
 from dcc.runtime.processes import environment_without_secrets
-from dcc.settings import Settings, given_settings, load_settings
-from dcc.settings.groups import SECTION_OF
+from dcc.settings import SECTION_OF, Settings, given_settings, load_settings
 from dcc.settings.written_file import configuration_text
 
 SECRET = "s3cret-pass"

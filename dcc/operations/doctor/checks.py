@@ -8,19 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.database import Database
-from dcc.databases.engines import open_url, parse_url
+from dcc.databases.engines import disposed, open_url, parse_url
 from dcc.databases.schema import require_current
 from dcc.errors import DccError, fault_of
 from dcc.qc.database import QC_DATABASE
 from dcc.settings import Settings
-from dcc.tracker.database import TRACKER
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +36,6 @@ class Environment:
 
     settings: Settings
     deadline: float
-    _engines: dict[str, Engine] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def seconds_left(self) -> float:
@@ -62,36 +59,20 @@ class Environment:
         )
 
     def engine(self, database: Database) -> Engine:
-        """The engine of one of the databases. Raises ConfigurationError for an empty URL."""
-        with self._lock:
-            if database.noun not in self._engines:
-                self._engines[database.noun] = self._open(database)
-            return self._engines[database.noun]
-
-    def _open(self, database: Database) -> Engine:
+        """An engine of one of the databases. Raises ConfigurationError for an empty URL."""
         url = self.settings.qc_database_url if database is QC_DATABASE else self.settings.tracker_database_url
         return open_url(parse_url(url, database), database, answer_seconds=_ANSWER_SECONDS)
 
     @contextmanager
     def reading(self, database: Database) -> Iterator[Connection]:
         """A connection for reading; raises NotReadyError if the database is away or has another schema."""
-        engine = self.engine(database)
-        try:
-            require_current(engine)
-        except DccError as error:
-            raise NotReadyError(f"The {database.name} is not ready; see above.") from error
-        with engine.connect() as connection:
-            yield connection
-
-    def tracker(self) -> Engine:
-        """The tracker's engine."""
-        return self.engine(TRACKER)
-
-    def close(self) -> None:
-        """Close all idle connections."""
-        with self._lock:
-            for engine in self._engines.values():
-                engine.dispose()
+        with disposed(self.engine(database)) as engine:
+            try:
+                require_current(engine)
+            except DccError as error:
+                raise NotReadyError(f"The {database.name} is not ready; see above.") from error
+            with engine.connect() as connection:
+                yield connection
 
 
 class NotReadyError(Exception):

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import MADE_FIRST, Database
-from dcc.databases.engines import database_label, first_unwritable
+from dcc.databases.engines import database_label, disposed, first_unwritable
 from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DatabaseUnreachableError, DccError
@@ -44,7 +44,7 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
                 database.name, f"There is none at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
             )
             return
-        with engine.connect() as connection:
+        with disposed(engine), engine.connect() as connection:
             latency = _latency(connection)
             require_fit_server(connection, database)
             what = _described(connection, engine)

@@ -53,4 +53,3 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
     for check, finding in run_all(checks, surroundings):
         shown = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
         yield Examined(check.name, shown, time.monotonic() - began)
-    surroundings.close()

@@ -14,6 +14,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, select
 
 from dcc.databases.columns import utc_now
+from dcc.databases.engines import disposed
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError, NotificationNotSentError
 from dcc.messages import count_of
@@ -203,15 +204,14 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
     settings = surroundings.settings
     with surroundings.reading(TRACKER) as connection:
         active = active_sessions(connection, settings)
-    policy = Policy.from_settings(settings)
-    decisions = review_staging(surroundings.tracker(), surroundings.hurried_settings, policy, within=False)
+    with disposed(surroundings.engine(TRACKER)) as tracker:
+        policy = Policy.from_settings(settings)
+        decisions = review_staging(tracker, surroundings.hurried_settings, policy, within=False)
     unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
-    parts = [
-        decision
-        for decision in decisions
-        if decision.staged.of(Kind.PART, Kind.ORIGIN) and decision.verdict is Verdict.REMOVE
-    ]
-    left = [decision for decision in decisions if decision.staged.of(Kind.LEFT_OVER)]
+    going = [decision for decision in decisions if decision.verdict is Verdict.REMOVE]
+    parts = sum(decision.staged.of(Kind.PART, Kind.ORIGIN) is not None for decision in going)
+    left = sum(decision.staged.of(Kind.LEFT_OVER) is not None for decision in decisions)
+    of_no_use = (parts or left) and not active
     if unknown:
         places = ", ".join(decision.staged.place for decision in unknown[:3])
         yield warning(
@@ -219,15 +219,15 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
             f"{len(unknown):,} entries are not known to the platform: {places}{' ...' if len(unknown) > 3 else ''}.",
             "dcc staging list --files; what is not wanted goes with: dcc staging clean --unknown",
         )
-    if (parts or left) and not active:
+    if of_no_use:
         yield warning(
             "staging contents",
-            f"{len(parts):,} parts of archives are of no more use, {len(left):,} left-overs of processes that died.",
+            f"{parts:,} parts of archives are of no more use, {left:,} left-overs of processes that died.",
             "dcc staging clean, then with --yes",
         )
-    if not unknown and not ((parts or left) and not active):
-        going = sum(decision.verdict is Verdict.REMOVE for decision in decisions)
-        yield ok("staging contents", f"Staging holds {count_of(len(decisions), 'archive')}; {going:,} can be removed.")
+    if not unknown and not of_no_use:
+        held = f"Staging holds {count_of(len(decisions), 'archive')}; {len(going):,} can be removed."
+        yield ok("staging contents", held)
 
 
 def check_notifications(surroundings: Environment) -> Iterator[Finding]:

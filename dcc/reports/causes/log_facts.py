@@ -36,7 +36,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.submission_rows import LATEST, of_host
+from dcc.tracker.submission_rows import newest_downloads, of_host
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000
@@ -152,15 +152,7 @@ def _current(log: Any, condition: ColumnElement[bool]) -> Select[Any]:
         is_refused = and_(_FAILED, ZipAction.phase_id == int(Phase.ZIP_NAME))
         is_last = ZipActionLog.id == last.scalar_subquery()
         return _entries(log).where(condition, is_last, is_refused, _KIND.not_in([ArchiveRemovedError.short_name()]))
-    latest = (
-        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(condition)
-        .group_by(FileSourceHasZip.za_id)
-        .subquery("latest")
-    )
+    latest = newest_downloads(select(ZipAction.id).join(ZipFile).where(condition))
     query = _entries(log).join(latest, latest.c.download_id == ZipDownload.id)
     if log is XmlLog:
         return query.where(XmlLog.cleared.is_(None), _KIND.not_in(_OF_RULES))

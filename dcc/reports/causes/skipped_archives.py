@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, and_, func, or_, select
 
+from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
 from dcc.messages import Message, mark, message, printable_detail
 from dcc.outcomes import ZipKey
@@ -27,7 +28,6 @@ from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import chunks
 from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
@@ -248,11 +248,11 @@ def _counted(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
         and_(ZipAction.phase_id == int(Phase.DOWNLOAD), ZipAction.status_id != int(Status.FAILED)),
     )
-    query = _hosted(source_id, waits.label("waits"), func.count()).where(ZipAction.status_id != int(Status.FAILED))
-    counts = Counter({bool(waiting): number for waiting, number in connection.execute(query.group_by("waits"))})
-    for ids in chunks(apart):
-        for waiting, number in connection.execute(query.where(ZipAction.id.in_(ids)).group_by("waits")):
-            counts[bool(waiting)] -= number
+    query = _hosted(source_id, waits.label("waits"), func.count()).group_by("waits")
+    query = query.where(ZipAction.status_id != int(Status.FAILED), ZipAction.id.not_in(numbers_in("apart")))
+    counts = Counter(
+        {bool(waiting): number for waiting, number in connection.execute(query, {"apart": as_json(apart)})}
+    )
     numbers = (0 if crawl is None else crawl.ignored, len(uploading), counts[True], counts[False])
     for (why, text), number in zip(_COUNTED.items(), numbers, strict=True):
         if number:

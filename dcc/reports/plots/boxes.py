@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +26,7 @@ from dcc.reports.plots.picture import (
     shown_text,
     word_for,
 )
-from dcc.reports.plots.values import RANGES, Box, Numbers, Value, pseudo_random
+from dcc.reports.plots.values import RANGES, Box, Numbers, pseudo_random
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,25 +87,26 @@ _FAR: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Values of a centre, sex and zygosity, with which of them a submission brought, and which are outliers.
+    """Values of a centre, sex and zygosity, with their ids, which of them a submission brought, and which are outliers.
 
-    `centre` is None where those of other centres are together. `judged_by` is the box whose fences tell outliers,
-    `drawn` that of all values.
+    `centre` is None where those of other centres are together. `animals` are the ids of the animals of new outliers, by
+    their places. `judged_by` is the box whose fences tell outliers, `drawn` that of all values.
     """
 
     centre: str | None
     gender: str | None
     zygosity: str | None
-    values: tuple[Value, ...]
+    ids: NDArray[np.int64]
     numbers: Numbers
     is_new: NDArray[np.bool_]
     is_outlier: NDArray[np.bool_]
+    animals: Mapping[int, str]
     judged_by: Box
     drawn: Box
 
     def animal(self, place: int) -> str:
-        """The animal of a value, as a picture has it."""
-        return shown_text(self.values[place].specimen_id or "", 24)
+        """The animal of a new outlier, as a picture has it."""
+        return shown_text(self.animals.get(place, ""), 24)
 
     def furthest(self, places: NDArray[np.intp], most: int) -> list[int]:
         """At most so many of the places of outliers: those furthest from the quartiles."""
@@ -191,7 +192,7 @@ def axis_limits(values: Numbers, usual: Numbers) -> tuple[float, float]:
 def _named(rows: Sequence[Group]) -> frozenset[int]:
     """The ids of the new outliers whose animals are named: the furthest."""
     found = [
-        (-row.judged_by.ranges_from(float(row.numbers[place])), row.values[place].id)
+        (-row.judged_by.ranges_from(float(row.numbers[place])), int(row.ids[place]))
         for row in rows
         for place in np.flatnonzero(row.is_outlier & row.is_new).tolist()
     ]
@@ -207,7 +208,7 @@ def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], lo
         places = [*usual, *out]
         x = np.clip(row.numbers[places], *limits)
         # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.
-        apart = np.array([pseudo_random(pseudo_random(row.values[place].id)) / 2**32 - 0.5 for place in places])
+        apart = np.array([pseudo_random(pseudo_random(int(row.ids[place]))) / 2**32 - 0.5 for place in places])
         y = line + lane + apart * (_SPREAD if how is _DOT else _SPREAD / 2)
         shown = how if len(usual) <= _MANY or how is _DOT else {**how, "markersize": 3.2}
         axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **shown)
@@ -219,7 +220,7 @@ def _first(places: NDArray[np.intp], row: Group, most: int) -> list[int]:
     """At most so many of the places, by the scattered order of their ids."""
     if places.size <= most:
         return list(places.tolist())
-    return sorted(places.tolist(), key=lambda place: pseudo_random(row.values[place].id))[:most]
+    return sorted(places.tolist(), key=lambda place: pseudo_random(int(row.ids[place])))[:most]
 
 
 def _draw_box(axes: Axes, line: float, row: Group) -> None:
@@ -238,7 +239,7 @@ def _write_values(axes: Axes, row: Group, marks: Sequence[tuple[int, float, floa
     written: list[float] = []
     for place, x, y in marks:
         number = float(row.numbers[place])
-        name = row.animal(place) if row.values[place].id in look.named else ""
+        name = row.animal(place) if int(row.ids[place]) in look.named else ""
         beyond = ("→ " if number >= high else "← ") + look.number(number) if not low < number < high else ""
         text = " ".join(part for part in (name, beyond) if part)
         if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):

@@ -46,7 +46,7 @@ def rule_of(catalogue: Catalogue) -> str:
 
 def counts_of(catalogue: Catalogue, taken: ParameterValues) -> str:
     """What the numbers beside groups mean."""
-    if taken.own.new:
+    if taken.has_new:
         return catalogue.say("In brackets: how many values, earlier and new.")
     return catalogue.say("In brackets: how many values.")
 
@@ -55,7 +55,7 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
     if taken.of is not None:
-        drawn, about = catalogue.number(taken.drawn), catalogue.number(_rounded_up(taken.of))
+        drawn, about = catalogue.number(len(taken.values)), catalogue.number(_rounded_up(taken.of))
         parts.append(catalogue.say("A sample of {drawn}, of about {all} measurements.", drawn=drawn, all=about))
     parts.append(drawn_how)
     if taken.other_units:

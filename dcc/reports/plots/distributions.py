@@ -14,7 +14,7 @@ from dcc.reports.plots import boxes
 from dcc.reports.plots.boxes import Group
 from dcc.reports.plots.captions import caption_of, counts_of, description_of, heading_of, rule_of
 from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown_text
-from dcc.reports.plots.values import Numbers, ParameterValues, Value, Values, box_of, judging_box, numbers_of
+from dcc.reports.plots.values import Numbers, ParameterValues, Value, box_of, judging_box, numbers_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,16 +38,40 @@ class Distribution:
 
 def groups_of(taken: ParameterValues) -> Distribution:
     """The values by centre, sex and zygosity; those of other centres by sex alone, or together, where they are many."""
-    everything = np.concatenate([values.numbers for values in (taken.own, *taken.others.values())])
-    own = _groups(taken.centre, taken.own, everything)
-    for by_zygosity in (True, False):
-        others = [
-            group for name, values in taken.others.items() for group in _groups(name, values, everything, by_zygosity)
-        ]
-        if len(own) + len(others) <= MOST_ROWS:
-            return Distribution(taken, (*own, *others))
-    together = Values([value for values in taken.others.values() for value in values.earlier], [])
-    return Distribution(taken, (*own, *_groups(None, together, everything)))
+    parts: dict[_Kind, list[Value]] = {}
+    for of_others in (_in_full, _by_sex, _together):
+        parts = defaultdict(list)
+        for value in taken.values:
+            parts[_in_full(value) if value.centre == taken.centre else of_others(value)].append(value)
+        if len(parts) <= MOST_ROWS:
+            break
+    everything = numbers_of([value.number for value in taken.values])
+    wider: dict[str | None, list[float]] = defaultdict(list)
+    for (centre, _, _), values in parts.items():
+        wider[centre] += [value.number for value in values]
+
+    def place(kind: _Kind) -> tuple[bool, str, str, str]:
+        centre, gender, zygosity = kind
+        return centre != taken.centre, centre or "", gender or "\U0010ffff", zygosity or "\U0010ffff"
+
+    groups = [_group(kind, parts[kind], numbers_of(wider[kind[0]]), everything) for kind in sorted(parts, key=place)]
+    return Distribution(taken, tuple(groups))
+
+
+_Kind = tuple[str | None, str | None, str | None]
+"""Centre, sex and zygosity."""
+
+
+def _in_full(value: Value) -> _Kind:
+    return value.centre, value.gender, value.zygosity
+
+
+def _by_sex(value: Value) -> _Kind:
+    return value.centre, value.gender, None
+
+
+def _together(value: Value) -> _Kind:
+    return None, value.gender, value.zygosity
 
 
 def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
@@ -75,26 +99,13 @@ def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
     )
 
 
-def _groups(centre: str | None, values: Values, everything: Numbers, by_zygosity: bool = True) -> list[Group]:
-    """The groups of a centre, by sex and then zygosity."""
-    parts: dict[tuple[str | None, str | None], list[tuple[Value, bool]]] = defaultdict(list)
-    for is_new, some in ((False, values.earlier), (True, values.new)):
-        for value in some:
-            parts[value.gender, value.zygosity if by_zygosity else None].append((value, is_new))
-    ordered = sorted(parts.items(), key=lambda part: tuple(word or "\U0010ffff" for word in part[0]))
-    return [_group(centre, *kind, part, (values.numbers, everything)) for kind, part in ordered]
-
-
-def _group(
-    centre: str | None,
-    gender: str | None,
-    zygosity: str | None,
-    part: Sequence[tuple[Value, bool]],
-    wider: Sequence[Numbers],
-) -> Group:
-    numbers, is_new = numbers_of([value.number for value, _ in part]), np.array([new for _, new in part])
+def _group(kind: _Kind, values: Sequence[Value], *wider: Numbers) -> Group:
+    """A group of values, judged by its earlier ones, all of it, or the `wider` sets: the first that has enough."""
+    numbers = numbers_of([value.number for value in values])
+    is_new = np.array([value.is_new for value in values])
     judged_by, drawn = judging_box(numbers[~is_new], numbers, *wider), box_of(numbers)
     if judged_by is None or drawn is None:
         raise AssertionError("a group has values")
-    values, is_outlier = tuple(value for value, _ in part), judged_by.outside(numbers)
-    return Group(centre, gender, zygosity, values, numbers, is_new, is_outlier, judged_by, drawn)
+    ids, is_outlier = np.array([value.id for value in values], dtype=np.int64), judged_by.outside(numbers)
+    animals = {place: values[place].specimen_id or "" for place in np.flatnonzero(is_new & is_outlier).tolist()}
+    return Group(*kind, ids, numbers, is_new, is_outlier, animals, judged_by, drawn)

@@ -19,11 +19,11 @@ from dcc.reports.plots.values import (
     MOST_VALUES,
     Parameter,
     ParameterValues,
-    Values,
     box_of,
     documents_of,
     is_series,
     load_values,
+    numbers_of,
     parameter_named,
 )
 
@@ -140,7 +140,7 @@ def _pictures(
     for parameter_id, centre in touched:
         parameter = parameter_named(qc, parameter_id)
         taken = parameter and load_values(qc, parameter, centre, key, with_others=False, most=RANKING_VALUES)
-        if parameter and taken and (key is None or taken.own.new):
+        if parameter and taken and (key is None or taken.has_new):
             ranked.append((_worth(taken), parameter))
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
@@ -164,13 +164,15 @@ def _worth(taken: ParameterValues) -> _Worth:
         outliers = series.in_panels(taken).outliers
     else:
         outliers = distributions.groups_of(taken).marked(new=taken.key is not None)
-    numbers = -len(taken.own.new or taken.own.earlier)
-    return _Worth(-outliers, -_shift(taken), numbers, taken.parameter.parameter_id, taken.centre)
+    number = sum(value.is_new == taken.has_new for value in taken.own)
+    return _Worth(-outliers, -_shift(taken), -number, taken.parameter.parameter_id, taken.centre)
 
 
 def _shift(taken: ParameterValues) -> float:
     """How many interquartile ranges the median of new values is from that of the earlier ones, to two digits."""
-    earlier, new = box_of(Values(taken.own.earlier, []).numbers), box_of(Values([], taken.own.new).numbers)
+    earlier, new = (
+        box_of(numbers_of([value.number for value in taken.own if value.is_new == is_new])) for is_new in (False, True)
+    )
     if earlier is None or new is None or earlier.third == earlier.first:
         return 0.0
     return float(np.round(abs(new.median - earlier.median) / (earlier.third - earlier.first), 2))

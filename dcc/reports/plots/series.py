@@ -103,13 +103,13 @@ class Series:
 
 def in_panels(taken: ParameterValues) -> Series:
     """The series of a centre by sex."""
-    both = [*taken.own.earlier, *taken.own.new]
+    both = taken.own
     positions = _numeric(both)
     is_place = positions is None
     x = numbers_of([value.item or 0 for value in both]) if positions is None else positions
     y = numbers_of([value.number for value in both])
     steps, step_of = _steps(x)
-    is_new = np.arange(len(both)) >= len(taken.own.earlier)
+    is_new = np.array([value.is_new for value in both])
     genders = np.array([value.gender or "" for value in both])
     usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MOST_PANELS]
     panels = [

@@ -82,9 +82,9 @@ def judging_box(*candidates: Numbers) -> Box | None:
     return box_of(next((numbers for numbers in candidates if numbers.size >= LEAST_VALUES), candidates[-1]))
 
 
-def numbers_of(values: Any) -> Numbers:
-    """The values as an array; beyond 1e100, which nothing measures and sums of which overflow, they are 1e100."""
-    return np.clip(np.asarray(values, dtype=np.float64), -1e100, 1e100)
+def numbers_of(numbers: Any) -> Numbers:
+    """Numbers as an array; beyond 1e100, which nothing measures and sums of which overflow, they are 1e100."""
+    return np.clip(np.asarray(numbers, dtype=np.float64), -1e100, 1e100)
 
 
 MOST_VALUES: Final = 20_000
@@ -104,7 +104,7 @@ _OWNERS: Final = {
 class Value(NamedTuple):
     """A measurement, and whom it was made on; `gender`, `zygosity` and `specimen_id` are None where not of one animal.
 
-    `increment` is None but in a series, in which `item` is its place.
+    `increment` is None but in a series, in which `item` is its place. `is_new`: the drawn submission brought it.
     """
 
     id: int
@@ -116,15 +116,12 @@ class Value(NamedTuple):
     run: int
     increment: str | None
     item: int | None
+    centre: str = ""
+    is_new: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Measurements that were taken, in the order of their ids, and of about how many that may be drawn."""
-
-    values: tuple[Value, ...]
-    of: int
-    is_whole: bool
+_Sample = tuple[list[Value], int, bool]
+"""Measurements in the order of their ids, of about how many that may be drawn, and whether these are all."""
 
 
 class Parameter(NamedTuple):
@@ -167,24 +164,13 @@ def parameter_named(connection: Connection, parameter_id: str) -> Parameter | No
     return Parameter(parameter_id, connection.scalar(named) or parameter_id, kind)
 
 
-def centres_with(connection: Connection, parameter_id: str) -> dict[str, int]:
-    """The centres with measurements of a parameter, and how many, whether they are current and valid or not."""
-    own = MEASUREMENT.c
-    statement = select(own.centre, func.count()).where(own.parameter_id == parameter_id).group_by(own.centre)
-    numbers: Counter[str] = Counter()
-    for centre, number in connection.execute(statement.order_by(own.centre)):
-        numbers[centre.rstrip(" ")] += number
-    return dict(numbers)
+def centres_with(connection: Connection, parameter_id: str) -> list[str]:
+    """The centres with measurements of a parameter, whether they are current and valid or not."""
+    of_parameter = select(MEASUREMENT.c.centre).where(MEASUREMENT.c.parameter_id == parameter_id).distinct()
+    return sorted({centre.rstrip(" ") for centre in connection.scalars(of_parameter)})
 
 
-def sample_of_centre(
-    connection: Connection,
-    parameter_id: str,
-    centre: str,
-    *,
-    before: Collection[int] = (),
-    most: int = MOST_VALUES,
-) -> Sample:
+def _of_centre(connection: Connection, parameter_id: str, centre: str, before: Collection[int], most: int) -> _Sample:
     """Measurements of a parameter at a centre; of documents applied before the last of those given, and not of these.
 
     `most` of them or a few more; all that there are, whoever brought them, where no documents are given.
@@ -195,13 +181,13 @@ def sample_of_centre(
     left_out = set(before)
     wanted = _values(of_centre & _share(total, most)).add_columns(RUN.c.document_id)
     rows = connection.execute(wanted.where(RUN.c.document_id < max(before)) if before else wanted)
-    kept = (Value(*row[:-1]) for row in rows if row[-1] not in left_out)
+    kept = (Value(*row[:-1])._replace(centre=centre) for row in rows if row[-1] not in left_out)
     return _sampled(kept, total, most)
 
 
-def sample_of_documents(
-    connection: Connection, parameter_id: str, documents: Collection[int], *, most: int = MOST_VALUES
-) -> Sample:
+def _of_documents(
+    connection: Connection, parameter_id: str, documents: Collection[int], centre: str, most: int
+) -> _Sample:
     """Measurements of a parameter that these documents brought; `most` or a few more."""
     # The runs of the documents are looked up, not all measurements of the parameter.
     condition = RUN.c.document_id.in_(numbers_in("documents")) & (
@@ -211,13 +197,13 @@ def sample_of_documents(
     joined = MEASUREMENT.join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
     number = connection.scalar(select(func.count()).select_from(joined).where(condition), given) or 0
     rows = connection.execute(_values(condition & _share(number, most)), given)
-    return _sampled((Value(*row) for row in rows), number, most)
+    return _sampled((Value(*row)._replace(centre=centre, is_new=True) for row in rows), number, most)
 
 
-def _sampled(rows: Iterable[Value], total: int, most: int) -> Sample:
+def _sampled(rows: Iterable[Value], total: int, most: int) -> _Sample:
     values = sorted(islice(rows, 2 * most))
     # To count exactly what may be drawn, the database would have to read all other rows.
-    return Sample(tuple(values), round(len(values) * max(total / most, 1)), total <= most)
+    return values, round(len(values) * max(total / most, 1)), total <= most
 
 
 def _share(total: int, most: int) -> ColumnElement[bool]:
@@ -265,25 +251,10 @@ def is_series(parameter: Parameter) -> bool:
 LEAST_OF_OTHERS: Final = 500
 """Values that are taken of each other centre, however many there are."""
 
-_NONE: Final = Sample((), 0, True)
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """Values of a centre, or of a part of them: those that were there, and those that a submission brought."""
-
-    earlier: list[Value]
-    new: list[Value]
-
-    @property
-    def numbers(self) -> Numbers:
-        """All of them."""
-        return numbers_of([value.number for value in (*self.earlier, *self.new)])
-
 
 @dataclass(frozen=True, slots=True)
 class ParameterValues:
-    """Values in one `unit`, of a centre and, by their names, of others.
+    """Values in one `unit`: those of a centre, of which some are new, then those of others by their names.
 
     `other_units` tells how many values are left out, by their unit. `of` is about how many may be drawn where these are
     a sample of them, else None. `key` is the submission that new values are of, if any.
@@ -293,15 +264,19 @@ class ParameterValues:
     centre: str
     key: ZipKey | None
     unit: str
-    own: Values
-    others: Mapping[str, Values]
+    values: Sequence[Value]
     other_units: Mapping[str, int]
     of: int | None
 
     @property
-    def drawn(self) -> int:
-        """How many values there are."""
-        return sum(len(values.earlier) + len(values.new) for values in (self.own, *self.others.values()))
+    def own(self) -> list[Value]:
+        """Those of the centre, the new ones last."""
+        return [value for value in self.values if value.centre == self.centre]
+
+    @property
+    def has_new(self) -> bool:
+        """Whether the submission brought any."""
+        return any(value.is_new for value in self.values)
 
 
 def load_values(
@@ -321,26 +296,26 @@ def load_values(
     centre, as many new ones, and as many of other centres together, but 500 of each if it has these.
     """
     documents = documents_of(qc, key) if key is not None else []
-    new = sample_of_documents(qc, parameter.parameter_id, documents, most=most) if documents else _NONE
-    names = [name for name in centres_with(qc, parameter.parameter_id) if name != centre] if with_others else []
-    share = max(most // max(len(names), 1), LEAST_OF_OTHERS)
-    own, *others = (
-        sample_of_centre(qc, parameter.parameter_id, name, before=documents, most=most if name == centre else share)
-        for name in (centre, *names)
-    )
-    unit = _usual_unit(new.values or own.values)
+    parameter_id = parameter.parameter_id
+    samples = [_of_centre(qc, parameter_id, centre, documents, most)]
+    if documents:
+        samples.append(_of_documents(qc, parameter_id, documents, centre, most))
+    unit = _usual_unit(samples[-1][0] or samples[0][0])
     if unit is None:
         return None
-    everything = [own, new, *others]
+    names = [name for name in centres_with(qc, parameter_id) if name != centre] if with_others else []
+    share = max(most // max(len(names), 1), LEAST_OF_OTHERS)
+    samples += [_of_centre(qc, parameter_id, name, documents, share) for name in names]
+    taken = [value for values, _, _ in samples for value in values]
+    others = Counter(value.unit for value in taken if value.unit != unit)
     return ParameterValues(
         parameter,
         centre,
         key,
         unit,
-        Values(_of_unit(own, unit), _of_unit(new, unit)),
-        {name: Values(_of_unit(sample, unit), []) for name, sample in zip(names, others, strict=True)},
-        _other_units(everything, unit),
-        None if all(each.is_whole for each in everything) else sum(each.of for each in everything),
+        [value for value in taken if value.unit == unit],
+        dict(sorted(others.items(), key=lambda item: (-item[1], item[0]))),
+        None if all(is_whole for _, _, is_whole in samples) else sum(of for _, of, _ in samples),
     )
 
 
@@ -348,12 +323,3 @@ def _usual_unit(values: Sequence[Value]) -> str | None:
     """The unit that most values have; of several, the first by the alphabet; None where there are no values."""
     numbers = Counter(value.unit for value in values)
     return min(numbers, key=lambda unit: (-numbers[unit], unit)) if numbers else None
-
-
-def _other_units(samples: Iterable[Sample], unit: str) -> dict[str, int]:
-    numbers = Counter(value.unit for sample in samples for value in sample.values if value.unit != unit)
-    return dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _of_unit(sample: Sample, unit: str) -> list[Value]:
-    return [value for value in sample.values if value.unit == unit]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, case, func, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.errors import NotFoundError
@@ -76,26 +77,26 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
     """
     documents = documents_of(qc, key) if key is not None else []
     own = EXPERIMENT.c
-    wanted = select(own.date, func.count()).where(
-        own.centre == centre, own.is_current, own.validity == Validity.VALID, own.date.is_not(None)
-    )
-    new: dict[date, int] = {}
+    is_new = case((own.document_id.in_(numbers_in("documents")), 1), else_=0)
+    wanted = select(own.date, func.count(), func.sum(is_new)).group_by(own.date)
+    wanted = wanted.where(own.centre == centre, own.is_current, own.validity == Validity.VALID, own.date.is_not(None))
     if documents:
-        of_documents = wanted.where(own.document_id.in_(numbers_in("documents"))).group_by(own.date)
-        new = {row[0]: row[1] for row in qc.execute(of_documents, {"documents": as_json(documents)})}
         wanted = wanted.where(own.document_id <= max(documents))
-    days: dict[date, int] = {row[0]: row[1] for row in qc.execute(wanted.group_by(own.date))}
-    if not days:
+    number, new = Counter[date](), Counter[date]()
+    for day, of_day, new_of_day in qc.execute(wanted, {"documents": as_json(documents)}):
+        monday = day - timedelta(days=day.weekday())
+        number[monday] += of_day
+        if new_of_day:
+            new[monday] += int(new_of_day)
+    if not number:
         return None
-    last = _monday(max(new or days))
+    last = max(new or number)
     # Nothing is taken from the last week: a date may be of the first year that there is.
-    drawn = min((last - _monday(min(days))) // _WEEK + 1, MOST_WEEKS)
+    drawn = min((last - min(number)) // _WEEK + 1, MOST_WEEKS)
     first = last - (drawn - 1) * _WEEK
-    all_of, new_of = _by_week(days), _by_week(new)
-    weeks = [first + number * _WEEK for number in range(drawn)]
-    counted = tuple(Week(week, all_of.get(week, 0) - new_of.get(week, 0), new_of.get(week, 0)) for week in weeks)
-    inside = sum(week.earlier + week.new for week in counted)
-    return Weeks(centre, key, counted, sum(days.values()) - inside)
+    weeks = [first + place * _WEEK for place in range(drawn)]
+    counted = tuple(Week(week, number[week] - new[week], new[week]) for week in weeks)
+    return Weeks(centre, key, counted, number.total() - sum(number[week] for week in weeks))
 
 
 def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
@@ -132,17 +133,6 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
         size=(WIDTH, _HEIGHT),
         draw=draw,
     )
-
-
-def _monday(day: date) -> date:
-    return day - timedelta(days=day.weekday())
-
-
-def _by_week(days: dict[date, int]) -> dict[date, int]:
-    weeks: dict[date, int] = {}
-    for day, number in days.items():
-        weeks[_monday(day)] = weeks.get(_monday(day), 0) + number
-    return weeks
 
 
 def _ticks(weeks: Sequence[Week], catalogue: Catalogue) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, case, select
 
 from dcc.outcomes import DECLINED, HELD, TROUBLES, WAITS, ZipKey
 from dcc.reports.causes.collecting import Subject, causes_of
@@ -30,13 +30,13 @@ from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_s
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile, utc_now
+from dcc.tracker.models import Centre, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
 from dcc.tracker.queries.zip_stories import Reason, ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.session_statistics import SourceStatistics, statistics_of
-from dcc.tracker.submission_rows import is_named
+from dcc.tracker.submission_rows import is_named, of_host
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -284,23 +284,6 @@ def language_of(tracker: Connection, subject: Subject) -> str | None:
 
 def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
     """The language of a submission's centre: by the archive's name or, if that names none, by its file source."""
-    named = (
-        select(ZipAction.id, Centre.id.label("centre_id"), Centre.language)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(is_named(key))
-    )
-    row = tracker.execute(named).first()
-    if row is None:
-        return None
-    if row.centre_id is not None:
-        return str(row.language) if row.language else None
-    hosting = (
-        select(Centre.language)
-        .join(FileSource, FileSource.centre_id == Centre.id)
-        .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
-        .where(FileSourceHasZip.za_id == row.id)
-        .order_by(FileSourceHasZip.id)
-        .limit(1)
-    )
-    return tracker.scalar(hosting)
+    language = case((ZipFile.centre_id.is_(None), of_host(Centre.language)), else_=Centre.language)
+    query = select(language).select_from(ZipAction).join(ZipFile).outerjoin(Centre).where(is_named(key))
+    return tracker.scalar(query) or None

@@ -10,7 +10,6 @@ import hashlib
 import heapq
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -81,21 +80,19 @@ class StoredReport:
 
 def list_reports(settings: Settings, most: int, centre: str | None = None) -> list[StoredReport]:
     """The stored reports that were made last, of a centre if it is given, the newest first."""
-    found = (report for action in Action for report in _stored(settings, action) if centre in (None, report.centre))
+    found = (report for report in _stored(settings) if centre in (None, report.centre))
     return heapq.nlargest(most, found, key=lambda one: one.made)
 
 
-def _stored(settings: Settings, action: Action) -> Iterator[StoredReport]:
-    try:
-        with os.scandir(reports_directory(settings) / action.value) as entries:
-            pages = [(entry.name.removesuffix(".html"), entry) for entry in entries if entry.name.endswith(".html")]
-    except FileNotFoundError:
-        return
-    for name, entry in pages:
-        with suppress(FileNotFoundError):
-            modified = datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC).replace(tzinfo=None)
-            key = ZipKey(action, name) if _PLAIN_NAME.fullmatch(name) else None
-            yield StoredReport(action, name, key, settings.naming.centre_of_zip(name), modified)
+def _stored(settings: Settings) -> Iterator[StoredReport]:
+    for action in Action:
+        for page in (reports_directory(settings) / action.value).glob("*.html"):
+            # It may be removed meanwhile.
+            with suppress(FileNotFoundError):
+                made = datetime.fromtimestamp(page.lstat().st_mtime, UTC).replace(tzinfo=None)
+                name = page.name.removesuffix(".html")
+                key = ZipKey(action, name) if _PLAIN_NAME.fullmatch(name) else None
+                yield StoredReport(action, name, key, settings.naming.centre_of_zip(name), made)
 
 
 def stored_page(settings: Settings, action: Action, name: str) -> bytes:
@@ -165,8 +162,16 @@ def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
 
 def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int, list[str]]:
     """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
+    from dcc.reports.submissions.model import Tone
+    from dcc.reports.submissions.zip_lines import zips_of_session
+    from dcc.tracker.crawls import list_sessions
+
     began = time.monotonic()
-    keys = _submissions_to_report(tracker, settings, session_id)
+    with tracker.connect() as connection:
+        sessions = list_sessions(connection, ids=[session_id])
+        lines = zips_of_session(connection, sessions[0]) if sessions else []
+    only_bad = settings.submission_reports == "failed"
+    keys = [line.key for line in lines if not only_bad or line.tone in (Tone.BAD, Tone.WARN)]
     written = in_a_row = 0
     faults: list[str] = []
     if not keys:
@@ -235,18 +240,6 @@ def _make_directory(directory: Path) -> None:
         ) from error
 
 
-def _submissions_to_report(tracker: Engine, settings: Settings, session_id: int) -> list[ZipKey]:
-    from dcc.reports.submissions.model import Tone
-    from dcc.reports.submissions.zip_lines import zips_of_session
-    from dcc.tracker.crawls import list_sessions
-
-    with tracker.connect() as connection:
-        sessions = list_sessions(connection, ids=[session_id])
-        lines = zips_of_session(connection, sessions[0]) if sessions else []
-    only_bad = settings.submission_reports == "failed"
-    return [line.key for line in lines if not only_bad or line.tone in (Tone.BAD, Tone.WARN)]
-
-
 @contextmanager
 def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | None]]:
     """A connection to the QC database, or None and why there is none: not made, of another version, or away."""
@@ -277,18 +270,12 @@ def remove_old_reports(settings: Settings, days: int) -> int:
     oldest = time.time() - days * _DAY_SECONDS
     removed = 0
     for path in sorted(reports_directory(settings).glob("*/*")):
-        if path.suffix in (*_SUFFIXES, ".part") and _is_older(path, oldest):
-            _remove(path)
-            removed += 1
+        # `dcc report` may have just put it in the place of another one.
+        with suppress(FileNotFoundError):
+            if path.suffix in (*_SUFFIXES, ".part") and path.lstat().st_mtime < oldest:
+                _remove(path)
+                removed += 1
     return removed
-
-
-def _is_older(path: Path, oldest: float) -> bool:
-    try:
-        return path.lstat().st_mtime < oldest
-    except FileNotFoundError:
-        # `dcc report` has just put it in the place of another one.
-        return False
 
 
 def _remove(path: Path) -> None:
