@@ -10,11 +10,10 @@ from sqlalchemy import Connection, Row, Select, func, or_, select
 from dcc.operations.backups.row_copies import last_ids
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.tracker.attempts import archive_size
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, state_of
+from dcc.tracker.submission_rows import IDS, KEY, archive_size, key_of, latest_downloads, state_of
 
 PAGE: Final = 500
 """How many rows are held at a time."""

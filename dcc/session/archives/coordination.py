@@ -53,7 +53,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.conduct import Conduct
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.progress import Subject
