@@ -32,7 +32,7 @@ from dcc.databases.schema import exclusive_connection
 from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.database_files import open_file, write_file
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.row_copies import LEFT_OUT, Summing, no_progress, patient_connection, read_rows, shape_of
+from dcc.operations.backups.row_copies import LEFT_OUT, no_progress, patient_connection, shape_of, sum_tables
 from dcc.operations.backups.targets import load_rows
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import MEASUREMENT
@@ -213,11 +213,8 @@ def test_a_checksum_tells_of_any_value_that_changes_and_not_of_the_order(new_sto
     fill(store.qc, random.Random(3))
 
     def checksum() -> str:
-        summing = Summing()
         with store.qc.connect() as connection:
-            for rows in read_rows(connection, shape_of(connection, "specimen")):
-                summing.add(rows)
-        return summing.sum.checksum
+            return sum_tables(connection, QC_DATABASE, "", no_progress)["specimen"].checksum
 
     with store.qc.connect() as connection:
         columns = shape_of(connection, "specimen").columns

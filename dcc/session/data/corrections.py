@@ -14,8 +14,9 @@ from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.errors import DocumentError, NotDelegatedError, NotFoundError
+from dcc.errors import ConfigurationError, DocumentError, NotDelegatedError, NotFoundError
 from dcc.messages import mark
+from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.documents import ToApply
@@ -30,6 +31,7 @@ from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import UPLOADED, load_due
 from dcc.session.data.due_documents import DueDocument, document_to_apply
+from dcc.session.data.left_out_steps import forget_left_out_steps
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -38,12 +40,13 @@ from dcc.session.data.qc_documents import (
     in_state,
     standing_documents,
 )
-from dcc.session.data.uploading import Uploader, failed_upload
+from dcc.session.data.uploading import HELD, Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
+from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
@@ -99,6 +102,7 @@ def withdraw_submission(
     def conclude(connection: Connection) -> None:
         _cancel_waiting(connection, settings, key, author, reason)
         if archive.za_id is not None:
+            forget_left_out_steps(connection, archive.za_id)
             notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
             notices += [
                 NewNotice(declined.centre, archive.za_id, Outcome.DECLINED, file_name=declined.file_name)
@@ -127,11 +131,12 @@ def confirm_submission(
     """Confirm the held documents of a submission, and apply them at once; returns the results.
 
     An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError if none is held,
-    ConfigurationError for an author or a reason that is empty or too long. Also StagedDocumentLostError if one is not
-    in staging any more, and the `unreachable` error of either database. The next session applies confirmed documents
-    that could not be applied.
+    ConfigurationError for an author or a reason that is empty or too long, and while they would wait for an older
+    archive. Also StagedDocumentLostError if one is not in staging any more, and the `unreachable` error of either
+    database. The next session applies confirmed documents that could not be applied.
     """
     both = _Databases(tracker, qc, settings)
+    run_reading(both.tracker, lambda connection: _require_none_older(connection, key))
     try:
         ids = confirm_held(qc, key.action, key.file_name, author=author, reason=reason)
     except NotFoundError:
@@ -140,7 +145,10 @@ def confirm_submission(
     held = run_reading(both.qc, lambda connection: documents_by_id(connection, ids))
     counted = run_reading(both.tracker, lambda connection: counted_by_tracker(connection, held, settings.naming))
     uploader = Uploader(qc, settings, run_reading(both.tracker, load_delegations))
-    return [_confirm(both, uploader, document) for document, _ in counted]
+    documents = [document for document, _ in counted]
+    left_out = {document.xml_id: HELD for document in documents if document.state == WITHDRAWN}
+    run_writing(both.tracker, lambda connection: progress.reopen_documents(connection, left_out, author, reason))
+    return [_confirm(both, uploader, document) for document in documents]
 
 
 def recheck(
@@ -239,6 +247,18 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
     touched = healing.documents_to_judge_again(connection, causes)
     healing.judge_anew(connection, touched)
     return documents_by_id(connection, touched)
+
+
+def _require_none_older(connection: Connection, key: ZipKey) -> None:
+    """Raise ConfigurationError if what a submission changes would have to wait for an older archive."""
+    za_id = find_archive(connection, key).za_id
+    changing = [] if za_id is None or key.action is Action.ADD else [za_id]
+    for older in waiting_for_older(connection, changing).values():
+        raise ConfigurationError(
+            f"{key} was not confirmed: applied later, {older.key}, an older archive of centre {older.centre}, would "
+            f"replace what is newer. That one {'waits to be confirmed' if older.is_held else 'is still on its way'}; "
+            "see to it first."
+        )
 
 
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:

@@ -31,7 +31,7 @@ from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
-from dcc.qc.apply.holding import owners_of_held_documents
+from dcc.qc.apply.holding import adds_what_is_there, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.judging.many_documents import newest_document
@@ -88,6 +88,11 @@ class Uploader:
         applied = apply_documents(self.qc, to_apply, hold_above=self.settings.hold_threshold)
         seconds = (time.monotonic() - began) / len(documents)
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
+
+    def adds_what_is_there(self, document: DueDocument, prepared: PreparedDocument) -> bool:
+        """Whether an addition that was not applied names entities that are there already."""
+        to_apply = document_to_apply(document, self.delegations)
+        return run_reading(self.qc, lambda connection: adds_what_is_there(connection, to_apply, prepared))
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """The result of a document that was refused before the tracker recorded it."""
@@ -160,7 +165,7 @@ def _entry(finding: UploadFinding) -> FindingEntry:
 log = logging.getLogger(__name__)
 
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
-_AFTER_HELD: Final = "It deletes animals, and waits for the documents of its archive that have to be confirmed."
+_AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
 _LOST: Final = "Its archive is downloaded again."
 _LONG_BYTES: Final = 4_000_000
 
@@ -169,10 +174,11 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
-    data delegate. Until then, documents of their archives that delete specimens wait there too. Documents that change
-    data wait there while an older archive of their centre is unfinished or has held documents. An archive whose
-    documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
-    database, DiskFullError and SessionLostError; a problem of a document itself makes it (upload, failed).
+    data delegate. Documents that change data wait there while an older archive of their centre is unfinished, or while
+    held documents of such a one, or of their own archive, come before them; additions of what is there already do while
+    an older archive has held documents. An archive whose documents are not in staging any more is set to be downloaded
+    again. Raises the `unreachable` error of either database, DiskFullError and SessionLostError; a problem of a
+    document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
@@ -187,7 +193,10 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     held -= _delegated_since(work, [document for document in due if document.xml_id in held], applied)
     held_archives = {document.za_id for document in due if document.xml_id in held}
     due = [document for document in due if document.xml_id not in held]
-    waiting = _wait_for_older(work, due, held_archives)
+    older = _older(work, due, held_archives)
+    waiting = [
+        _waiting(document, older[document.za_id]) for document in due if _changes(document) & (document.za_id in older)
+    ]
     if waiting:
         yield from _record_waiting(work, waiting)
         still = {one.document.xml_id for one in waiting}
@@ -196,7 +205,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(due), 'document')}")
     faults = len(work.faults)
-    upload = _Upload(work, due, applied, held_archives)
+    upload = _Upload(work, due, applied, held_archives, older)
     try:
         yield from upload.all()
     except QcDatabaseUnreachableError:
@@ -226,17 +235,18 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
     }
 
 
-def _wait_for_older(work: DataSession, due: Sequence[DueDocument], held: Set[int]) -> list[Fact]:
-    """The documents that edit or delete while an older archive of their centre is unfinished, with their results.
+def _older(work: DataSession, due: Sequence[DueDocument], held: Set[int]) -> dict[int, OlderArchive]:
+    """The older archives that those of documents may have to wait for; see `waiting_for_older`.
 
     `held` are the archives among them whose documents are still held; those of others were confirmed.
     """
-    changing = {document.za_id for document in due if document.key.action is not Action.ADD}
-    if not changing:
-        return []
-    decided = {document.za_id for document in due} - held
-    older = work.read(lambda connection: waiting_for_older(connection, changing, decided))
-    return [_waiting(document, older[document.za_id]) for document in due if document.za_id in older]
+    za_ids = {document.za_id for document in due}
+    return work.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - held))
+
+
+def _changes(document: DueDocument) -> bool:
+    """Whether it edits or deletes."""
+    return document.key.action is not Action.ADD
 
 
 def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
@@ -257,14 +267,20 @@ def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]
 class _Upload:
     """The waiting documents, in their order; `applied` has those that are in the QC database.
 
-    `held` are the archives that have a held document. `lost` has the reasons why submissions are downloaded again.
+    `held` are the archives that have a held document, `older` those that have one and are older than an archive that
+    adds. `lost` has the reasons why submissions are downloaded again.
     """
 
     def __init__(
-        self, work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument], held: set[int]
+        self,
+        work: DataSession,
+        due: Sequence[DueDocument],
+        applied: Mapping[int, QcDocument],
+        held: set[int],
+        older: Mapping[int, OlderArchive],
     ) -> None:
         self._work, self._applied = work, applied
-        self._due, self._held = due, held
+        self._due, self._held, self._older = due, held, older
         self._oldest_held: dict[str, DueDocument] = {}
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
@@ -284,13 +300,16 @@ class _Upload:
         """Apply all documents."""
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.check()
-            if group[0].takes_away_specimens and group[0].za_id in self._held:
-                # Their experiments may be held: judged now, the animals would still have them.
+            if _changes(group[0]) and group[0].za_id in self._held:
+                # What is held would replace what is newer; and animals to delete would still have their experiments.
                 self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
                 continue
-            older = self._held_before(group[0])
-            if older is not None:
-                self.recorder.add(_waiting(group[0], older))
+            waiting = {one.xml_id: older for one in group if (older := self._held_before(one)) is not None}
+            for document in group:
+                if document.xml_id in waiting:
+                    self.recorder.add(_waiting(document, waiting[document.xml_id]))
+            group = [document for document in group if document.xml_id not in waiting]
+            if not group:
                 continue
             for document in group:
                 self.recorder.show_running(document)
@@ -311,13 +330,21 @@ class _Upload:
             self._oldest_held[document.centre] = min(oldest, document, key=_turn)
 
     def _held_before(self, document: DueDocument) -> OlderArchive | None:
-        """The older archive of its centre in which this session held a document, if the document changes data."""
-        if document.centre is None or document.key.action is Action.ADD:
-            return None
-        held = self._oldest_held.get(document.centre)
-        if held is None or held.za_id == document.za_id or _turn(held) >= _turn(document):
-            return None
-        return OlderArchive(document.centre, held.key, is_held=True)
+        """The older archive of its centre with a held document for which the document waits."""
+        older = self._older.get(document.za_id)
+        held = self._oldest_held.get(document.centre or "")
+        if older is None and held is not None and held.za_id != document.za_id and _turn(held) < _turn(document):
+            older = OlderArchive(held.centre or "", held.key, is_held=True)
+        return older if older is not None and (_changes(document) or self._adds_what_is_there(document)) else None
+
+    def _adds_what_is_there(self, document: DueDocument) -> bool:
+        try:
+            return self._uploader.adds_what_is_there(document, self.prepared.document(document))
+        except STOPPING:
+            raise
+        except Exception:
+            log.debug("%s cannot be read, which its application tells", document.name.file_name, exc_info=True)
+            return False
 
     def _is_addition(self, document: DueDocument) -> bool:
         return document.key.action is Action.ADD and document.xml_id not in self._applied
