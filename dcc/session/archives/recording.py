@@ -13,15 +13,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from dcc import errors
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
 from dcc.session.archives.jobs import Document, Job
+from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import Received
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
-from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.conduct import FoundBad, earlier_copies, record_bad_copies, record_published
 from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.retries import begin_from_staging
@@ -29,7 +28,6 @@ from dcc.tracker.hostings.unusual_sizes import Arrived, note_arrived
 from dcc.tracker.models import (
     Centre,
     FileSourceHasZip,
-    XmlLog,
     ZipDownload,
     ZipFile,
     ZipLog,
@@ -126,7 +124,7 @@ class Batch:
             connection,
             ZipLog,
             [
-                {"zip_id": number, "exception_id": _kind(connection, problem), **problem_columns(problem)}
+                {"zip_id": number, "exception_id": kind_id(connection, problem.kind), **problem_columns(problem)}
                 for number, problem in self.problems
             ],
         )
@@ -158,18 +156,7 @@ class Batch:
         known = [(document.row_id or 0, document) for document in self.checked]
         progress.report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
-        rows = [
-            {
-                "xml_id": number,
-                "exception_id": _kind(connection, problem),
-                **problem_columns(problem),
-                "line": problem.line,
-                "col": problem.column,
-            }
-            for number, document in written
-            for problem in document.problems
-        ]
-        insert_rows(connection, XmlLog, rows)
+        add_to_log(connection, {number: document.problems for number, document in written if document.problems})
         numbers = iter(ids)
         return [
             [next(numbers) if document.row_id is None else document.row_id for document in job.documents]
@@ -208,9 +195,3 @@ def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> N
 
 def _is_retry(job: Job, hosting: Hosting) -> bool:
     return hosting.failed_before or hosting.id in job.failed_hostings
-
-
-def _kind(connection: Connection, problem: Problem) -> int:
-    """The id of the problem's kind in `an_exception`, described by the summary of its error class."""
-    error = getattr(errors, problem.kind, errors.DccError)
-    return exception_id(connection, problem.kind, error.summary())
