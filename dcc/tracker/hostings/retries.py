@@ -211,7 +211,7 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
             Centre.is_active,
             _Named.short_name.label("owner"),
             may_be_taken().label("may_be_taken"),
-            ZipAction.id.label("za_id"),
+            FileSourceHasZip.za_id,
         )
         .join(FileSourceHasZip)
         .join(ResourceStateRow)
