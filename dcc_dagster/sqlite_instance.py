@@ -1,8 +1,8 @@
-"""The SQLite files of a Dagster instance: each is completed elsewhere and then moved to its place.
+"""The SQLite files of a Dagster instance: each is made complete elsewhere and then moved to its place.
 
 Dagster makes its tables one by one. If it is killed meanwhile, it takes them for those of an older version from then
 on. Their version stays wrong, and its migrations of rows run in the slow way. Such files, of an earlier version of the
-platform or of Dagster's own processes, are repaired here. A file with content is never replaced.
+platform or of Dagster's own processes, are repaired here. A file that is there is never replaced.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ _MARKS: Final[Mapping[str, frozenset[str]]] = {
     "schedules/schedules.db": frozenset({*REQUIRED_SCHEDULE_DATA_MIGRATIONS, *OPTIONAL_SCHEDULE_DATA_MIGRATIONS}),
 }
 """For each file, the names of the migrations of its rows that a complete file has recorded."""
-
-_SAY_LITTLE: Final = frozenset({"alembic_version", "secondary_indexes", "instance_info"})
-"""Tables with rows before anything was recorded."""
 
 _OF_OTHERS: Final = frozenset({"storage", "run_storage", "schedule_storage"})
 _BEING_MADE: Final = ".being-made-"
@@ -139,11 +136,9 @@ def _made_elsewhere(home: Path) -> Iterator[Path]:
 
 
 def _mend(path: Path, whole: Path, marks: frozenset[str]) -> bool:
-    """Complete a file, or leave it to Dagster; returns whether it was kept and its rows need a migration."""
-    if _is_whole(path, marks):
-        return False
-    if path.exists() and not _is_empty(path):
-        return _complete(path, whole)
+    """Make or complete a file, or leave it to Dagster; returns whether its rows need a migration."""
+    if path.exists():
+        return not _is_whole(path, marks) and _complete(path, whole)
     make_directory(path.parent)
     for left_over in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + left_over).unlink(missing_ok=True)
@@ -151,16 +146,6 @@ def _mend(path: Path, whole: Path, marks: frozenset[str]) -> bool:
         os.fsync(file.fileno())
     whole.replace(path)
     return False
-
-
-def _is_empty(path: Path) -> bool:
-    """Whether nothing was ever recorded in a file, so that it can be replaced."""
-    with closing(_opened(path)) as connection:
-        return not any(
-            connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()  # noqa: S608 - a table of its own
-            for table, (kind, _) in _schema(connection).items()
-            if kind == "table" and table not in _SAY_LITTLE and not table.startswith("sqlite_")
-        )
 
 
 def _complete(path: Path, whole: Path) -> bool:

@@ -8,8 +8,11 @@ memory together.
 block its entities, in document order. Parts of these keep their order as tuples.
 
 Every value is text, so that rows can reproduce the document: a missing value is None, an empty one is "". Texts and
-identifiers (xs:string) are kept exactly. Values of other types in the schemas (marked so here) are kept as written,
-without the white space around them, which these types ignore; dcc.documents.lexical has their typed values.
+identifiers (xs:string) are kept exactly. Values of other types in the schemas (Typed) are kept as written, without the
+white space around them, which these types ignore; dcc.documents.lexical has their typed values.
+
+The fields of a class are those of its header (line, position and kind, as far as it has them), then the attributes of
+its element, its text, and its children in the order of the schema; dcc.documents.forms reads them here.
 
 These are tuples with named fields, because frozen dataclasses take four times as long to make, and a document has tens
 of thousands of them. Tuples of two classes are equal if their fields are.
@@ -17,10 +20,27 @@ of thousands of them. Tuples of two classes are equal if their fields are.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Final, NamedTuple
+from enum import Enum, StrEnum, auto
+from typing import Annotated, Final, NamedTuple
 
 from dcc.vocabulary import EntityKind
+
+
+class Mark(Enum):
+    """What a field stands for, if it is not an attribute of type xs:string, or any number of child elements."""
+
+    TYPED = auto()
+    TEXT = auto()
+    ELEMENT = auto()
+    SOME = auto()
+
+
+Typed = Annotated[str, Mark.TYPED]
+"""A value of another type than xs:string: white space around it is ignored."""
+Text = Annotated[str, Mark.TEXT]
+"""The element's own text."""
+Element = Annotated[str, Mark.ELEMENT]
+"""A child element that is only text."""
 
 
 class SpecimenKind(StrEnum):
@@ -34,8 +54,8 @@ class StatusCode(NamedTuple):
     """A status code of a specimen, line or experiment; `date` is an xs:date."""
 
     line: int
-    date: str | None
-    code: str
+    date: Typed | None
+    code: Text
 
 
 class RelatedSpecimen(NamedTuple):
@@ -78,10 +98,10 @@ class ParentalStrain(NamedTuple):
     """A strain among a specimen's forebears; `percentage` is an xs:double, `level` an xs:int."""
 
     line: int
-    percentage: str
+    percentage: Typed
     mgi_strain_id: str
     gender: str
-    level: str
+    level: Typed
 
 
 class Specimen(NamedTuple):
@@ -94,14 +114,14 @@ class Specimen(NamedTuple):
     position: int
     kind: SpecimenKind
     specimen_id: str
-    is_baseline: str
+    is_baseline: Typed
     gender: str
     zygosity: str
     litter_id: str
     pipeline: str
     phenotyping_centre: str
     project: str
-    dob: str | None
+    dob: Typed | None
     stage: str | None
     stage_unit: str | None
     colony_id: str | None
@@ -119,10 +139,10 @@ class SimpleParameter(NamedTuple):
 
     line: int
     parameter_id: str
-    sequence_id: str | None
+    sequence_id: Typed | None
     unit: str | None
-    value: str | None
-    status: str | None
+    value: Element | None
+    status: Element | None
 
 
 class OntologyParameter(NamedTuple):
@@ -130,9 +150,9 @@ class OntologyParameter(NamedTuple):
 
     line: int
     parameter_id: str
-    sequence_id: str | None
-    terms: tuple[str, ...]
-    status: str | None
+    sequence_id: Typed | None
+    terms: Annotated[tuple[str, ...], Mark.SOME]
+    status: Element | None
 
 
 class SeriesValue(NamedTuple):
@@ -141,7 +161,7 @@ class SeriesValue(NamedTuple):
     line: int
     increment: str
     increment_status: str | None
-    value: str
+    value: Text
 
 
 class SeriesParameter(NamedTuple):
@@ -149,10 +169,10 @@ class SeriesParameter(NamedTuple):
 
     line: int
     parameter_id: str
-    sequence_id: str | None
+    sequence_id: Typed | None
     unit: str | None
     values: tuple[SeriesValue, ...]
-    status: str | None
+    status: Element | None
 
 
 class Metadata(NamedTuple):
@@ -160,9 +180,9 @@ class Metadata(NamedTuple):
 
     line: int
     parameter_id: str
-    sequence_id: str | None
-    status: str | None
-    value: str | None
+    sequence_id: Typed | None
+    status: Element | None
+    value: Element | None
 
 
 class Dimension(NamedTuple):
@@ -172,7 +192,7 @@ class Dimension(NamedTuple):
     id: str
     origin: str
     unit: str | None
-    value: str
+    value: Annotated[Text, Mark.TYPED]
 
 
 class ParameterAssociation(NamedTuple):
@@ -180,7 +200,7 @@ class ParameterAssociation(NamedTuple):
 
     line: int
     parameter_id: str
-    sequence_id: str | None
+    sequence_id: Typed | None
     link: str | None
     dimensions: tuple[Dimension, ...]
 
@@ -193,7 +213,7 @@ class MediaParameter(NamedTuple):
     uri: str
     file_type: str
     link: str | None
-    status: str | None
+    status: Element | None
     associations: tuple[ParameterAssociation, ...]
     metadata: tuple[Metadata, ...]
 
@@ -215,7 +235,7 @@ class MediaSection(NamedTuple):
 
     line: int
     local_id: str
-    files: tuple[MediaFile, ...]
+    files: Annotated[tuple[MediaFile, ...], Mark.SOME]
 
 
 class MediaSample(NamedTuple):
@@ -223,7 +243,7 @@ class MediaSample(NamedTuple):
 
     line: int
     local_id: str
-    sections: tuple[MediaSection, ...]
+    sections: Annotated[tuple[MediaSection, ...], Mark.SOME]
 
 
 class MediaSampleParameter(NamedTuple):
@@ -232,7 +252,7 @@ class MediaSampleParameter(NamedTuple):
     line: int
     parameter_id: str
     samples: tuple[MediaSample, ...]
-    status: str | None
+    status: Element | None
 
 
 class SeriesMediaValue(NamedTuple):
@@ -253,7 +273,7 @@ class SeriesMediaParameter(NamedTuple):
     line: int
     parameter_id: str
     values: tuple[SeriesMediaValue, ...]
-    status: str | None
+    status: Element | None
     metadata: tuple[Metadata, ...]
 
 
@@ -276,8 +296,8 @@ class Housing(NamedTuple):
 
     line: int
     position: int
-    from_lims: str
-    last_updated: str | None
+    from_lims: Typed
+    last_updated: Typed | None
     procedure: Procedure
 
 
@@ -298,9 +318,9 @@ class Experiment(NamedTuple):
     line: int
     position: int
     experiment_id: str
-    date: str
+    date: Typed
     sequence_id: str | None
-    specimen_ids: tuple[str, ...]
+    specimen_ids: Annotated[tuple[str, ...], Mark.SOME]
     procedure: Procedure | None
     status_codes: tuple[StatusCode, ...]
 

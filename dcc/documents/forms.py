@@ -1,23 +1,69 @@
-"""How each element of the exchange format corresponds to an object.
+"""How each element of the exchange format corresponds to an object: one description for reading and for writing.
 
-One description for reading and for writing. The fields of a class are those of its header (line, position and kind, as
-far as it has them). Then come the element's attributes, its text, and its children in the order of the schema.
+It is read in the classes of `dcc.documents.contents`: their fields tell attributes, text and children apart, which of
+them are required, and what may be repeated.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from dcc.documents import contents
+from dcc.documents.contents import (
+    Block,
+    Experiment,
+    Housing,
+    Line,
+    Mark,
+    Specimen,
+    SpecimenKind,
+)
 from dcc.naming import DocumentKind
 
-_BASE = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/"
+_BASE: Final = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/"
+NAMESPACES: Final = {DocumentKind.SPECIMEN: _BASE + "specimen", DocumentKind.EXPERIMENT: _BASE + "procedure"}
+
+_HEADER: Final = ("line", "position", "kind")
+_NAMES: Final = {
+    "added": "chromosomeAdded",
+    "associations": "parameterAssociation",
+    "centre": "centreID",
+    "colony_id": "colonyID",
+    "dimensions": "dim",
+    "dob": "DOB",
+    "experiment_id": "experimentID",
+    "files": "mediaFile",
+    "from_lims": "fromLIMS",
+    "increment": "incrementValue",
+    "media": "mediaParameter",
+    "media_samples": "mediaSampleParameter",
+    "metadata": "procedureMetadata",
+    "mgi_allele_id": "MGIAlleleId",
+    "mgi_gene_id": "MGIGeneId",
+    "mgi_strain_id": "MGIStrainID",
+    "ontology": "ontologyParameter",
+    "parameter_id": "parameterID",
+    "procedure_id": "procedureID",
+    "removed": "chromosomeRemoved",
+    "samples": "mediaSample",
+    "sections": "mediaSection",
+    "sequence_id": "sequenceID",
+    "series": "seriesParameter",
+    "series_media": "seriesMediaParameter",
+    "simple": "simpleParameter",
+    "specimen_id": "specimenID",
+    "specimen_ids": "specimenID",
+    "status": "parameterStatus",
+    "strain_id": "strainID",
+    "uri": "URI",
+    "Experiment.date": "dateOfExperiment",
+}
+"""The names of attributes and elements by their fields, where they are not the field's words written together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """An attribute; `typed`: white space around its value is ignored."""
 
     name: str
@@ -50,12 +96,7 @@ class Form:
     typed_text: bool = False
     children: tuple[Child, ...] = ()
     header: tuple[str, ...] = ("line",)
-    specimen: contents.SpecimenKind | None = None
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of its attributes, empty for a field that is None."""
-        return tuple(attribute.name for attribute in self.attributes)
+    specimen: SpecimenKind | None = None
 
     @cached_property
     def forms(self) -> dict[str, Form]:
@@ -68,223 +109,84 @@ class Form:
         return tuple(child for child in self.children if child.field)
 
 
-_TYPES = {"boolean", "date", "double", "int", "integer"}
+def _form_of(
+    made: type[Any],
+    entities: tuple[Child, ...] = (),
+    specimen: SpecimenKind | None = None,
+    required: tuple[str, ...] = (),
+    absent: tuple[str, ...] = (),
+) -> Form:
+    """The form of a class's elements, which have these `entities` below them that are in no field.
+
+    Of the optional attributes, these elements must have the `required` ones, and have none of the `absent` ones.
+    """
+    if made is str:
+        return Form(str, text="")
+    attributes: list[Attribute] = []
+    children = list(entities)
+    text, typed_text = None, False
+    for field, hint in get_type_hints(made, include_extras=True).items():
+        if field in _HEADER:
+            continue
+        kind, marks, optional = _taken_apart(hint)
+        many = get_origin(kind) is tuple
+        if Mark.TEXT in marks:
+            text, typed_text = field, Mark.TYPED in marks
+        elif many or kind is not str or Mark.ELEMENT in marks:
+            form = _form_of(get_args(kind)[0] if many else kind)
+            needed = Mark.SOME in marks if many else not optional
+            children.append(Child(_name(made, field, many=many), form, field, needed, many))
+        else:
+            name = "" if field in absent else _name(made, field)
+            needed = bool(name) and (not optional or field in required)
+            attributes.append(Attribute(name, field, needed, bool(name) and Mark.TYPED in marks))
+    header = tuple(name for name in _HEADER if name in made._fields)
+    return Form(made, tuple(attributes), text, typed_text, tuple(children), header, specimen)
 
 
-def _attributes(words: str) -> tuple[Attribute, ...]:
-    """From words `name/field`, with `?` after optional ones and `:type` after those that are not text."""
-    found = []
-    for word in words.split():
-        named, _, type_name = word.partition(":")
-        name, _, field_name = named.rstrip("?").partition("/")
-        if type_name not in {"", *_TYPES}:
-            raise AssertionError(f"{word}: no such type")
-        found.append(Attribute(name, field_name, bool(name) and not named.endswith("?"), bool(type_name)))
-    return tuple(found)
+def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """A field's type without marks and None, its marks, and whether it may be None."""
+    optional = type(None) in get_args(hint)
+    if optional:
+        hint = Union[tuple(one for one in get_args(hint) if one is not type(None))]  # noqa: UP007
+    if get_origin(hint) is Annotated:
+        return get_args(hint)[0], hint.__metadata__, optional
+    return hint, (), optional
 
 
-def _child(name: str, form: Form, field_name: str, count: str = "*") -> Child:
-    """`count`: 1, ? for 0 or 1, + for 1 or more, * for any number."""
-    return Child(name, form, field_name, count in "1+", count in "+*")
+def _name(made: type[Any], field: str, *, many: bool = False) -> str:
+    named = _NAMES.get(f"{made.__name__}.{field}") or _NAMES.get(field)
+    return named or re.sub(r"_(.)", lambda found: found[1].upper(), field.removesuffix("s") if many else field)
 
 
-_TOP = ("line", "position")
-_TEXT = Form(str, text="")
-_STATUS = _child("parameterStatus", _TEXT, "status", "?")
-_STATUS_CODE = Form(contents.StatusCode, _attributes("date/date?:date"), text="code")
-
-_REGION = Form(contents.ChromosomeRegion, _attributes("start/start end/end species/species?"))
-_SPECIMEN_CHILDREN = (
-    _child(
-        "relatedSpecimen",
-        Form(contents.RelatedSpecimen, _attributes("specimenID/specimen_id relationship/relationship")),
-        "related_specimens",
-    ),
-    _child(
-        "genotype",
-        Form(
-            contents.Genotype,
-            _attributes(
-                "MGIGeneId/mgi_gene_id geneSymbol/gene_symbol MGIAlleleId/mgi_allele_id "
-                "fatherZygosity/father_zygosity? motherZygosity/mother_zygosity?"
-            ),
-        ),
-        "genotypes",
-    ),
-    _child(
-        "chromosomalAlteration",
-        Form(
-            contents.ChromosomalAlteration,
-            children=(_child("chromosomeAdded", _REGION, "added"), _child("chromosomeRemoved", _REGION, "removed")),
-        ),
-        "chromosomal_alterations",
-    ),
-    _child(
-        "parentalStrain",
-        Form(
-            contents.ParentalStrain,
-            _attributes(
-                "percentage/percentage:double MGIStrainID/mgi_strain_id gender/gender level/level:int",
-            ),
-        ),
-        "parental_strains",
-    ),
-    _child("statusCode", _STATUS_CODE, "status_code", "?"),
-)
+def _root(entities: dict[str, Form], required: tuple[str, ...], absent: tuple[str, ...]) -> Form:
+    below = tuple(Child(name, form, "", required=False, many=True) for name, form in entities.items())
+    centre = _form_of(Block, below, required=required, absent=absent)
+    return Form(tuple, children=(Child("centre", centre, "", required=True, many=True),), header=())
 
 
-def _specimen(kind: contents.SpecimenKind, own: str) -> Form:
-    words = (
-        "specimenID/specimen_id isBaseline/is_baseline:boolean gender/gender zygosity/zygosity litterId/litter_id "
-        "pipeline/pipeline phenotypingCentre/phenotyping_centre project/project "
-        f"{own} colonyID/colony_id? strainID/strain_id? productionCentre/production_centre?"
-    )
-    header = (*_TOP, "kind")
-    return Form(contents.Specimen, _attributes(words), children=_SPECIMEN_CHILDREN, header=header, specimen=kind)
+_OF_EXPERIMENTS: Final = ("pipeline", "project")
+_OF_MICE: Final = ("dob",)
+_OF_EMBRYOS: Final = ("stage", "stage_unit")
 
-
-_METADATA = _child(
-    "procedureMetadata",
-    Form(
-        contents.Metadata,
-        _attributes("parameterID/parameter_id sequenceID/sequence_id?:integer"),
-        children=(_STATUS, _child("value", _TEXT, "value", "?")),
-    ),
-    "metadata",
-)
-_ASSOCIATION = _child(
-    "parameterAssociation",
-    Form(
-        contents.ParameterAssociation,
-        _attributes("parameterID/parameter_id sequenceID/sequence_id?:integer link/link?"),
-        children=(
-            _child(
-                "dim",
-                Form(contents.Dimension, _attributes("id/id origin/origin unit/unit?"), text="value", typed_text=True),
-                "dimensions",
-            ),
-        ),
-    ),
-    "associations",
-)
-_SIMPLE = Form(
-    contents.SimpleParameter,
-    _attributes("parameterID/parameter_id sequenceID/sequence_id?:integer unit/unit?"),
-    children=(_child("value", _TEXT, "value", "?"), _STATUS),
-)
-_ONTOLOGY = Form(
-    contents.OntologyParameter,
-    _attributes("parameterID/parameter_id sequenceID/sequence_id?:integer"),
-    children=(_child("term", _TEXT, "terms", "+"), _STATUS),
-)
-_SERIES_VALUE = Form(
-    contents.SeriesValue,
-    _attributes("incrementValue/increment incrementStatus/increment_status?"),
-    text="value",
-)
-_SERIES = Form(
-    contents.SeriesParameter,
-    _attributes("parameterID/parameter_id sequenceID/sequence_id?:integer unit/unit?"),
-    children=(_child("value", _SERIES_VALUE, "values"), _STATUS),
-)
-_MEDIA = Form(
-    contents.MediaParameter,
-    _attributes("parameterID/parameter_id URI/uri fileType/file_type link/link?"),
-    children=(_STATUS, _ASSOCIATION, _METADATA),
-)
-_MEDIA_FILE = Form(
-    contents.MediaFile,
-    _attributes("localId/local_id URI/uri fileType/file_type link/link?"),
-    children=(_METADATA, _ASSOCIATION),
-)
-_MEDIA_SECTION = Form(
-    contents.MediaSection,
-    _attributes("localId/local_id"),
-    children=(_child("mediaFile", _MEDIA_FILE, "files", "+"),),
-)
-_MEDIA_SAMPLE = Form(
-    contents.MediaSample,
-    _attributes("localId/local_id"),
-    children=(_child("mediaSection", _MEDIA_SECTION, "sections", "+"),),
-)
-_MEDIA_SAMPLES = Form(
-    contents.MediaSampleParameter,
-    _attributes("parameterID/parameter_id"),
-    children=(_child("mediaSample", _MEDIA_SAMPLE, "samples"), _STATUS),
-)
-_SERIES_MEDIA_VALUE = Form(
-    contents.SeriesMediaValue,
-    _attributes("incrementValue/increment URI/uri fileType/file_type? link/link?"),
-    children=(_ASSOCIATION, _METADATA),
-)
-_SERIES_MEDIA = Form(
-    contents.SeriesMediaParameter,
-    _attributes("parameterID/parameter_id"),
-    children=(_child("value", _SERIES_MEDIA_VALUE, "values"), _STATUS, _METADATA),
-)
-_PROCEDURE = Form(
-    contents.Procedure,
-    _attributes("procedureID/procedure_id"),
-    children=(
-        _child("simpleParameter", _SIMPLE, "simple"),
-        _child("ontologyParameter", _ONTOLOGY, "ontology"),
-        _child("seriesParameter", _SERIES, "series"),
-        _child("mediaParameter", _MEDIA, "media"),
-        _child("mediaSampleParameter", _MEDIA_SAMPLES, "media_samples"),
-        _child("seriesMediaParameter", _SERIES_MEDIA, "series_media"),
-        _METADATA,
-    ),
-)
-_STATUS_CODES = _child("statusCode", _STATUS_CODE, "status_codes")
-_HOUSING = Form(
-    contents.Housing,
-    _attributes("fromLIMS/from_lims:boolean lastUpdated/last_updated?:date"),
-    children=(_child("procedure", _PROCEDURE, "procedure", "1"),),
-    header=_TOP,
-)
-_LINE = Form(
-    contents.Line,
-    _attributes("colonyID/colony_id sequenceID/sequence_id?"),
-    children=(_child("procedure", _PROCEDURE, "procedure", "1"), _STATUS_CODES),
-    header=_TOP,
-)
-_EXPERIMENT = Form(
-    contents.Experiment,
-    _attributes("experimentID/experiment_id dateOfExperiment/date:date sequenceID/sequence_id?"),
-    children=(
-        _child("specimenID", _TEXT, "specimen_ids", "+"),
-        _child("procedure", _PROCEDURE, "procedure", "?"),
-        _STATUS_CODES,
-    ),
-    header=_TOP,
-)
-
-
-NAMESPACES = {DocumentKind.SPECIMEN: _BASE + "specimen", DocumentKind.EXPERIMENT: _BASE + "procedure"}
-
-
-def _root(centre_attributes: str, entities: dict[str, Form]) -> Form:
-    children = tuple(_child(name, form, "") for name, form in entities.items())
-    centre = Form(contents.Block, _attributes(centre_attributes), children=children, header=_TOP)
-    return Form(tuple, children=(_child("centre", centre, "", "+"),), header=())
-
-
-ROOTS: dict[DocumentKind, tuple[str, Form]] = {
+ROOTS: Final[dict[DocumentKind, tuple[str, Form]]] = {
     DocumentKind.SPECIMEN: (
         "centreSpecimenSet",
         _root(
-            "centreID/centre /pipeline /project",
             {
-                "mouse": _specimen(contents.SpecimenKind.MOUSE, "DOB/dob:date /stage /stage_unit"),
-                "embryo": _specimen(contents.SpecimenKind.EMBRYO, "/dob stage/stage stageUnit/stage_unit"),
+                "mouse": _form_of(Specimen, (), SpecimenKind.MOUSE, required=_OF_MICE, absent=_OF_EMBRYOS),
+                "embryo": _form_of(Specimen, (), SpecimenKind.EMBRYO, required=_OF_EMBRYOS, absent=_OF_MICE),
             },
+            required=(),
+            absent=_OF_EXPERIMENTS,
         ),
     ),
     DocumentKind.EXPERIMENT: (
         "centreProcedureSet",
         _root(
-            "centreID/centre pipeline/pipeline project/project",
-            {"housing": _HOUSING, "line": _LINE, "experiment": _EXPERIMENT},
+            {"housing": _form_of(Housing), "line": _form_of(Line), "experiment": _form_of(Experiment)},
+            required=_OF_EXPERIMENTS,
+            absent=(),
         ),
     ),
 }

@@ -91,7 +91,8 @@ def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
 
 
 def _attributes(form: Form, values: Any) -> str:
-    own = zip(form.names, values[len(form.header) :], strict=False)
+    names = [attribute.name for attribute in form.attributes]
+    own = zip(names, values[len(form.header) :], strict=False)
     return "".join(f' {name}="{value.translate(_IN_ATTRIBUTES)}"' for name, value in own if name and value is not None)
 
 

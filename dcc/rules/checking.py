@@ -61,7 +61,7 @@ from dcc.rules.elements import (
 )
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Finding, fault
-from dcc.rules.registry import RULES, Planned, Plans, Rule
+from dcc.rules.registry import RULES, Plans, Rule
 from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import error_of, load_added, package_of
@@ -269,10 +269,10 @@ class _Checking:
             document, above_path + path, block, answers, entity, pipeline, procedure, definitions, definition, results
         )
         kind = TYPE_OF[type(element)]
-        is_valid = self.judge_parameter(ParameterUse(element, kind), at)
+        is_valid = self.judge(ParameterUse(element, kind), at)
         if definitions is not None and (definition is None or definition.type is not kind):
             return False
-        is_valid = self.judge_parameter(element, at) and is_valid
+        is_valid = self.judge(element, at) and is_valid
         if type(element) not in _SIMPLE:
             self.inside(element, at)
         return is_valid
@@ -289,30 +289,26 @@ class _Checking:
             for number, value in enumerate(element.values, 1):
                 if not self.skipped.knows_element(value, within):
                     below = at._replace(path=f"{at.path}/value[{number}]")
-                    if self.judge_parameter(value, below):
+                    if self.judge(value, below):
                         self.skipped.remember(value, within, definition, SeriesValue)
         elif isinstance(element, MediaParameter):
             self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
             for path, file in files_of(element):
                 below = at._replace(path=at.path + path)
-                self.judge_parameter(file, below)
+                self.judge(file, below)
                 self.associations(file.associations, below)
         elif isinstance(element, SeriesMediaParameter):
             for number, media in enumerate(element.values, 1):
                 below = at._replace(path=f"{at.path}/value[{number}]")
-                self.judge_parameter(media, below)
+                self.judge(media, below)
                 self.associations(media.associations, below)
 
     def associations(self, associations: tuple[ParameterAssociation, ...], at: Context) -> None:
         for number, association in enumerate(associations, 1):
             self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
 
-    def judge_parameter(self, element: Any, at: Context) -> bool:
-        """As `judge`, for a parameter or its content: without the rules that its definition makes irrelevant."""
-        return self.judge(element, at, self.plans.of_parameter(type(element), at.parameter_definition))
-
-    def judge(self, element: Any, at: Context, rules: Sequence[Planned] | None = None) -> bool:
+    def judge(self, element: Any, at: Context, rules: Sequence[Rule] | None = None) -> bool:
         """Check an element against its rules; returns whether there is no finding. Reports `unchecked` once a document.
 
         `rules` are those to use, if not all.
@@ -321,9 +317,7 @@ class _Checking:
         kind = type(element)
         if kind not in self.skipped.met:
             self.meet(kind, at)
-        for rule, given in self.plans.of(kind).rules if rules is None else rules:
-            if given is not None and not element[given]:
-                continue
+        for rule in self.plans.of(kind).rules if rules is None else rules:
             try:
                 for found in rule.check(element, at):
                     is_valid = False

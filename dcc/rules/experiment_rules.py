@@ -134,7 +134,6 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     },
     known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
     needs=StatusCodes,
-    given="status_codes",
     local=True,
 )
 def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:

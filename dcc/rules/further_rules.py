@@ -48,7 +48,6 @@ _UNKNOWN_GENDER = ("no data", "intersex")
     Experiment,
     severity=Severity.WARNING,
     like=NO_TEXT,
-    given=("status_code", "status_codes"),
     local=True,
 )
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
@@ -72,7 +71,6 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     Metadata,
     severity=Severity.WARNING,
     like=NO_TEXT,
-    given=("status", "increment_status"),
     local=True,
     numeric=True,
 )
@@ -162,7 +160,6 @@ def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
     remedy=mark("Correct isBaseline or the colonyID."),
     cause_by=("value",),
     needs=Colonies,
-    given="colony_id",
     local=True,
 )
 def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -179,7 +176,6 @@ def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator
     message=mark("The {relationship} '{value}' of '{specimen}' is {genders}. Correct the relationship or the gender."),
     cause=mark("Mothers are not female, or fathers not male"),
     remedy=mark("Correct the relationship or the gender."),
-    given="related_specimens",
     others=True,
 )
 def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -207,7 +203,6 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
     message=mark("The parental strains of '{specimen}' on level {level} sum to {value} %, not to 100 %."),
     cause=mark("The parental strains of a level do not sum to 100 %"),
     remedy=mark("Correct the percentages, or give the strains that are missing."),
-    given="parental_strains",
     local=True,
 )
 def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -233,8 +228,6 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
     ),
     cause_by=("parameter", "range"),
     needs=Impress,
-    given="value",
-    only_for=lambda parameter: parameter.qc_minimum is not None or parameter.qc_maximum is not None,
     local=True,
     numeric=True,
 )
@@ -262,7 +255,6 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
     remedy=mark("Use its successor."),
     cause_by=("value",),
     needs=Impress,
-    only_for=lambda parameter: not parameter.is_active,
     local=True,
     numeric=True,
 )
@@ -321,7 +313,6 @@ def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
     message=mark("The date of birth of '{specimen}' is {value}, before 1980. Correct it."),
     cause=mark("Dates of birth are before 1980"),
     remedy=mark("Correct the dates in the source system and export the data again."),
-    given="dob",
     local=True,
 )
 def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:

@@ -82,7 +82,6 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     cause_by=("value", "procedure"),
     known_as="parametersNotBelonging",
     needs=Impress,
-    only_for=lambda _defined: False,
     local=True,
     numeric=True,
 )

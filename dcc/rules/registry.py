@@ -28,7 +28,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from dcc.declarations import ORIGIN, Declaration, code_of, declaration_of, declare
 from dcc.errors import InternalFaultError
 from dcc.messages import Message
-from dcc.reference.impress import Parameter
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
 from dcc.rules.context import Context
@@ -49,12 +48,10 @@ class Rule:
     `known_as` are its ids in the field's existing validator; `needs` the reference data without which it cannot be
     checked. The first line of the check's docstring is what the rule demands.
 
-    The other fields save time on elements to which a rule cannot object. It objects to none whose fields in `given` are
-    all None or empty, and to no parameter for whose definition `only_for` is false. A `local` rule treats elements of
-    one shape alike (`accepted_elements`) under the same definitions of IMPReSS, wherever they are; entities, under the
-    same centre and on the same day. One that is also `numeric` treats elements alike that differ only in a value which
-    is a plain number, if IMPReSS wants any number. Only a rule with `others` may look at other documents, in
-    `Context.answers`, which are empty for all others while a document is prepared.
+    A `local` rule treats elements of one shape alike (`accepted_elements`) under the same definitions of IMPReSS,
+    wherever they are; entities, under the same centre and on the same day. One that is also `numeric` treats elements
+    alike that differ only in a value which is a plain number, if IMPReSS wants any number. Only a rule with `others`
+    may look at other documents, in `Context.answers`, which are empty for all others while a document is prepared.
     """
 
     id: str
@@ -63,8 +60,6 @@ class Rule:
     known_as: tuple[str, ...]
     needs: tuple[type[Snapshot], ...]
     check: Check
-    given: tuple[str, ...] = ()
-    only_for: Callable[[Parameter], bool] | None = None
     local: bool = False
     numeric: bool = False
     others: bool = False
@@ -145,8 +140,6 @@ def rule(
     cases: Mapping[str, Declaration | str] | None = None,
     known_as: str | tuple[str, ...] = (),
     needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
-    given: str | tuple[str, ...] = (),
-    only_for: Callable[[Parameter], bool] | None = None,
     local: bool = False,
     numeric: bool = False,
     others: bool = False,
@@ -180,8 +173,7 @@ def rule(
             declare(code_of(rule_id, case), of_case)
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
-        fields = (given,) if isinstance(given, str) else given
-        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for, local, numeric, others)
+        registered = Rule(rule_id, on, severity, names, kinds, check, local, numeric, others)
         RULES[rule_id] = registered
         for kind in on:
             _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)
@@ -195,21 +187,14 @@ def rules_for(kind: type) -> tuple[Rule, ...]:
     return _BY_KIND.get(kind, ())
 
 
-class Planned(NamedTuple):
-    """A rule for a kind of element; `given` is the index of a field without which the rule has no objection."""
-
-    rule: Rule
-    given: int | None
-
-
 class Plan(NamedTuple):
     """The rules for a kind of element, whether all are `local` and `numeric`, and the missing reference data.
 
     `elsewhere` are the rules that are not `local`: they depend on more than the element.
     """
 
-    rules: list[Planned]
-    elsewhere: list[Planned]
+    rules: list[Rule]
+    elsewhere: list[Rule]
     local: bool
     numeric: bool
     missing: list[type[Snapshot]]
@@ -226,7 +211,6 @@ class Plans:
         self.reference = reference
         self.without = frozenset(without)
         self._plans: dict[type, Plan] = {}
-        self._of_parameters: dict[tuple[type, int], list[Planned]] = {}
 
     def of(self, kind: type) -> Plan:
         """The rules for elements of a kind."""
@@ -235,20 +219,7 @@ class Plans:
             plan = self._plans[kind] = self._planned(kind)
         return plan
 
-    def of_parameter(self, kind: type, definition: Parameter | None) -> list[Planned]:
-        """The rules that may object to elements of a kind, in a parameter with that definition, if any."""
-        if definition is None:
-            return self.of(kind).rules
-        # Definitions live as long as the reference data.
-        key = (kind, id(definition))
-        rules = self._of_parameters.get(key)
-        if rules is None:
-            wanted = [one for one in self.of(kind).rules if one.rule.only_for is None or one.rule.only_for(definition)]
-            rules = self._of_parameters[key] = wanted
-        return rules
-
     def _planned(self, kind: type) -> Plan:
-        fields: tuple[str, ...] = getattr(kind, "_fields", ())
         rules, missing = [], []
         for rule in rules_for(kind):
             if rule.id in self.without:
@@ -256,7 +227,6 @@ class Plans:
             lacking = [needed for needed in rule.needs if self.reference.find(needed) is None]
             missing += lacking
             if not lacking:
-                given = next((fields.index(name) for name in rule.given if name in fields), None)
-                rules.append(Planned(rule, given))
-        needing_others = [one for one in rules if not one.rule.local]
-        return Plan(rules, needing_others, not needing_others, all(one.rule.numeric for one in rules), missing)
+                rules.append(rule)
+        elsewhere = [rule for rule in rules if not rule.local]
+        return Plan(rules, elsewhere, not elsewhere, all(rule.numeric for rule in rules), missing)

@@ -97,7 +97,6 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause_by=("value",),
     known_as="testSpecimenBackground",
     needs=Strains,
-    given="strain_id",
     local=True,
 )
 def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -139,7 +138,6 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause_by=("value",),
     known_as="testSpecimenBackgroundNotInImits",
     needs=Colonies,
-    given="colony_id",
     local=True,
 )
 def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -162,7 +160,6 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause_by=("value", "status"),
     known_as=("testColonyIncorrectState", "testiMitsButWrongState"),
     needs=Colonies,
-    given="colony_id",
     local=True,
 )
 def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -199,7 +196,6 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
     },
     known_as="testIncorrectProduictionCentre",
     needs=Colonies,
-    given="colony_id",
     local=True,
 )
 def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -247,7 +243,6 @@ def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Faul
     cause_by=("colony", "made"),
     known_as="testSpecimenDatesWithinLimits",
     needs=Colonies,
-    given="colony_id",
     local=True,
 )
 def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -273,7 +268,6 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     remedy=mark("Write a number from 0 to less than 20, such as 12.5 or E12.5."),
     cause_by=("value",),
     known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
-    given="stage_unit",
     local=True,
 )
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -301,7 +295,6 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         "Embryo_TheilerStageNotParsed",
         "Embryo_TheilerStageOutOfBounds",
     ),
-    given="stage_unit",
     local=True,
 )
 def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -320,7 +313,6 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cases={"misplaced": MISPLACED_CODE},
     known_as="testSpecimenStatusCode",
     needs=StatusCodes,
-    given="status_code",
     local=True,
 )
 def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
@@ -381,7 +373,6 @@ def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause=mark("Related animals have not been submitted"),
     remedy=mark("This clears when they are submitted. You need not submit anything again."),
     acts=Actor.NOBODY,
-    given="related_specimens",
     others=True,
 )
 def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:

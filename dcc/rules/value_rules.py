@@ -57,7 +57,6 @@ _ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
         "procedureMetadataParameterStatusInvalid",
     ),
     needs=StatusCodes,
-    given=("status", "increment_status"),
     local=True,
     numeric=True,
 )
@@ -119,8 +118,6 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
         "procedureMetadataCastOperationFailed",
     ),
     needs=Impress,
-    given="value",
-    only_for=lambda parameter: parameter.value_type not in _ANY_TEXT,
     local=True,
     numeric=True,
 )
@@ -161,8 +158,6 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     },
     known_as=("simpleParameterNoValidOption", "seriesParameterNoValidOption", "procedureMetadataNoValidOption"),
     needs=Impress,
-    given="value",
-    only_for=lambda parameter: bool(parameter.options),
     local=True,
     numeric=True,
 )
@@ -207,7 +202,6 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
         ),
     },
     needs=Impress,
-    given="unit",
     local=True,
     numeric=True,
 )

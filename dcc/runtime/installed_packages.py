@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RULES: Final = "dcc.rules"
 """Modules that register rules."""
 SOURCES: Final = "dcc.sources"
-"""Functions that open a connection to a source, named by protocol; see `dcc.sources.added.Opener`."""
+"""Functions that open a connection to a source, named by protocol; see `dcc.sources.connect.Opener`."""
 CONVERTERS: Final = "dcc.converters"
 """Functions that make a converter of submitted files; see `dcc.converters.base.Converter`."""
 CHANNELS: Final = "dcc.channels"

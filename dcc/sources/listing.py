@@ -118,12 +118,15 @@ def _list_folders(found: _DirectoryContent, below: Below) -> None:
 
 
 class _DirectoryContent:
-    """The content of directories: of ignored entries only their number, and the first examples by name."""
+    """The content of directories: of ignored entries only their number, and the first examples by name.
+
+    Archives are kept by name, and have their path as the name of their entry; checksums and manifests by the paths of
+    archives.
+    """
 
     def __init__(self, label: str, action: Action, extent: Extent) -> None:
         self._label, self._action, self._extent = label, action, extent
         self._zips: dict[bytes, Entry] = {}
-        self._folder_of: dict[bytes, bytes] = {}
         self._checksums: set[bytes] = set()
         self._manifests: dict[bytes, tuple[str, str]] = {}
         self._folders: list[tuple[bool, bytes]] = []
@@ -199,7 +202,10 @@ class _DirectoryContent:
                 if not beside:
                     self._ignore(path, "left out by the patterns of the file source")
             elif not beside:
-                self._add_archive(folder, entry)
+                taken = self._zips.setdefault(name, entry._replace(name=path))
+                if taken.name != path:
+                    self._ignore(path, "an archive of its name is taken from another folder")
+                    self.note_twice(ListedTwice(printable(taken.name), printable(path)))
             elif beside == _MD5:
                 self._checksums.add(archive)
             else:
@@ -207,18 +213,6 @@ class _DirectoryContent:
                 first = self._manifests.setdefault(archive, manifest)
                 if MANIFEST_FORMATS.index(manifest[0]) < MANIFEST_FORMATS.index(first[0]):
                     self._manifests[archive] = manifest
-
-    def _add_archive(self, folder: bytes, entry: Entry) -> None:
-        name = entry.name
-        if self._zips.setdefault(name, entry) is entry:
-            if folder:
-                self._folder_of[name] = folder
-            return
-        first = self._folder_of.get(name, b"")
-        if first != folder:
-            taken, other = printable(_below(first, name)), printable(_below(folder, name))
-            self._ignore(_below(folder, name), "an archive of its name is taken from another folder")
-            self.note_twice(ListedTwice(taken, other))
 
     def _require_few(self, links: Sequence[Entry]) -> None:
         """Raise ListingFailedError if there are more archives and checksums than permitted."""
@@ -235,20 +229,16 @@ class _DirectoryContent:
     def listing(self) -> ActionListing:
         """The listing."""
         checksums, manifests = self._checksums, self._manifests
-        paths = {name: _below(folder, name) for name, folder in self._folder_of.items()}
-        known = {paths.get(name, name) for name in self._zips} if paths else self._zips.keys()
+        known = {entry.name for entry in self._zips.values()}
         for path in checksums - known:
             self._ignore(path + _MD5, "no archive beside this checksum")
         for path in manifests.keys() - known:
             self._ignore(path + manifest_beside("", manifests[path][0]).encode(), "no archive beside this manifest")
-        folders = {name: printable(folder) for name, folder in self._folder_of.items()}
-        files = [
-            ListedFile(
-                printable(name), size, modified, path in checksums, folders.get(name, ""), *manifests.get(path, ())
-            )
-            for name, _, size, modified in self._zips.values()
-            for path in [paths.get(name, name)]
-        ]
+        files = []
+        for path, _, size, modified in self._zips.values():
+            folder, _, name = path.rpartition(b"/")
+            facts = (path in checksums, printable(folder), *manifests.get(path, ()))
+            files.append(ListedFile(printable(name), size, modified, *facts))
         files.sort(key=attrgetter("name"))
         return ActionListing(
             self._action,

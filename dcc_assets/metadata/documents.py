@@ -8,8 +8,7 @@ could not be checked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
@@ -34,27 +33,27 @@ _WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severit
 _FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
 _NOT_UPLOADED: Final = frozenset({InternalFaultError.short_name(), StagedDocumentLostError.short_name()})
 """Errors other than findings of rules that keep a document from the upload."""
-_Wanted = Callable[[str], bool]
-"""Selects findings by their rule."""
 _FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "value", "message", "judged by")
 
 
-_Advice = tuple[Actor, str]
-"""Who acts, and what to do."""
-_REFUSED: Final = (
+def _advice(actor: Actor, what_to_do: str) -> Metadata:
+    return {"Who acts": ACTOR_NAMES[actor], "What to do": what_to_do}
+
+
+_REFUSED: Final = _advice(
     Actor.CENTRE,
     "Send the centre the report. The data to add exist already, or the data to edit or delete do not exist. The centre "
     "submits a corrected document. If the document only came too early, run `dcc retry`, or press Materialize here.",
 )
-_HELD: Final = (
+_HELD: Final = _advice(
     Actor.DCC,
     "See what it would change: `dcc data plan`. Ask the centre whether it wants this, then run `dcc data confirm`.",
 )
-_WITHDRAWN: Final = (
+_WITHDRAWN: Final = _advice(
     Actor.NOBODY,
     "No action needed: it was withdrawn with `dcc data undo`. `dcc retry` loads it again.",
 )
-_LEFT_OUT: Final = (
+_LEFT_OUT: Final = _advice(
     Actor.NOBODY,
     "No action needed: DCC_LEFT_OUT_STEPS leaves the step out.",
 )
@@ -62,18 +61,10 @@ _JUDGED: Final = (
     "Send the centre the report. The check passes when the centre submits corrected or missing data, when the registry "
     "has the missing entry, or when you waive the rule (`dcc rules waive`)."
 )
-_UNCHECKED: Final = (
+_UNCHECKED: Final = _advice(
     Actor.DCC,
     "Update the reference data: `dcc reference refresh`. The next session checks again.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A finding with the name of its document."""
-
-    document: str
-    finding: FindingEntry
 
 
 def data_report(outcome: ZipData) -> Report | None:
@@ -81,19 +72,25 @@ def data_report(outcome: ZipData) -> Report | None:
 
     For the phase data, `outcome.documents` must be all of the submission's: a check is about all of them.
     """
+    materialised: Sequence[Materialised] = ()
+    verdicts: Sequence[Verdict] = ()
     if outcome.reached is Phase.UPLOAD:
         materialised, verdicts = _upload(outcome)
     elif outcome.reached is Phase.DATA:
         materialised, verdicts = _integrity(outcome)
     elif outcome.reached is Phase.CONTEXT and _lacking(outcome.documents, Phase.CONTEXT):
-        materialised, verdicts = _without_contexts(outcome), []
-    elif outcome.reached is Phase.QC:
-        materialised, verdicts = _quality_control(outcome), []
-    else:
+        # Quality control is not reached without contexts: its asset says why.
+        reason = _cancelled(_lacking(outcome.documents, Phase.CONTEXT), Phase.CONTEXT)
+        materialised = [_quality_control(outcome, {"reason": reason}, reason)]
+    elif outcome.reached is not Phase.QC:
         return None
-    return Report(
-        outcome.key.partition, materialised, tuple(verdicts), utc_timestamp(outcome.finished), ZIP_ACTIONS.name
-    )
+    elif outcome.phase is Phase.QC:
+        waiting = sum(d.phase is Phase.QC and d.status is not Status.DONE for d in outcome.documents)
+        is_done = outcome.status is Status.DONE
+        said = "Quality control is done." if is_done else "Waits for a wrangler: `dcc qc done`."
+        materialised = [_quality_control(outcome, {"documents waiting": waiting}, said)]
+    finished = utc_timestamp(outcome.finished)
+    return Report(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTIONS.name)
 
 
 def data_reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
@@ -101,7 +98,7 @@ def data_reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
     return (report for outcome in outcomes if (report := data_report(outcome)) is not None)
 
 
-def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
+def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]]:
     faulty = [document for document in outcome.documents if _not_uploaded(document)]
     if faulty:
         headline = _upload_headline(faulty, len(outcome.documents))
@@ -110,11 +107,11 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
         held = any(document.held for document in faulty)
         cancelled = _LEFT_OUT if _lacking(faulty, Phase.UPLOAD) else _WITHDRAWN
         advice = _REFUSED if failed else _HELD if held else cancelled
-        metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | _advice(advice) | _refusals(faulty)
+        metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | advice | _refusals(faulty)
         kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
         return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
     if not _whole(outcome, Phase.UPLOAD):
-        return (), []
+        return (), ()
     documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
     materialised = Materialised(UPLOADED_DATA, shown)
@@ -157,14 +154,14 @@ def _why(document: DocumentData) -> str:
     if document.reason:
         return document.reason
     if document.findings:
-        return _sentence(_Placed(document.file_name, document.findings[0]))
+        return _sentence(document.file_name, document.findings[0])
     return f"{document.file_name} failed."
 
 
 def _refusals(faulty: Sequence[DocumentData]) -> Metadata:
     reasons = [(document.file_name, document.reason) for document in faulty if document.reason]
     metadata: Metadata = {"reasons": table(("document", "reason"), reasons[:ERRORS_SHOWN])} if reasons else {}
-    return metadata | _findings(faulty, _any_rule)
+    return metadata | _findings(faulty)
 
 
 def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
@@ -183,7 +180,7 @@ def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
     return metadata
 
 
-def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
+def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]]:
     if left_out := _lacking(outcome.documents, Phase.DATA):
         return (), [_not_made(outcome, group, _cancelled(left_out, Phase.DATA)) for group in GROUPS]
     verdicts = [_group_verdict(outcome, group) for group in GROUPS]
@@ -196,8 +193,8 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]
         about(outcome)
         | {"documents": len(outcome.documents)}
         | _links(outcome, DATA_INTEGRITY)
-        | _tally(_count(outcome.documents, _any_rule))
-        | _findings(outcome.documents, _any_rule),
+        | _tally(_count(outcome.documents))
+        | _findings(outcome.documents),
     )
     return (materialised,), verdicts
 
@@ -211,64 +208,43 @@ def _was_judged(document: DocumentData) -> bool:
 
 def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> Verdict:
     check = CHECK_OF_GROUP[group.name]
-    metadata = _failure(outcome, check, Phase.DATA, headline) | _advice(_LEFT_OUT)
+    metadata = _failure(outcome, check, Phase.DATA, headline) | _LEFT_OUT
     kinds = frozenset(group.rules)
     return Verdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
 
 
 def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
-    check, of_group = CHECK_OF_GROUP[group.name], frozenset(group.rules)
-    counts = _count(outcome.documents, of_group.__contains__)
-    worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
-    if worst is None or worst is Severity.WARNING:
-        text = (
-            "No findings." if worst is None else f"{count_of(counts.total(), 'warning')}, none that fails a document."
-        )
+    check, rules, documents = CHECK_OF_GROUP[group.name], frozenset(group.rules), outcome.documents
+    counts = _count(documents, rules)
+    of_severity: Counter[Severity] = Counter()
+    for (_, severity), number in counts.items():
+        of_severity[severity] += number
+    errors, unchecked = sum(of_severity[severity] for severity in _FAILING), of_severity[Severity.UNCHECKED]
+    if not errors and (of_severity[Severity.WARNING] or not unchecked):
+        text = f"{count_of(counts.total(), 'warning')}, none that fails a document." if counts else "No findings."
         return Verdict(check, True, text, about(outcome) | _tally(counts), always=False)
-    headline = _group_headline(outcome.documents, counts, of_group)
+    example = "".join(f" First: {_sentence(*found)}" for found in _worst(documents, rules)[:1])
+    if errors:
+        faulty = sum(any(r in rules and s in _FAILING for r, s in d.finding_counts) for d in documents)
+        headline = f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
+    else:
+        headline = f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
     return Verdict(
         check,
         False,
         headline,
         _failure(outcome, check, Phase.DATA, headline)
-        | (_judged(outcome.documents, of_group.__contains__) if worst in _FAILING else _advice(_UNCHECKED))
+        | (_judged(documents, rules) if errors else _UNCHECKED)
         | _tally(counts)
-        | _findings(outcome.documents, of_group.__contains__),
-        severity=AssetCheckSeverity.ERROR if worst in _FAILING else AssetCheckSeverity.WARN,
-        kinds=of_group,
+        | _findings(documents, rules),
+        severity=AssetCheckSeverity.ERROR if errors else AssetCheckSeverity.WARN,
+        kinds=rules,
     )
 
 
-def _group_headline(
-    documents: Sequence[DocumentData], counts: Counter[tuple[str, Severity]], of_group: frozenset[str]
-) -> str:
-    errors = sum(number for (_, severity), number in counts.items() if severity in _FAILING)
-    unchecked = sum(number for (_, severity), number in counts.items() if severity is Severity.UNCHECKED)
-    first = next(iter(_worst(documents, of_group.__contains__)), None)
-    example = "" if first is None else f" First: {_sentence(first)}"
-    if errors:
-        faulty = sum(any(r in of_group and s in _FAILING for r, s in d.finding_counts) for d in documents)
-        return f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
-    return f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
-
-
-def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
-    if outcome.phase is not Phase.QC:
-        return ()
-    waiting = sum(d.phase is Phase.QC and d.status is not Status.DONE for d in outcome.documents)
+def _quality_control(outcome: ZipData, more: Metadata, description: str) -> Materialised:
     state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name}
-    description = (
-        "Quality control is done." if outcome.status is Status.DONE else "Waits for a wrangler: `dcc qc done`."
-    )
-    known = about(outcome) | state | {"documents waiting": waiting} | _links(outcome, QC)
-    return (Materialised(QC, known, description),)
-
-
-def _without_contexts(outcome: ZipData) -> Sequence[Materialised]:
-    """Quality control is not reached without contexts: its asset says why."""
-    reason = _cancelled(_lacking(outcome.documents, Phase.CONTEXT), Phase.CONTEXT)
-    state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name, "reason": reason}
-    return (Materialised(QC, about(outcome) | state | _links(outcome, QC), reason),)
+    return Materialised(QC, about(outcome) | state | more | _links(outcome, QC), description)
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:
@@ -282,17 +258,13 @@ def _failed(document: DocumentData, phase: Phase) -> bool:
     return document.phase is phase and document.status is Status.FAILED
 
 
-def _sentence(placed: _Placed) -> str:
-    place = placed.document if placed.finding.line is None else f"{placed.document}, line {placed.finding.line}"
-    return f"{place}: {placed.finding.message} ({placed.finding.rule})"
+def _sentence(document: str, finding: FindingEntry) -> str:
+    place = document if finding.line is None else f"{document}, line {finding.line}"
+    return f"{place}: {finding.message} ({finding.rule})"
 
 
-def _advice(advice: _Advice) -> Metadata:
-    return {"Who acts": ACTOR_NAMES[advice[0]], "What to do": advice[1]}
-
-
-def _judged(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
-    errors = (placed.finding for placed in _worst(documents, wanted) if placed.finding.severity in _FAILING)
+def _judged(documents: Sequence[DocumentData], rules: Collection[str]) -> Metadata:
+    errors = (finding for _, finding in _worst(documents, rules) if finding.severity in _FAILING)
     actors = dict.fromkeys(ACTOR_NAMES[acts_on(error.code, error.severity)] for error in errors)
     return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
@@ -322,14 +294,11 @@ def _failure(outcome: ZipData, check: AssetCheckKey, phase: Phase, headline: str
     }
 
 
-def _any_rule(_rule: str) -> bool:
-    return True
-
-
-def _count(documents: Iterable[DocumentData], wanted: _Wanted) -> Counter[tuple[str, Severity]]:
+def _count(documents: Iterable[DocumentData], rules: Collection[str] | None = None) -> Counter[tuple[str, Severity]]:
+    """The number of findings by rule and severity; of these rules, or of all."""
     counts: Counter[tuple[str, Severity]] = Counter()
     for document in documents:
-        counts.update({key: number for key, number in document.finding_counts.items() if wanted(key[0])})
+        counts.update({key: n for key, n in document.finding_counts.items() if rules is None or key[0] in rules})
     return counts
 
 
@@ -344,27 +313,26 @@ def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
     return {"rules": table(("rule", "severity", "findings"), [(rule, str(s), number) for rule, s, number in rows])}
 
 
-def _worst(documents: Iterable[DocumentData], wanted: _Wanted) -> list[_Placed]:
-    placed = [
-        _Placed(document.file_name, finding)
+def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = None) -> list[tuple[str, FindingEntry]]:
+    """The findings that count, the worst first, each after the name of its document; of these rules, or of all."""
+    found = [
+        (document.file_name, finding)
         for document in documents
         for finding in document.findings
-        if wanted(finding.rule) and not finding.is_waived
+        if (rules is None or finding.rule in rules) and not finding.is_waived
     ]
-    return sorted(placed, key=lambda one: _WORST_FIRST.index(one.finding.severity))
+    return sorted(found, key=lambda one: _WORST_FIRST.index(one[1].severity))
 
 
-def _findings(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
+def _findings(documents: Sequence[DocumentData], rules: Collection[str] | None = None) -> Metadata:
     """The table of findings, the worst first; nothing without findings."""
-    shown = _worst(documents, wanted)[:ERRORS_SHOWN]
-    left = _count(documents, wanted).total() - len(shown)
-    rows = [_finding_row(placed.document, placed.finding) for placed in shown]
+    shown = _worst(documents, rules)[:ERRORS_SHOWN]
+    left = _count(documents, rules).total() - len(shown)
+    rows = [
+        (one.severity.value, one.rule, document, one.line, one.value, one.message, one.snapshot)
+        for document, one in shown
+    ]
     metadata: Metadata = {"findings": table(_FINDING_COLUMNS, rows)} if rows else {}
     if left > 0:
         metadata["findings not shown"] = left
     return metadata
-
-
-def _finding_row(document: str, finding: FindingEntry) -> tuple[str | int | None, ...]:
-    cells = (document, finding.line, finding.value, finding.message, finding.snapshot)
-    return (finding.severity.value, finding.rule, *cells)

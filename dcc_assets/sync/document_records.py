@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, case, func, select
@@ -49,22 +49,18 @@ _NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
 
 
 @dataclass(frozen=True, slots=True)
-class _Recorded:
-    """The documents of one submission in the tracker, and their data in the QC database by their ids."""
+class _Facts:
+    """What is known of documents beside their own rows in the tracker, by the ids of these.
 
-    key: ZipKey
-    zip_action: Row[Any]
-    documents: Sequence[Row[Any]]
+    `rows`, `counts` and `findings` are of the QC database. `reasons` say why documents could not be uploaded;
+    `left_out` are the steps that the settings leave out of them.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """The QC database's data on documents, by the ids of their `xml_file`; and the steps left out of them."""
-
-    rows: Mapping[int, Row[Any]] = field(default_factory=dict)
-    counts: Mapping[int, Mapping[tuple[str, Severity], int]] = field(default_factory=dict)
-    findings: Mapping[int, Sequence[FindingEntry]] = field(default_factory=dict)
-    left_out: Mapping[int, tuple[Phase, ...]] = field(default_factory=dict)
+    rows: Mapping[int, Row[Any]]
+    counts: Mapping[int, Mapping[tuple[str, Severity], int]]
+    findings: Mapping[int, Sequence[FindingEntry]]
+    reasons: Mapping[int, str]
+    left_out: Mapping[int, tuple[Phase, ...]]
 
 
 def recorded_data(
@@ -85,11 +81,11 @@ def recorded_data(
 
 def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[ZipData]:
     """As `recorded_data`, for the ids of one portion of submissions (see `chunks`)."""
-    found = list(_documents(tracker, ids))
-    xml_ids = [document.id for recorded in found for document in recorded.documents]
-    reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
-    judged = replace(_judged(qc, xml_ids), left_out=_left_out_steps(tracker, xml_ids))
-    return [outcome for recorded in found for outcome in _zip_data(recorded, judged, reasons)]
+    of_actions = _documents(tracker, ids)
+    facts = _facts(tracker, qc, [document for documents in of_actions.values() for document in documents])
+    actions = select_zip_actions().where(ZipAction.id.in_(IDS)).order_by(ZipAction.id)
+    rows = tracker.execute(actions, {"ids": list(of_actions)})
+    return [outcome for row in rows for outcome in _zip_data(row, of_actions[row.id], facts)]
 
 
 def documented_zip_actions(
@@ -108,25 +104,20 @@ def documented_zip_actions(
     return sorted(row.id for row in found if key_of(row) in chosen)
 
 
-def _documents(tracker: Connection, ids: Sequence[int]) -> Iterator[_Recorded]:
+def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
+    """The documents of submissions that came as far as the upload, by the ids of submissions."""
     downloads = {
         download_id: za_id for za_id, download_id, reopened in latest_downloads(tracker, ids) if reopened < download_id
     }
-    of_actions: dict[int, list[Row[Any]]] = defaultdict(list)
     documents: Select[*tuple[Any, ...]] = (
         select(XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
         .where(XmlFile.zip_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))
         .order_by(XmlFile.id)
     )
+    of_actions: dict[int, list[Row[Any]]] = defaultdict(list)
     for document in tracker.execute(documents, {"ids": list(downloads)}):
         of_actions[downloads[document.zip_id]].append(document)
-    actions = select_zip_actions().where(ZipAction.id.in_(IDS)).order_by(ZipAction.id)
-    for row in tracker.execute(actions, {"ids": list(of_actions)}):
-        yield _Recorded(key_of(row), row, of_actions[row.id])
-
-
-def _failed_upload(document: Row[Any]) -> bool:
-    return (document.phase_id, document.status_id) == (int(Phase.UPLOAD), int(Status.FAILED))
+    return of_actions
 
 
 def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
@@ -147,10 +138,11 @@ def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tu
     return found
 
 
-def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
+def _facts(tracker: Connection, qc: Connection, documents: Sequence[Row[Any]]) -> _Facts:
+    failed = (int(Phase.UPLOAD), int(Status.FAILED))
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
-    findings: dict[int, list[FindingEntry]] = {}
+    xml_ids = [document.id for document in documents]
     for some in chunks(xml_ids):
         of_documents = DOCUMENT.c.tracker_id.in_(some)
         query = select(DOCUMENT).where(of_documents, DOCUMENT.c.action != DocumentAction.UNDO.value)
@@ -158,9 +150,13 @@ def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
         rows |= {row.tracker_id: row for row in by_id.values()}
         for row in _finding_counts(qc, list(by_id)):
             counts[by_id[row.document_id].tracker_id][row.rule, Severity(row.severity)] = row.findings
-    for xml_id in counts:
-        findings[xml_id] = _worst_findings(qc, rows[xml_id].id)
-    return _Judged(rows, counts, findings)
+    return _Facts(
+        rows,
+        counts,
+        findings={xml_id: _worst_findings(qc, rows[xml_id].id) for xml_id in counts},
+        reasons=_reasons(tracker, [one.id for one in documents if (one.phase_id, one.status_id) == failed]),
+        left_out=_left_out_steps(tracker, xml_ids),
+    )
 
 
 def _finding_counts(qc: Connection, document_ids: Sequence[int]) -> Iterable[Row[Any]]:
@@ -193,11 +189,10 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
     ]
 
 
-def _zip_data(recorded: _Recorded, judged: _Judged, reasons: Mapping[int, str]) -> Iterator[ZipData]:
-    documents = tuple(_document(row, judged, reasons) for row in recorded.documents)
-    row = recorded.zip_action
+def _zip_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> Iterator[ZipData]:
+    documents = tuple(_document(one, facts) for one in rows)
     outcome = ZipData(
-        key=recorded.key,
+        key=key_of(row),
         centre=row.centre,
         reached=Phase.UPLOAD,
         phase=Phase(row.phase_id),
@@ -217,16 +212,16 @@ def _withdrawn(document: DocumentData) -> bool:
     return document.phase is Phase.UPLOAD and document.status is Status.CANCELLED
 
 
-def _document(row: Row[Any], judged: _Judged, reasons: Mapping[int, str]) -> DocumentData:
-    stored = judged.rows.get(row.id)
+def _document(row: Row[Any], facts: _Facts) -> DocumentData:
+    stored = facts.rows.get(row.id)
     data = DocumentData(
         file_name=row.fname,
         kind=_kind_of(row.fname) if stored is None else DocumentKind(stored.kind),
         centre="" if stored is None else stored.centre,
         phase=Phase(row.phase_id),
         status=Status(row.status_id),
-        reason=reasons.get(row.id),
-        left_out=judged.left_out.get(row.id, ()),
+        reason=facts.reasons.get(row.id),
+        left_out=facts.left_out.get(row.id, ()),
     )
     if stored is None:
         return data
@@ -237,8 +232,8 @@ def _document(row: Row[Any], judged: _Judged, reasons: Mapping[int, str]) -> Doc
         late=stored.late,
         held=stored.state == DocumentState.HELD.value and data.phase is Phase.UPLOAD,
         said={name: getattr(stored, name) for name in names if getattr(stored, name)},
-        findings=tuple(judged.findings.get(row.id, ())),
-        finding_counts=dict(judged.counts.get(row.id, {})),
+        findings=tuple(facts.findings.get(row.id, ())),
+        finding_counts=dict(facts.counts.get(row.id, {})),
     )
 
 

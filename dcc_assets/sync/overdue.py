@@ -9,11 +9,10 @@ changes, so that their number does not grow with the evaluations.
 import hashlib
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, op
+from dagster import AssetCheckKey, AssetCheckSeverity, DagsterInstance, OpExecutionContext, op
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.columns import utc_now
@@ -53,10 +52,10 @@ from dcc_resources.databases import TrackerResource
 
 _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {
-    CRAWL_OVERDUE.to_user_string(): (CRAWL_OVERDUE, str(FILE_SOURCES.name)),
-    CENTRE_SILENT.to_user_string(): (CENTRE_SILENT, str(CENTRES.name)),
-    SUBMISSIONS_OVERDUE.to_user_string(): (SUBMISSIONS_OVERDUE, str(CENTRES.name)),
+    check: str(partitions.name)
+    for check, partitions in ((CRAWL_OVERDUE, FILE_SOURCES), (CENTRE_SILENT, CENTRES), (SUBMISSIONS_OVERDUE, CENTRES))
 }
+"""The checks, and the set of partitions of each."""
 OVERDUE_JOB: Final = "show_overdue"
 
 
@@ -78,10 +77,10 @@ def overdue_changes(
     check for not evaluated if its partition is newer. Three statements for any number of submissions. Raises
     TrackerUnreachableError.
     """
-    changes = _look(instance, tracker, settings, anew)
-    cursor = json.dumps(changes.said)
+    reports, said = _look(instance, tracker, settings, anew)
+    cursor = json.dumps(said)
     recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
-    return changes.reports
+    return reports
 
 
 @op(name="overdue", description="Shows what changed of what is overdue.")
@@ -105,9 +104,8 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
     A run is needed: Dagster keeps one evaluation of a check's partition for each run, and without a run one in all.
     Raises TrackerUnreachableError, and DagsterStorageError if Dagster could not store it.
     """
-    if not _look(instance, tracker, settings).reports:
+    if not _look(instance, tracker, settings)[0]:
         return False
-
     try:
         resources = {TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker))}
         run_here(show_overdue_job, instance, {STARTED_BY_TAG: "the watch of what is overdue"}, resources)
@@ -121,54 +119,58 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """The reports of changes, and the digests of all reports by check and partition."""
-
-    reports: list[Report]
-    said: dict[str, dict[str, str]]
-
-
 def _look(
     instance: DagsterInstance, tracker: Engine, settings: Settings, anew: Collection[str] | None = ()
-) -> _Changes:
-    shown = _last_shown(instance)
-    reports = read_overdue(tracker, settings)
-    changes = _Changes([], {name: {} for name in _CHECKS})
-    for report in reports:
-        check, digest = report.verdicts[0].check, _digest(report)
+) -> tuple[list[Report], dict[str, dict[str, str]]]:
+    """The reports of changes, and the digests of all reports by check and partition."""
+    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
+    changes: list[Report] = []
+    said: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}
+    for report in read_overdue(tracker, settings):
+        name, digest = report.verdicts[0].check.to_user_string(), _digest(report)
+        said[name][report.partition] = digest
+        if anew is None or report.partition in anew or shown.get(name, {}).get(report.partition) != digest:
+            changes.append(report)
+    for check, partitions in _CHECKS.items():
         name = check.to_user_string()
-        changes.said[name][report.partition] = digest
-        changed = shown.get(name, {}).get(report.partition) != digest
-        if changed or anew is None or report.partition in anew:
-            changes.reports.append(report)
-    for name, (check, partitions) in _CHECKS.items():
-        for partition in sorted(shown.get(name, {}).keys() - changes.said[name].keys()):
+        for partition in sorted(shown.get(name, {}).keys() - said[name].keys()):
             over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
-            changes.reports.append(Report(partition, (), (over,), None, partitions, whole=True))
-    return changes
+            changes.append(Report(partition, (), (over,), None, partitions, whole=True))
+    return changes, said
 
 
 def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[Report]:
     """The reports at a time, for each source and centre in use."""
+
+    def report(partition: str, verdict: Verdict) -> Report:
+        return Report(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
+
     for source in crawled_sources(connection, settings, now):
-        yield _report(source.partition, str(FILE_SOURCES.name), _crawled(source, settings, now), now)
+        yield report(source.partition, _crawled(source, settings, now))
     late = late_centres(connection, settings, now)
     for centre in activity_of_centres(connection, settings, now):
-        yield _report(centre.centre, str(CENTRES.name), _heard(centre, settings, now), now)
-        yield _report(
-            centre.centre, str(CENTRES.name), _through(centre.centre, late.get(centre.centre), settings, now), now
-        )
+        yield report(centre.centre, _heard(centre, settings, now))
+        yield report(centre.centre, _through(centre.centre, late.get(centre.centre), settings, now))
 
 
-def _report(partition: str, partitions: str, verdict: Verdict, now: datetime) -> Report:
-    return Report(partition, (), (verdict,), utc_timestamp(now), partitions, whole=True)
+def _overdue(
+    check: AssetCheckKey, reason: str, since: datetime, facts: Metadata, who: str, what: str, *, is_warning: bool
+) -> Verdict:
+    """The verdict on something overdue, with who acts and what to do."""
+    advice = {"Who acts": who, "What to do": what}
+    metadata: Metadata = {"reason": reason, "since": f"{since:%Y-%m-%d %H:%M} UTC", **advice, **facts}
+    severity = AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR
+    return Verdict(check, False, reason, metadata, severity=severity, is_reminder=True)
+
+
+def _of_centre(centre: str) -> Metadata:
+    return {"Links": links([("Report on the centre", report_of_centre(centre))])}
 
 
 def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdict:
     within = f"{settings.crawl_overdue_hours:g} hours"
-    report = links([("Report on the centre", report_of_centre(source.centre))])
-    metadata: Metadata = {"crawled": source.due.in_words, "Links": report}
+    metadata: Metadata = {"crawled": source.due.in_words, **_of_centre(source.centre)}
     if source.due.why is Why.PAUSED:
         return Verdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
@@ -179,22 +181,15 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     what = "See its check `reachable`, and `dcc source test`."
     if not source.is_tried:
         what = "No session has crawled it: see `dcc doctor`, then `dcc crawl`."
-    facts: Metadata = {
-        "reason": reason,
-        "since": _minute(source.since),
-        "hours": _hours(source.since, now),
-        **metadata,
-        "Who acts": ACTOR_NAMES[Actor.DCC],
-        "What to do": what,
-    }
+    facts: Metadata = {"hours": int((now - source.since).total_seconds() // 3600), **metadata}
     # A server that is down is its centre's problem, missing sessions are ours.
-    severity = AssetCheckSeverity.WARN if source.is_tried else AssetCheckSeverity.ERROR
-    return Verdict(CRAWL_OVERDUE, False, reason, facts, severity=severity, is_reminder=True)
+    is_warning = source.is_tried
+    return _overdue(CRAWL_OVERDUE, reason, source.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=is_warning)
 
 
 def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> Verdict:
     within = f"{centre.within_days} days"
-    metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre.centre))])}
+    metadata = _of_centre(centre.centre)
     if not centre.silent:
         return Verdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
     when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
@@ -202,51 +197,38 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> Verdict
     if centre.within_days != settings.centre_silent_days:
         why = f"it usually submits {'more' if centre.within_days < settings.centre_silent_days else 'less'} often"
     reason = f"{centre.centre} has submitted {when}; it counts as silent after {within} ({why})."
-    facts: Metadata = {
-        "reason": reason,
-        "since": _minute(centre.since),
-        "days": (now - centre.since).days,
-        "Who acts": ACTOR_NAMES[Actor.DCC],
-        "What to do": "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.",
-        **metadata,
-    }
-    return Verdict(CENTRE_SILENT, False, reason, facts, severity=AssetCheckSeverity.WARN, is_reminder=True)
+    what = "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not."
+    facts: Metadata = {"days": (now - centre.since).days, **metadata}
+    return _overdue(CENTRE_SILENT, reason, centre.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=True)
 
 
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
     within = f"{settings.overdue_days} days"
-    metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre))])}
     if late is None:
-        counts: Metadata = {"waiting": 0, "failed": 0}
-        return Verdict(SUBMISSIONS_OVERDUE, True, f"Nothing older than {within} is left behind.", counts | metadata)
+        reason = f"Nothing older than {within} is left behind."
+        return Verdict(SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
     parts = []
     if late.waiting:
         parts.append(f"{late.waiting:,} older than {within} wait")
     if late.failed:
         parts.append(f"{late.failed:,} older than {within} failed and are neither corrected nor removed")
     reason = f"Archives of {centre}: {'; '.join(parts)} (DCC_OVERDUE_DAYS)."
+    who = ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(submission)] for submission in late.zips))
+    what = (
+        "Waiting archives: see `dcc doctor`, then `dcc crawl`; held documents wait for `dcc data confirm`. Failed "
+        "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "
+        "server when it has submitted the documents again, and the next crawl clears this."
+    )
     rows = [_late_row(submission, now) for submission in late.zips]
+    oldest = page_of_partition(VALIDATED_DOCUMENTS, late.zips[0].key.partition)
     facts: Metadata = {
-        "reason": reason,
-        "since": _minute(late.zips[0].since),
         "waiting": late.waiting,
         "failed": late.failed,
-        "Who acts": ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(submission)] for submission in late.zips)),
-        "What to do": (
-            "Waiting archives: see `dcc doctor`, then `dcc crawl`; held documents wait for `dcc data confirm`. Failed "
-            "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "
-            "server when it has submitted the documents again, and the next crawl clears this."
-        ),
         "archives": table(("archive", "phase", "status", "days", "who acts"), rows),
-        "Links": links(
-            [
-                ("Report on the centre", report_of_centre(centre)),
-                ("The oldest of them", page_of_partition(VALIDATED_DOCUMENTS, late.zips[0].key.partition)),
-            ]
-        ),
+        "Links": links([("Report on the centre", report_of_centre(centre)), ("The oldest of them", oldest)]),
     }
-    severity = AssetCheckSeverity.ERROR if late.waiting else AssetCheckSeverity.WARN
-    return Verdict(SUBMISSIONS_OVERDUE, False, reason, facts, severity=severity, is_reminder=True)
+    is_warning = not late.waiting
+    return _overdue(SUBMISSIONS_OVERDUE, reason, late.zips[0].since, facts, who, what, is_warning=is_warning)
 
 
 def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:
@@ -260,23 +242,9 @@ def _acts_on(late: LateZip) -> Actor:
     return Actor.DCC if acts is Actor.NOBODY else acts
 
 
-def _minute(when: datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M} UTC"
-
-
-def _hours(since: datetime, now: datetime) -> int:
-    return int((now - since).total_seconds() // 3600)
-
-
 def _digest(report: Report) -> str:
     """A digest of a report without its age, which is repeated once a day at most."""
     (verdict,) = report.verdicts
     days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
     content = f"{verdict.passed} {verdict.description} {days}"
     return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def _last_shown(instance: DagsterInstance) -> dict[str, dict[str, str]]:
-    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
-    shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
-    return shown

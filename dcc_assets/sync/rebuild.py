@@ -27,80 +27,21 @@ from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorder_of
-from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 
 _REBUILD: Final = "rebuild"
 _SHOWN_EVERY = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class RebuildReport:
     """What was shown: sources, submissions, failed ones of these, centres with data; and the run's id."""
 
-    file_sources: int
-    zip_actions: int
-    failed: int
-    run_id: str
-    centres: int = 0
-
-
-@dataclass
-class _Rebuilding:
-    settings: Settings
-    tracker: Engine
-    progress: Callable[[str], None] | None
     file_sources: int = 0
     zip_actions: int = 0
     failed: int = 0
+    run_id: str = ""
     centres: int = 0
-    failure: Exception | None = None
-
-    def say(self, message: str) -> None:
-        if self.progress is not None:
-            self.progress(message)
-
-    def record(self, context: OpExecutionContext) -> None:
-        """Report everything in the tracker."""
-        staging = Staging(self.settings.staging_directory)
-        instance = context.instance
-        with (
-            self.tracker.connect() as connection,
-            recorder_of(context, self.tracker, self.settings) as recorder,
-        ):
-            archive_older(instance, self.tracker, self.settings, anew=True)
-            shown = read_archive(instance).horizon.shows()
-            instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
-            for crawl in recorded_crawls(connection, self.settings):
-                recorder.record(source_report(crawl))
-                self.file_sources += 1
-            newest = newest_zip_mark(connection)
-            total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
-            failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
-            self.failed = connection.scalar(failed) or 0
-            for zip_ in recorded_zips(connection, wanted=shown):
-                recorder.record_many([complete_zip_report(zip_, staging)])
-                self.zip_actions += 1
-                if self.zip_actions % _SHOWN_EVERY == 0:
-                    self.say(f"{self.zip_actions:,} of {total:,} submissions")
-            recorder.when_stored(lambda: ZIPS_SHOWN.write(instance, newest))
-            self._record_data(instance, recorder)
-            recorder.record_many(overdue_changes(instance, recorder, self.tracker, self.settings, anew=None))
-
-    def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
-        with self.tracker.connect() as connection:
-            taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
-        with disposed(open_qc_database(self.settings)) as qc:
-            try:
-                require_current(qc)
-            except QcDatabaseOutdatedError as error:
-                if taken_up is not None:
-                    self.say(f"What became of documents after validation is not shown: {error}")
-                return
-            mirror = Mirror(instance, self.tracker, qc, self.settings)
-            recorder.record_many(mirror.everything())
-            self.centres = len(mirror.centres_shown)
-            recorder.when_stored(mirror.note_shown)
 
 
 def rebuild_instance(
@@ -112,14 +53,16 @@ def rebuild_instance(
     another one the same is recorded again. `progress` is called with the progress. Raises DatabaseUnreachableError and
     DagsterStorageError.
     """
-    rebuilding = _Rebuilding(settings, tracker, progress)
+    say: Callable[[str], None] = progress or (lambda _: None)
+    report = RebuildReport()
+    failures: list[DccError] = []
 
     @op(name=_REBUILD, description="Tells Dagster what is in the tracker.")
     def record(context: OpExecutionContext) -> None:
         try:
-            rebuilding.record(context)
+            _record(context, settings, tracker, report, say)
         except DccError as error:
-            rebuilding.failure = error
+            failures.append(error)
             raise
 
     @job(name=_REBUILD, description="A Dagster instance built again from the tracker.")
@@ -128,19 +71,53 @@ def rebuild_instance(
 
     try:
         finish_dead_runs(instance)
-        result = run_here(rebuild, instance, {STARTED_BY_TAG: "dcc instance rebuild"})
+        report.run_id = run_here(rebuild, instance, {STARTED_BY_TAG: "dcc instance rebuild"}).run_id
     except Exception as error:
-        if rebuilding.failure is not None:
-            raise rebuilding.failure from None
+        if failures:
+            raise failures[0] from None
         raise DagsterStorageError(
             f"The Dagster instance in {settings.dagster_home} could not be written ({error}). See to "
             f"{storage_place(settings)}, delete the instance, and try again."
         ) from error
-    report = RebuildReport(
-        rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id, rebuilding.centres
-    )
-    rebuilding.say(
+    say(
         f"Dagster shows {count_of(report.file_sources, 'file source')} and "
         f"{count_of(report.zip_actions, 'submission')}, {report.failed:,} of them failed."
     )
     return report
+
+
+def _record(
+    context: OpExecutionContext, settings: Settings, tracker: Engine, report: RebuildReport, say: Callable[[str], None]
+) -> None:
+    """Report everything in the tracker, and count it."""
+    staging, instance = Staging(settings.staging_directory), context.instance
+    with tracker.connect() as connection, recorder_of(context, tracker, settings) as recorder:
+        archive_older(instance, tracker, settings, anew=True)
+        shown = read_archive(instance).horizon.shows()
+        instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
+        for crawl in recorded_crawls(connection, settings):
+            recorder.record(source_report(crawl))
+            report.file_sources += 1
+        newest = newest_zip_mark(connection)
+        total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
+        failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
+        report.failed = connection.scalar(failed) or 0
+        for zip_ in recorded_zips(connection, wanted=shown):
+            recorder.record_many([complete_zip_report(zip_, staging)])
+            report.zip_actions += 1
+            if report.zip_actions % _SHOWN_EVERY == 0:
+                say(f"{report.zip_actions:,} of {total:,} submissions")
+        recorder.when_stored(lambda: ZIPS_SHOWN.write(instance, newest))
+        taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
+        with disposed(open_qc_database(settings)) as qc:
+            try:
+                require_current(qc)
+            except QcDatabaseOutdatedError as error:
+                if taken_up is not None:
+                    say(f"What became of documents after validation is not shown: {error}")
+            else:
+                mirror = Mirror(instance, tracker, qc, settings)
+                recorder.record_many(mirror.everything())
+                report.centres = len(mirror.centres_shown)
+                recorder.when_stored(mirror.note_shown)
+        recorder.record_many(overdue_changes(instance, recorder, tracker, settings, anew=None))

@@ -21,7 +21,7 @@ import dagster
 import pytest
 import sqlalchemy as sa
 
-from dcc_dagster import event_storage, mysql_event_storage
+from dcc_dagster import event_storage, mysql_storage
 
 ROOT = Path(__file__).parent.parent.parent
 OWN = "dcc_dagster"
@@ -96,7 +96,12 @@ LEANED_ON = [
     # Names in dagster.yaml and in its entries.
     Leaned("event_storage mysql_storage", "dagster._config:UserConfigSchema"),
     Leaned("event_storage mysql_storage", "dagster._serdes:ConfigurableClassData"),
-    Leaned("mysql_storage", "dagster._serdes:ConfigurableClass", has="inst_data config_type from_config_value"),
+    Leaned(
+        "mysql_storage",
+        "dagster_mysql:DagsterMySQLStorage",
+        "mysql_url inst_data",
+        "config_type from_config_value event_log_storage run_storage schedule_storage",
+    ),
     Leaned("instance executors", "dagster._core.instance:DagsterInstanceOverrides"),
     Leaned("instance sqlite_instance", "dagster._core.instance.ref:InstanceRef"),
     Leaned("instance sqlite_instance", "dagster._core.instance.ref:InstanceRef.from_dir", "base_dir", "overrides"),
@@ -111,26 +116,21 @@ LEANED_ON = [
     Leaned("check_results event_recorder instance sqlite_instance", "dagster:DagsterInstance.event_log_storage"),
     Leaned("sqlite_instance", "dagster:DagsterInstance.run_storage"),
     Leaned("sqlite_instance", "dagster:DagsterInstance.schedule_storage"),
-    Leaned(
-        "mysql_storage",
-        f"{_STORAGE}.base_storage:DagsterStorage",
-        has="event_log_storage run_storage schedule_storage",
-    ),
     Leaned("mysql_storage", f"{_STORAGE}.runs:RunStorage", has="migrate optimize"),
     Leaned("mysql_storage", f"{_STORAGE}.schedules:ScheduleStorage", has="migrate optimize"),
-    Leaned("mysql_event_storage mysql_storage asset_tables", _LOG),
+    Leaned("mysql_storage asset_tables", _LOG),
     Leaned("check_results", f"{_LOG}.get_asset_check_partition_info", "self keys after_storage_id partition_keys"),
     Leaned("check_results", f"{_LOG}.get_latest_asset_check_execution_by_key", "self check_keys"),
     Leaned("partition_events", f"{_LOG}.get_latest_storage_id_by_partition", "self asset_key event_type partitions"),
-    Leaned("event_recorder event_storage mysql_event_storage", f"{_LOG}.store_event_batch", "self events"),
-    Leaned("event_storage mysql_event_storage", f"{_LOG}.store_event", "self event"),
+    Leaned("event_recorder event_storage mysql_storage", f"{_LOG}.store_event_batch", "self events"),
+    Leaned("event_storage mysql_storage", f"{_LOG}.store_event", "self event"),
     Leaned("instance", f"{_LOG}.get_concurrency_keys", "self"),
     Leaned("instance", f"{_LOG}.set_concurrency_slots", "self concurrency_key num"),
     Leaned("asset_tables", f"{_LOG}.get_existing_dynamic_partitions", "self partitions_def_name partition_keys"),
     Leaned("asset_tables", f"{_LOG}.delete_dynamic_partition", "self partitions_def_name partition_key"),
-    Leaned("mysql_event_storage", f"{_LOG}.add_dynamic_partitions", "self partitions_def_name partition_keys"),
-    Leaned("mysql_event_storage", f"{_LOG}.update_asset_cached_status_data", "self asset_key cache_values"),
-    Leaned("mysql_event_storage", f"{_STORAGE}.partition_status_cache:AssetStatusCacheValue"),
+    Leaned("mysql_storage", f"{_LOG}.add_dynamic_partitions", "self partitions_def_name partition_keys"),
+    Leaned("mysql_storage", f"{_LOG}.update_asset_cached_status_data", "self asset_key cache_values"),
+    Leaned("mysql_storage", f"{_STORAGE}.partition_status_cache:AssetStatusCacheValue"),
     Leaned("sqlite_instance", f"{_LOG}.reindex_events", "self"),
     Leaned("sqlite_instance", f"{_LOG}.reindex_assets", "self"),
     # The event log on SQLite.
@@ -140,10 +140,10 @@ LEANED_ON = [
         for name, parameters in event_storage.LEANED_ON.items()
     ),
     # The storages on MySQL, and their migrations.
-    Leaned("dagster_database mysql_event_storage", _MYSQL_LOG, "mysql_url inst_data", "upgrade reindex_assets"),
+    Leaned("dagster_database mysql_storage", _MYSQL_LOG, "mysql_url inst_data", "upgrade reindex_assets"),
     *(
-        Leaned("mysql_event_storage", f"{_MYSQL_LOG}.{name}", " ".join(parameters))
-        for name, parameters in mysql_event_storage.LEANED_ON.items()
+        Leaned("mysql_storage", f"{_MYSQL_LOG}.{name}", " ".join(parameters))
+        for name, parameters in mysql_storage.LEANED_ON.items()
     ),
     Leaned("dagster_database mysql_storage", "dagster_mysql:MySQLRunStorage", "mysql_url inst_data", "upgrade migrate"),
     Leaned("mysql_storage", "dagster_mysql:MySQLRunStorage.connect", "self run_id"),
@@ -187,7 +187,7 @@ LEANED_ON = [
     ),
     Leaned("asset_tables", f"{_STORAGE}.event_log:SqlEventLogStorage"),
     Leaned(
-        "event_storage mysql_event_storage asset_tables",
+        "event_storage mysql_storage asset_tables",
         f"{_STORAGE}.event_log:SqlEventLogStorageTable",
         has="id run_id event dagster_event_type timestamp asset_key partition",
     ),

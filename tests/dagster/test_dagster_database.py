@@ -18,8 +18,7 @@ from dcc.errors import (
 from dcc.settings import Settings
 from dcc_dagster.dagster_database import head_revision, init_dagster_database
 from dcc_dagster.instance import open_instance
-from dcc_dagster.mysql_event_storage import BatchingMysqlEventLogStorage
-from dcc_dagster.mysql_storage import PatientMysqlStorage
+from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, PatientMysqlStorage
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb
 
 pytestmark = only_mariadb

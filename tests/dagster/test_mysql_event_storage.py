@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInstance
 from dagster_mysql import MySQLEventLogStorage
 
-from dcc_dagster import mysql_event_storage
+from dcc_dagster import mysql_storage
 from dcc_dagster.mysql_connections import Connections, url_for_dagster
-from dcc_dagster.mysql_event_storage import BatchingMysqlEventLogStorage
+from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage
 from tests.dagster.test_event_storage import (
     ASSETS,
     CHECK,
@@ -24,6 +24,7 @@ from tests.dagster.test_event_storage import (
     some_events,
     store_in_threads,
 )
+from tests.support.asking import column_in
 from tests.support.databases import only_mariadb
 
 pytestmark = only_mariadb
@@ -90,12 +91,12 @@ def test_where_dagster_does_not_fit_its_own_class_is_taken(
     url: str, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kind() -> type:
-        storage = mysql_event_storage.event_storage_of(connections, url)
+        storage = mysql_storage.event_storage_of(connections, url)
         storage.dispose()
         return type(storage)
 
     assert kind() is BatchingMysqlEventLogStorage
-    monkeypatch.setitem(mysql_event_storage.LEANED_ON, "_store_asset_event", ("self", "something", "else"))
+    monkeypatch.setitem(mysql_storage.LEANED_ON, "_store_asset_event", ("self", "something", "else"))
     assert kind() is MySQLEventLogStorage
 
 
@@ -156,8 +157,7 @@ def test_a_deadlock_is_tried_again(storage: BatchingMysqlEventLogStorage, connec
 
         connections.patiently(work)
 
-    with connections.connect() as connection:
-        found = connection.exec_driver_sql("SELECT asset_key FROM asset_keys ORDER BY id").scalars().all()
+    found = column_in(connections, "SELECT asset_key FROM asset_keys ORDER BY id")
     names = list(found)
     assert len(names) == 2
     threads = [threading.Thread(target=lock, args=(order,)) for order in (names, names[::-1])]

@@ -25,7 +25,7 @@ INSTRUMENTED = (
     "dcc.documents",
     "dcc.sources",
     "dcc.naming",
-    "dcc.documents.building",
+    "dcc.documents.reading",
     "dcc.documents.reading",
     "dcc.reference",
     "zipfile",

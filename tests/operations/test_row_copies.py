@@ -37,6 +37,7 @@ from dcc.operations.backups.targets import load_rows
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import MEASUREMENT
 from dcc.tracker.database import TRACKER
+from tests.support.asking import in_reading, rows_in
 from tests.support.databases import MariaDb
 from tests.support.stores import Store, content
 
@@ -198,8 +199,7 @@ def test_any_value_is_the_same_on_mariadb_and_in_a_file(
 
 
 def _measurements(engine: Engine) -> list[tuple[Any, ...]]:
-    with engine.connect() as connection:
-        return [tuple(row) for row in connection.execute(select(MEASUREMENT).order_by(MEASUREMENT.c.id))]
+    return [tuple(row) for row in rows_in(engine, select(MEASUREMENT).order_by(MEASUREMENT.c.id))]
 
 
 @pytest.fixture
@@ -216,8 +216,7 @@ def test_a_checksum_tells_of_any_value_that_changes_and_not_of_the_order(new_sto
         with store.qc.connect() as connection:
             return sum_tables(connection, QC_DATABASE, "", no_progress)["specimen"].checksum
 
-    with store.qc.connect() as connection:
-        columns = shape_of(connection, "specimen").columns
+    columns = in_reading(store.qc, shape_of, "specimen").columns
     before = checksum()
     for column in columns:
         with unchecked(store.qc) as connection:

@@ -12,6 +12,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.tracker.queries.zip_stories import zip_story
+from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 
 ADD = "add/H.2013-10-31.1.impc.zip"
@@ -43,8 +44,7 @@ def archives_of_animals(data: DataInstallation) -> dict[str, str]:
     query = select(models.SPECIMEN.c.specimen_id, models.DOCUMENT.c.zip_action, models.DOCUMENT.c.zip_file).join(
         models.DOCUMENT, models.DOCUMENT.c.id == models.SPECIMEN.c.document_id
     )
-    with data.qc.connect() as connection:
-        rows = connection.execute(query.where(models.SPECIMEN.c.is_current)).all()
+    rows = rows_in(data.qc, query.where(models.SPECIMEN.c.is_current))
     return {animal: f"{action}/{zip_file}" for animal, action, zip_file in rows}
 
 
@@ -191,10 +191,11 @@ def test_additions_older_changes_and_other_centres_do_not_wait(careful: DataInst
 def test_the_centre_and_the_wrangler_are_told(careful: DataInstallation) -> None:
     hold_and_change_later(careful)
     careful.run()
-    with careful.tracker.connect() as connection:
-        report = collect_submission(connection, None, key_of(LATER), careful.settings)
-        centre = collect_centre(connection, None, "H", careful.settings)
-        reasons = [one.message for one in zip_story(connection, key_of(LATER)).reasons if one.kind == "waits"]
+    report = in_reading(careful.tracker, collect_submission, None, key_of(LATER), careful.settings)
+    centre = in_reading(careful.tracker, collect_centre, None, "H", careful.settings)
+    reasons = [
+        one.message for one in in_reading(careful.tracker, zip_story, key_of(LATER)).reasons if one.kind == "waits"
+    ]
     assert report.outcome is Outcome.IN_ORDER
     assert {one.outcome: str(one.key) for one in centre.zips if one.key in (key_of(HELD), key_of(LATER))} == {
         Outcome.HELD: HELD,

@@ -57,7 +57,6 @@ _MOST_ARCHIVES: Final = 16
 """The most archives of a part, whose documents are prepared into one file."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
-_APPLIED: Final = State(Phase.UPLOAD, Status.DONE)
 _VALID: Final = State(Phase.XSD, Status.DONE)
 
 
@@ -266,7 +265,7 @@ def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | Non
     recorded = archive.documents.get(one.file_name)
     if one.name is None or (recorded is not None and outcome_of(recorded.state) is None):
         return None
-    is_confirmed = recorded is not None and (recorded.state.phase > Phase.UPLOAD or recorded.state == _APPLIED)
+    is_confirmed = recorded is not None and recorded.state.phase > Phase.UPLOAD
     document = DueDocument(
         number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, _VALID
     )

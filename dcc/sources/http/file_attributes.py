@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -50,92 +50,77 @@ def modified_time(headers: HTTPMessage) -> int | None:
         return None
 
 
-class FactFinder:
-    """Requests the attributes of the files of one directory until all are known or the time is up.
+def find_facts(
+    client: HttpClient,
+    connect: Callable[[], HttpClient],
+    deadline: float,
+    targets: Sequence[tuple[str, str]],
+    on_progress: Callable[[str], object] = lambda _: None,
+) -> dict[str, Facts]:
+    """Attributes by name, of files of one directory given as (name, target on the server).
 
     `client` sends requests itself; `connect` makes connections for up to three helpers, which are optional: the server
-    may refuse them. `deadline` is of `time.monotonic`.
+    may refuse them. Files not requested until the `deadline`, of `time.monotonic`, are absent. `on_progress` is called
+    with texts such as `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if the server breaks off or
+    stalls.
     """
+    waiting = deque(targets)
+    found: dict[str, Facts] = {}
+    under_way: list[HttpClient] = []
+    not_served, dismissed = threading.Event(), threading.Event()
 
-    def __init__(self, client: HttpClient, connect: Callable[[], HttpClient], deadline: float) -> None:
-        self._client, self._connect, self._deadline = client, connect, deadline
-        self._on_progress: Callable[[str], object] = lambda _: None
-        self._count = 0
-        self._waiting: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-        self._found: dict[str, Facts] = {}
-        self._under_way: list[HttpClient] = []
-        self._not_served = threading.Event()
-        self._dismissed = threading.Event()
-
-    def find(
-        self, targets: Sequence[tuple[str, str]], on_progress: Callable[[str], object] = lambda _: None
-    ) -> dict[str, Facts]:
-        """Attributes by name, of files given as (name, target on the server); those not requested in time are absent.
-
-        `on_progress` is called with texts such as `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if
-        the server breaks off or stalls.
-        """
-        self._on_progress, self._count = on_progress, len(targets)
-        for item in targets:
-            self._waiting.put(item)
-        self._find(targets)
-        if len(self._found) < len(targets):
-            missing = len(targets) - len(self._found)
-            log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
-        return dict(self._found)
-
-    def _find(self, targets: Sequence[tuple[str, str]]) -> None:
-        count = min(_HELPERS, len(targets) // _WORTH_A_HELPER)
-        helpers = [threading.Thread(target=self._help, name="http facts", daemon=True) for _ in range(count)]
-        for helper in helpers:
-            helper.start()
-        try:
-            self._work(self._client, self._not_served)
-        finally:
-            self._dismiss(helpers)
-        # The request of a helper that was dismissed.
-        self._work(self._client, self._not_served)
-
-    def _work(self, client: HttpClient, *ends: threading.Event) -> None:
-        while not any(end.is_set() for end in ends):
+    def work(by: HttpClient, *ends: threading.Event) -> None:
+        while time.monotonic() < deadline and not any(end.is_set() for end in ends):
             try:
-                name, target = self._waiting.get_nowait()
-            except queue.Empty:
-                return
-            if time.monotonic() >= self._deadline:
+                item = waiting.popleft()
+            except IndexError:
                 return
             try:
-                self._found[name] = self._ask(client, target)
+                found[item[0]] = _ask(by, item[1], deadline, not_served)
             except (*FAILURES, SourceError):
-                if time.monotonic() >= self._deadline:
+                if time.monotonic() >= deadline:
                     return
-                self._waiting.put((name, target))
+                waiting.append(item)
                 raise
-            self._on_progress(f"{len(self._found):,} of {self._count:,} asked for so far")
+            on_progress(f"{len(found):,} of {len(targets):,} asked for so far")
 
-    def _ask(self, client: HttpClient, target: str) -> Facts:
-        left = max(self._deadline - time.monotonic(), 0)
-        with client.limit(left), client.ask("HEAD", target) as answer:
-            if answer.status in (405, 501):
-                self._not_served.set()
-            return read_facts(answer.headers) if answer.status == 200 else Facts()
-
-    def _help(self) -> None:
+    def help_out() -> None:
         with contextlib.suppress(*FAILURES, SourceError):
-            client = self._connect()
-            self._under_way.append(client)
+            helper = connect()
+            under_way.append(helper)
             try:
-                self._work(client, self._not_served, self._dismissed)
+                work(helper, not_served, dismissed)
             finally:
-                client.close()
+                helper.close()
 
-    def _dismiss(self, helpers: Sequence[threading.Thread]) -> None:
-        """Let the helpers finish their requests, but wait for none without an answer."""
-        patience = min(time.monotonic() + _PATIENCE_SECONDS, self._deadline)
-        for helper in helpers:
-            helper.join(max(patience - time.monotonic(), 0))
-        self._dismissed.set()
-        for client in self._under_way:
-            client.abandon()
-        for helper in helpers:
-            helper.join(1)
+    count = min(_HELPERS, len(targets) // _WORTH_A_HELPER)
+    helpers = [threading.Thread(target=help_out, name="http facts", daemon=True) for _ in range(count)]
+    for helper in helpers:
+        helper.start()
+    try:
+        work(client, not_served)
+    finally:
+        # Helpers may finish their requests, but none without an answer is waited for.
+        _join(helpers, min(time.monotonic() + _PATIENCE_SECONDS, deadline))
+        dismissed.set()
+        for each in under_way:
+            each.abandon()
+        _join(helpers, time.monotonic() + 1)
+    # The request of a helper that was dismissed.
+    work(client, not_served)
+    if len(found) < len(targets):
+        missing = len(targets) - len(found)
+        log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
+    return dict(found)
+
+
+def _ask(client: HttpClient, target: str, deadline: float, not_served: threading.Event) -> Facts:
+    with client.limit(max(deadline - time.monotonic(), 0)), client.ask("HEAD", target) as answer:
+        if answer.status in (405, 501):
+            not_served.set()
+        return read_facts(answer.headers) if answer.status == 200 else Facts()
+
+
+def _join(helpers: Sequence[threading.Thread], until: float) -> None:
+    for helper in helpers:
+        helper.join(max(until - time.monotonic(), 0))

@@ -40,7 +40,7 @@ from dcc.sources.base import (
 )
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
-from dcc.sources.http.file_attributes import MAX_ASKED, FactFinder, modified_time
+from dcc.sources.http.file_attributes import MAX_ASKED, find_facts, modified_time
 from dcc.sources.http.index import read_index
 from dcc.sources.listing import Below, Entry, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
@@ -106,8 +106,8 @@ class HttpConnection(Connection):
             # Half of what is left: the other directories need the rest.
             now = time.monotonic()
             deadline = now + max(watch.deadline - now, 0) / 2
-            finder = FactFinder(self._client, self._connect, deadline)
-            facts = finder.find(asked, lambda told: watch.say(f"sizes and times of {action}: {told}"))
+            told = f"sizes and times of {action}: "
+            facts = find_facts(self._client, self._connect, deadline, asked, lambda text: watch.say(told + text))
         zips = list(listing.zips)
         for place, file in enumerate(zips[first:], start=first):
             fact, *of_manifest = (facts.get(path) for path in _requested_paths(file))
