@@ -68,7 +68,7 @@ class Batch:
     archive store received from which attempt. `arrived`: archives whose size is known by now.
     """
 
-    proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
+    proposals: dict[int, Proposal] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
@@ -82,9 +82,9 @@ class Batch:
     finished: list[Job] = field(default_factory=list)
     arrived: list[Arrived] = field(default_factory=list)
 
-    def propose(self, subject: Subject, number: int, state: State, *, promote: bool = True) -> None:
-        """Propose a state; a later proposal for the same row replaces an earlier one in the batch."""
-        self.proposals[subject, number] = Proposal(subject, number, state, promote)
+    def propose(self, number: int, state: State, *, promote: bool = True) -> None:
+        """Propose a state for a download; a later proposal for the same one replaces an earlier one in the batch."""
+        self.proposals[number] = Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
 
     def change(self, model: type[ZipDownload | ZipFile], number: int, **values: object) -> None:
         """Give columns of a row new values."""

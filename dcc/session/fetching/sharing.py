@@ -1,4 +1,16 @@
-"""What the threads that fetch share: the number of downloads at once, and the queue and connections of one source."""
+"""What the threads that fetch share: the number of downloads at once, and the queue and connections of one source.
+
+The number of simultaneous downloads is limited so that a server that stalls or trickles blocks nobody. Servers are
+given up only after a long silence, and never if they send a little now and then. A download that hardly moves costs
+next to nothing, so it does not count.
+
+Items of a queue may be reserved for a thread, so that its connection can request them ahead. An idle thread takes
+another's reserved items anyway: a transfer that hardly moves delays no other.
+
+A server may accept fewer connections than there are threads. A refused thread has then done nothing wrong, and neither
+has the server. But threads connect at the same time, so that one may be refused before it knows that another was
+accepted.
+"""
 
 from __future__ import annotations
 
