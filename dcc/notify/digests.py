@@ -23,13 +23,12 @@ from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.zip_lines import zips_of_session
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.attempts import archive_md5
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids, session_zips
 from dcc.tracker.register.centres import CentreEntry, list_centres
-from dcc.tracker.submission_rows import KEY, key_of, newest_downloads
+from dcc.tracker.submission_rows import KEY, archive_md5, key_of, newest_downloads
 
 _ACCEPTED: Final = "accepted"
 _NO_NEWS: Final = frozenset(

@@ -21,13 +21,12 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError, SessionActiveError
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import AttemptOutcome, EndReason
-from dcc.phases import Phase
+from dcc.phases import Phase, Status
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.attempts import end_attempts
 from dcc.tracker.crawls import SESSION_CANCELLED, SUCCESS, TASK_CANCELLED, TASK_LACKED_ROOM
-from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, ZipDownload, utc_now
 from dcc.tracker.session_statistics import record_statistics
 
 UNFINISHED: Final = -1
@@ -292,4 +291,13 @@ def _active_error(lease: Lease) -> SessionActiveError:
     return SessionActiveError(
         f"{lease.label} is active: process {lease.pid} on {lease.host} holds it since {lease.acquired} UTC. Wait until "
         "it ends (`dcc session list`), or stop that process."
+    )
+
+
+def end_attempts(connection: Connection, session_id: int, outcome: AttemptOutcome) -> None:
+    """Record the end of attempts that were running or waiting when a session ended."""
+    under_way = ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)])
+    mine = ZipDownload.session_id == session_id
+    connection.execute(
+        update(ZipDownload).where(under_way, mine, ZipDownload.outcome.is_(None)).values(outcome=outcome.value)
     )

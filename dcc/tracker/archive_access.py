@@ -119,21 +119,7 @@ def fetched_archive(settings: Settings, attempt: Attempt) -> Iterator[Path]:
     DiskFullError.
     """
     with scratch_directory(settings.home) as folder:
-        path = folder / "archive"
-        if attempt.sha256 is None:
-            yield _staged_archive(settings, attempt)
-            return
-        # A light installation, which reports from what the databases have, lacks its packages.
-        from dcc.store.archive_store import ArchiveStore
-
-        store = ArchiveStore(settings)
-        try:
-            store.fetch(attempt.sha256, path)
-        except StoredObjectLostError:
-            path = _staged_archive(settings, attempt)
-        finally:
-            store.close()
-        yield path
+        yield _archive(settings, attempt, folder)
 
 
 @contextmanager
@@ -144,8 +130,7 @@ def fetched_member(settings: Settings, attempt: Attempt, wanted: str) -> Iterato
     """
     with scratch_directory(settings.home) as folder:
         path = folder / "document"
-        with fetched_archive(settings, attempt) as archive:
-            _extract_member(settings, archive, attempt.key, wanted, path)
+        _extract_member(settings, _archive(settings, attempt, folder), attempt.key, wanted, path)
         yield path
 
 
@@ -160,8 +145,7 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
     with scratch_directory(settings.home) as folder:
         path = folder / "document"
         try:
-            with fetched_archive(settings, document.attempt) as archive:
-                _extract_member(settings, archive, key, document.place, path)
+            _extract_member(settings, _archive(settings, document.attempt, folder), key, document.place, path)
             path = _converted(settings, document, path)
             if document.md5 is not None and md5_of(path) != document.md5:
                 raise NotFoundError(f"{document.file_name} in {key} has other bytes.")
@@ -176,6 +160,23 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
                     f"data stored of it: dcc data document {document.file_name} --rebuilt."
                 ) from fault
         yield path
+
+
+def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
+    """An attempt's archive in a folder, or in staging. Raises as `fetched_archive`."""
+    if attempt.sha256 is None:
+        return _staged_archive(settings, attempt)
+    # A light installation, which reports from what the databases have, lacks its packages.
+    from dcc.store.archive_store import ArchiveStore
+
+    store, path = ArchiveStore(settings), folder / "archive"
+    try:
+        store.fetch(attempt.sha256, path)
+    except StoredObjectLostError:
+        return _staged_archive(settings, attempt)
+    finally:
+        store.close()
+    return path
 
 
 def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:

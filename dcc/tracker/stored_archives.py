@@ -14,7 +14,6 @@ from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, StoredCopies, named_replicas
-from dcc.tracker.attempts import archive_md5, archive_size
 from dcc.tracker.database import insert_missing
 from dcc.tracker.models import (
     ArchiveAudit,
@@ -26,7 +25,16 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.submission_rows import IDS, KEY, change_about, has_archive_bytes, key_of, rows_about
+from dcc.tracker.submission_rows import (
+    IDS,
+    KEY,
+    archive_md5,
+    archive_size,
+    change_about,
+    has_archive_bytes,
+    key_of,
+    rows_about,
+)
 
 _IDS_OF: Final = select(StoredArchive.sha256, StoredArchive.id).where(StoredArchive.sha256.in_(IDS))
 _COPIES_OF: Final = select(ArchiveCopy.archive_id, ArchiveCopy.replica, ArchiveCopy.state, ArchiveCopy.id).where(

@@ -186,6 +186,18 @@ def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     return and_(download.phase_id > int(Phase.DOWNLOAD), not_(given_up))
 
 
+def archive_size() -> ColumnElement[Any]:
+    """The size of an attempt's archive, in bytes, even if nothing was sent."""
+    return func.coalesce(ZipDownload.content_size_bytes, ZipDownload.downloaded_size_bytes)
+
+
+def archive_md5() -> ColumnElement[Any]:
+    """The MD5 of an attempt's archive. That of its name counts for rows of earlier versions; add, edit and delete may
+    have different archives of one name.
+    """
+    return func.coalesce(ZipDownload.content_md5, ZipFile.content_md5)
+
+
 _FETCHED_NOTHING: Final = or_(
     is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)),
     and_(ZipDownload.status_id == int(Status.CANCELLED), ZipDownload.phase_id <= int(Phase.UNZIP)),

@@ -16,9 +16,9 @@ from dcc.outcomes import AttemptOutcome
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import attempt_sentence
+from dcc.session.leases import end_attempts
 from dcc.sources.base import SourceProtocol
 from dcc.tracker import progress
-from dcc.tracker.attempts import end_attempts
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
 from tests.support.asking import in_reading, rows_in

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dcc.qc.history import Event
-    from dcc.session.data.plans import DocumentPlan
+    from dcc.session.data.corrections import DocumentPlan
     from dcc.settings import Settings
 
 _CHANGES_SHOWN = 20
@@ -61,7 +61,7 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
       [{"rule", "severity", "message", "line"}]}; `changed` counts the values, `changes` are the
       first 1,000 of them
     """
-    from dcc.session.data.plans import plan_submission
+    from dcc.session.data.corrections import plan_submission
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:

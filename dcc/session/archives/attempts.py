@@ -21,7 +21,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.conduct import Conduct
 from dcc.tracker.models import utc_now
 
 _MOST_QUEUED_IN_WINDOW: Final = 8

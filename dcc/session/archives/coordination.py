@@ -53,10 +53,9 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.conduct import Conduct
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
-from dcc.tracker.progress import Subject
 from dcc.tracker.register.source_pace import paused_sources
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import replicas_with_copies
@@ -196,7 +195,7 @@ class Coordinator:
         if self._attempts.plan(job):
             return
         if job.download_id is not None and job.last_failure is not None:
-            self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id, job.last_failure)
+            self._batch.propose(job.download_id, job.last_failure)
             self._end_without(job)
         else:
             self._leave(job)
@@ -223,7 +222,7 @@ class Coordinator:
         job.began = time.monotonic()
         now = utc_now()
         self._batch.change(ZipDownload, number, request=now, received=now)
-        self._batch.propose(Subject.ZIP_DOWNLOAD, number, DOWNLOADING, promote=False)
+        self._batch.propose(number, DOWNLOADING, promote=False)
 
     def _arrived(self, message: TransferCompleted) -> None:
         number, received = message.transfer.download_id, message.received
@@ -237,7 +236,7 @@ class Coordinator:
         self._batch.change(ZipDownload, number, downloaded_size_bytes=received.size_bytes if received.is_sent else 0)
         job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._batch.end(number, job.fetched, received)
-        self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
+        self._batch.propose(number, EXTRACTING)
         self._keep(job)
 
     def _failed(self, message: TransferFailed) -> None:
@@ -269,7 +268,7 @@ class Coordinator:
         )
         # Without room the submission stays as it is, and waits for the next session.
         promote = not (goes_on or set_aside or without_room)
-        self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=promote)
+        self._batch.propose(number, job.last_failure, promote=promote)
         if set_aside:
             self._set_aside(job)
         elif without_room and job.found_bad:
@@ -317,7 +316,7 @@ class Coordinator:
         for job in jobs:
             self._unfinished[job.za_id] = job
             self._batch.problems.extend(self._reasons_kept.pop(job.za_id, ()))
-            self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
+            self._batch.propose(job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
             if job.downloaded:
                 self._unchecked += 1
                 self._add_reason_of_all_copies(job)
@@ -373,7 +372,7 @@ class Coordinator:
         if not job.known_documents and job.download_id is not None:
             self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._batch.extracted.append(job)
-        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, EXTRACTED)
+        self._batch.propose(job.download_id or 0, EXTRACTED)
         self._finish(job)
 
     def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
@@ -391,7 +390,7 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and md5 is not None:
             self._note_bad(job, md5, Fault.DAMAGED)
             if self._attempts.plan(job):
-                self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED, promote=False)
+                self._batch.propose(number, NOT_EXTRACTED, promote=False)
                 self._drop(job, NOT_EXTRACTED)
                 return
             if job.attempts:
@@ -400,7 +399,7 @@ class Coordinator:
                 return
             self._add_reason_of_all_copies(job)
         if isinstance(error, ArchiveError):
-            self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED)
+            self._batch.propose(number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
         self._finish(job)
@@ -421,7 +420,7 @@ class Coordinator:
 
     def _fetch_anew(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, PIECED_TOGETHER, promote=False)
+        self._batch.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
         self._drop(job, NOT_DOWNLOADED)
         job.try_again_first()
         self._plan_or_leave(job)

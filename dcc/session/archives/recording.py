@@ -13,24 +13,21 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from dcc import errors
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
 from dcc.session.archives.jobs import Document, Job
+from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import Received
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
-from dcc.tracker.attempts import earlier_copies
-from dcc.tracker.database import exception_id
-from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
+from dcc.tracker.hostings.conduct import FoundBad, earlier_copies, record_bad_copies, record_published
 from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.retries import begin_from_staging
 from dcc.tracker.hostings.unusual_sizes import Arrived, note_arrived
 from dcc.tracker.models import (
     Centre,
     FileSourceHasZip,
-    XmlLog,
     ZipDownload,
     ZipFile,
     ZipLog,
@@ -71,7 +68,7 @@ class Batch:
     archive store received from which attempt. `arrived`: archives whose size is known by now.
     """
 
-    proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
+    proposals: dict[int, Proposal] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
@@ -85,9 +82,9 @@ class Batch:
     finished: list[Job] = field(default_factory=list)
     arrived: list[Arrived] = field(default_factory=list)
 
-    def propose(self, subject: Subject, number: int, state: State, *, promote: bool = True) -> None:
-        """Propose a state; a later proposal for the same row replaces an earlier one in the batch."""
-        self.proposals[subject, number] = Proposal(subject, number, state, promote)
+    def propose(self, number: int, state: State, *, promote: bool = True) -> None:
+        """Propose a state for a download; a later proposal for the same one replaces an earlier one in the batch."""
+        self.proposals[number] = Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
 
     def change(self, model: type[ZipDownload | ZipFile], number: int, **values: object) -> None:
         """Give columns of a row new values."""
@@ -127,7 +124,7 @@ class Batch:
             connection,
             ZipLog,
             [
-                {"zip_id": number, "exception_id": _kind(connection, problem), **problem_columns(problem)}
+                {"zip_id": number, "exception_id": kind_id(connection, problem.kind), **problem_columns(problem)}
                 for number, problem in self.problems
             ],
         )
@@ -159,18 +156,7 @@ class Batch:
         known = [(document.row_id or 0, document) for document in self.checked]
         progress.report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
-        rows = [
-            {
-                "xml_id": number,
-                "exception_id": _kind(connection, problem),
-                **problem_columns(problem),
-                "line": problem.line,
-                "col": problem.column,
-            }
-            for number, document in written
-            for problem in document.problems
-        ]
-        insert_rows(connection, XmlLog, rows)
+        add_to_log(connection, {number: document.problems for number, document in written if document.problems})
         numbers = iter(ids)
         return [
             [next(numbers) if document.row_id is None else document.row_id for document in job.documents]
@@ -209,9 +195,3 @@ def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> N
 
 def _is_retry(job: Job, hosting: Hosting) -> bool:
     return hosting.failed_before or hosting.id in job.failed_hostings
-
-
-def _kind(connection: Connection, problem: Problem) -> int:
-    """The id of the problem's kind in `an_exception`, described by the summary of its error class."""
-    error = getattr(errors, problem.kind, errors.DccError)
-    return exception_id(connection, problem.kind, error.summary())

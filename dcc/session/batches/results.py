@@ -49,9 +49,8 @@ from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModif
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import PREPARED_FILE, Staging, disk_errors
-from dcc.tracker.attempts import earlier_copies
+from dcc.tracker.hostings.conduct import earlier_copies, source_rates
 from dcc.tracker.hostings.download_plan import PlannedZip
-from dcc.tracker.hostings.source_statistics import source_rates
 from dcc.tracker.problems import problem_columns, problem_of
 
 ARCHIVE: Final = "archive.zip"

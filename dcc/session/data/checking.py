@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from dcc.data_outcomes import DocumentData, ZipData
+from dcc.data_outcomes import ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
 from dcc.errors import (
@@ -221,7 +221,8 @@ def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[
                 if result is None:
                     yield _check(work, *one, basis)
                 elif isinstance(result, NotFoundError):
-                    yield _gone(*one, result)
+                    # It was withdrawn meanwhile, and the withdrawal updates the tracker.
+                    yield _unjudged(*one, result)
                 else:
                     yield _fact(work, *one, result, 0.0)
 
@@ -280,15 +281,14 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
         except STOPPING:
             raise
         except NotFoundError as error:
-            return _gone(document, stored, error)
+            return _unjudged(document, stored, error)
         except Exception as error:
             return _faulty(work, document, stored, error)
     return _fact(work, document, stored, judgement, time.monotonic() - began)
 
 
-def _gone(document: DueDocument, stored: QcDocument, error: NotFoundError) -> Fact:
-    # It was withdrawn meanwhile, and the withdrawal updates the tracker.
-    return Fact(document, _data(document, stored, None, str(error)), None)
+def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> Fact:
+    return Fact(document, data_of(document, document.state, document_id=stored.id, reason=str(reason)), None)
 
 
 def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> Fact:
@@ -296,13 +296,20 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
     if document.za_id not in work.with_faults:
         work.with_faults.add(document.za_id)
         work.session.write(lambda connection: record_fault(connection, document.xml_id, fault))
-    return Fact(document, _data(document, stored, None, str(fault)), None)
+    return _unjudged(document, stored, fault)
 
 
 def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float) -> Fact:
-    state = JUDGED_FAULTY if judgement.failed else JUDGED_WELL
+    data = data_of(
+        document,
+        document.state,
+        document_id=stored.id,
+        findings=tuple(worst_first(judgement.findings)[:FINDINGS_TOLD]),
+        finding_counts=judgement.counts,
+        cleared=len(judgement.cleared),
+    )
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
-    return Fact(document, _data(document, stored, judgement), state, problems, seconds)
+    return Fact(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
 
 
 def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Judgement:
@@ -325,19 +332,4 @@ def _judge_rows(work: DataSession, stored: QcDocument, basis: Basis) -> Judgemen
     """Judge a document from the QC database."""
     return run_writing(
         work.qc, lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
-    )
-
-
-def _data(
-    document: DueDocument, stored: QcDocument, judgement: Judgement | None, reason: str | None = None
-) -> DocumentData:
-    findings = () if judgement is None else tuple(worst_first(judgement.findings)[:FINDINGS_TOLD])
-    return data_of(
-        document,
-        document.state,
-        document_id=stored.id,
-        findings=findings,
-        finding_counts={} if judgement is None else judgement.counts,
-        reason=reason,
-        cleared=0 if judgement is None else len(judgement.cleared),
     )

@@ -1,6 +1,7 @@
-"""Corrections by people: submissions withdrawn, held documents confirmed, and documents judged again.
+"""Corrections by people, and what documents would change.
 
-Each is recorded with its author and reason. The next session does the phases that follow.
+Submissions are withdrawn, also those of missing archives, held documents confirmed, and documents judged again. Each is
+recorded with its author and reason. The next session does the phases that follow.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.apply.documents import ToApply
 from dcc.qc.apply.holding import check_signature, confirm_held
+from dcc.qc.apply.planning import Plan, plan_document
 from dcc.qc.apply.withdrawal import Undone, undo_submission
 from dcc.qc.judging import healing
+from dcc.rights import Delegations
+from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import UPLOADED, load_due
-from dcc.session.data.due_documents import DueDocument
+from dcc.session.data.due_documents import DueDocument, document_to_apply
 from dcc.session.data.left_out_steps import forget_left_out_steps
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
@@ -48,7 +53,7 @@ from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import IDS, rows_about
-from dcc.vocabulary import DocumentState
+from dcc.vocabulary import DocumentState, Severity
 
 T = TypeVar("T")
 
@@ -349,3 +354,47 @@ def settle_proposals(
     check_signature(author, reason)
     ids = [proposal.za_id for proposal in proposals]
     run_writing(tracker, lambda connection: decide(connection, ids, state, author=author, reason=reason))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlan:
+    """What one document would change."""
+
+    file_name: str
+    plan: Plan
+
+    def is_held(self, hold_above: int) -> bool:
+        """Whether a session holds the document for confirmation.
+
+        `hold_above` is the number of entities that a document may end without it.
+        """
+        would_be = self.plan.would_be
+        others = any(found.rule == OWNERSHIP and found.severity is Severity.WARNING for found in would_be.findings)
+        return others or sum(would_be.ended.values()) > hold_above
+
+
+def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
+    """What each document of a submission that waits for upload would change by itself, in the order of upload.
+
+    Held documents are among them. Raises NotFoundError if none waits, StagedDocumentLostError if one is not in staging
+    any more, DocumentError, and the `unreachable` error of either database.
+    """
+
+    def find(connection: Connection) -> tuple[list[DueDocument], Delegations]:
+        due = load_due(connection, Phase.UPLOAD, settings.naming, [key])
+        if not due:
+            raise not_fetched(connection, key) or NotFoundError(
+                f"No document of {key} waits to be uploaded. How far they are says `dcc show {key}`; what has not been "
+                "fetched and validated yet is by `dcc crawl --until xsd`."
+            )
+        return due, load_delegations(connection)
+
+    due, delegations = run_reading(tracker, find)
+    staging = Staging(settings.staging_directory)
+    plans = []
+    with prepared_once(staging, due, qc) as prepared:
+        for document in due:
+            to_apply = ToApply(document_to_apply(document, delegations), prepared(document))
+            plan = plan_document(qc, to_apply)
+            plans.append(DocumentPlan(document.name.file_name, plan))
+    return plans

@@ -95,12 +95,17 @@ def _entry(problem: Problem) -> _Entry:
 def _row(connection: Connection, xml_id: int, problem: Problem) -> dict[str, object]:
     return {
         "xml_id": xml_id,
-        "exception_id": exception_id(connection, problem.kind, _description(problem.kind)),
+        "exception_id": kind_id(connection, problem.kind),
         **problem_columns(problem),
         "severity": problem.severity.value,
         "line": problem.line,
         "col": problem.column,
     }
+
+
+def kind_id(connection: Connection, kind: str) -> int:
+    """The id in `an_exception` of a rule, or of the error of that name."""
+    return exception_id(connection, kind, _description(kind))
 
 
 def _description(kind: str) -> str:

@@ -57,12 +57,7 @@ def load_unsettled(connection: Connection) -> dict[int, State]:
 
     Includes documents that do not count, because excluding them is expensive; `load_documents` leaves them out.
     """
-    found: dict[int, State] = {}
-    waiting = (State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING))
-    for state in (UNSETTLED, State(Phase.OVERVIEW, Status.CANCELLED), *waiting):
-        ids = connection.scalars(select(XmlFile.id).where(_in_state(state.phase, state.status)))
-        found.update(dict.fromkeys(ids, state))
-    return found
+    return {row.id: state_of(row) for row in connection.execute(_UNSETTLED)}
 
 
 def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
@@ -167,7 +162,9 @@ _LEFT_ALONE: Final = {Phase.UPLOAD: is_on_hold(), Phase.DATA: is_decided(Decisio
 """The submissions that a phase leaves alone."""
 _DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase), ~_LEFT_ALONE.get(phase, false())) for phase in _BEFORE}
 _THROUGH: Final = or_(_passed(Phase.OVERVIEW), _in_state(Phase.QC, *_UNFAILED))
-_QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
+_STATES_OF: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id)
+_QC_STATES: Final = _STATES_OF.where(XmlFile.id.in_(IDS), _THROUGH)
+_UNSETTLED: Final = _STATES_OF.where(or_(_passed(Phase.OVERVIEW), _in_state(Phase.QC, Status.PENDING, Status.RUNNING)))
 
 
 def _due_documents(

@@ -241,7 +241,7 @@ def _fetch_rest(
     if hosting.size_bytes is None or offset < hosting.size_bytes:
         if earlier is not None:
             connection.expect(earlier.validators)
-        with _watching_pace(pace, sink, connection):
+        with _watching_pace(pace, transfer.key, lambda: sink.received, connection):
             connection.fetch(
                 transfer.key.action,
                 transfer.path,
@@ -276,14 +276,12 @@ def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes |
 
     name = manifest_beside(transfer.path, hosting.manifest)
     try:
-        with pace.watch(lambda: len(content), connection.close):
+        with _watching_pace(pace, key, lambda: len(content), connection):
             connection.fetch(key.action, name, take, size=None)
     except _EnoughError:
-        return bytes(content)
+        pass
     except FileMissingError:
         return None
-    except TimeoutError as error:
-        raise _too_slow(key, error) from error
     return bytes(content)
 
 
@@ -297,23 +295,19 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 
 
 @contextlib.contextmanager
-def _watching_pace(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[None]:
+def _watching_pace(pace: Pace, key: ZipKey, received: Callable[[], int], connection: Connection) -> Iterator[None]:
     try:
-        with pace.watch(lambda: sink.received, connection.close):
+        with pace.watch(received, connection.close):
             yield
     except TimeoutError as error:
-        raise _too_slow(sink.key, error) from error
-
-
-def _too_slow(key: ZipKey, error: TimeoutError) -> SourceTimeoutError:
-    return SourceTimeoutError(
-        mark(
-            "{archive}: the download was given up ({error}). What arrived is kept; ask whoever runs the server why it "
-            "is so slow."
-        ),
-        archive=key,
-        error=Message(str(error)),
-    )
+        raise SourceTimeoutError(
+            mark(
+                "{archive}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
+                "why it is so slow."
+            ),
+            archive=key,
+            error=Message(str(error)),
+        ) from error
 
 
 def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:

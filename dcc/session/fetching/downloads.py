@@ -7,7 +7,6 @@ share a login and a slow source delays no other. DownloadSlots limit all of them
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 progress = progress_log(__name__)
 
-_FRESH_SECONDS = 30.0
 _IDLE_SECONDS = 3.0
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
 
@@ -204,43 +202,35 @@ class SourceDownloads:
             self._carry_out_all(worker)
 
     def _carry_out_all(self, worker: int) -> None:
-        connection: Connection | None = None
-        used = 0.0
-        while True:
-            item, connection = self._next(worker, connection)
-            if item is None or self._stopping.is_set():
-                break
+        while (item := self._next(worker)) is not None and not self._stopping.is_set():
             if self._breaks_at_once(item):
                 continue
             with self._allowance.place() as place, logging_about(zip_action=item.key):
-                if self._stopping.is_set() or self._breaks_at_once(item):
-                    continue
-                if self._was_fetched(worker, item, place):
+                if self._stopping.is_set() or self._breaks_at_once(item) or self._was_fetched(worker, item, place):
                     continue
                 try:
-                    connection = self._connected(item, self._fresh(connection, used))
+                    connection = self._connections.get(worker)
                 except FurtherRefused:
                     self._transfers.put_back(item)
                     return
-                if connection is not None and not self._fetch(worker, item, connection, place):
+                except Exception as error:
+                    self._tell(Started(item))
+                    self._broke(item, error, connecting=True)
+                else:
                     # After an interruption the server may still be sending.
-                    self._closed(connection)
-                    connection = None
-            used = time.monotonic()
+                    self._connections.release(worker, keep=self._fetch(worker, item, connection, place))
             if self._places is not None and self._places.must_give_up(self.address):
-                self._closed(connection)
-                connection = None
-        self._closed(connection)
+                self._connections.release(worker)
+        self._connections.release(worker)
 
-    def _next(self, worker: int, connection: Connection | None) -> tuple[Transfer | None, Connection | None]:
+    def _next(self, worker: int) -> Transfer | None:
         """The next item; a connection that others may wait for is closed if none comes for some seconds."""
-        if connection is None or self._places is None:
-            return self._transfers.take(worker), connection
-        try:
-            return self._transfers.take(worker, _IDLE_SECONDS), connection
-        except TimeoutError:
-            self._closed(connection)
-            return self._transfers.take(worker), None
+        if self._places is not None and self._connections.has(worker):
+            try:
+                return self._transfers.take(worker, _IDLE_SECONDS)
+            except TimeoutError:
+                self._connections.release(worker)
+        return self._transfers.take(worker)
 
     def _was_fetched(self, worker: int, item: Transfer, place: DownloadSlot) -> bool:
         """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
@@ -262,33 +252,6 @@ class SourceDownloads:
         if self._given_up is not None:
             self._tell(TransferFailed(item, self._given_up))
         return self.given_up
-
-    def _fresh(self, connection: Connection | None, used: float) -> Connection | None:
-        if connection is None or time.monotonic() - used <= _FRESH_SECONDS:
-            return connection
-        # The server may have closed it meanwhile, which would cost the next transfer an attempt.
-        self._closed(connection)
-        return None
-
-    def _connected(self, item: Transfer, connection: Connection | None) -> Connection | None:
-        """The connection, or a new one for an item; None if none can be made, which has been reported then.
-
-        Raises FurtherRefused if the item has to be left to others.
-        """
-        if connection is not None:
-            return connection
-        try:
-            return self._connections.open()
-        except FurtherRefused:
-            raise
-        except Exception as error:
-            self._tell(Started(item))
-            self._broke(item, error, connecting=True)
-            return None
-
-    def _closed(self, connection: Connection | None) -> None:
-        if connection is not None:
-            self._connections.close(connection)
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Announce the following transfers to a connection that can use this."""

@@ -1,4 +1,16 @@
-"""What the threads that fetch share: the number of downloads at once, and the queue and connections of one source."""
+"""What the threads that fetch share: the number of downloads at once, and the queue and connections of one source.
+
+The number of simultaneous downloads is limited so that a server that stalls or trickles blocks nobody. Servers are
+given up only after a long silence, and never if they send a little now and then. A download that hardly moves costs
+next to nothing, so it does not count.
+
+Items of a queue may be reserved for a thread, so that its connection can request them ahead. An idle thread takes
+another's reserved items anyway: a transfer that hardly moves delays no other.
+
+A server may accept fewer connections than there are threads. A refused thread has then done nothing wrong, and neither
+has the server. But threads connect at the same time, so that one may be refused before it knows that another was
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +27,7 @@ from dcc.runtime.log_context import progress_log
 from dcc.sources.base import Connection
 
 _LOOK_SECONDS = 0.25
+_FRESH_SECONDS = 30.0
 _SLOW_SECONDS = 2.0
 _SLOW_RATE = 50_000
 
@@ -182,19 +195,25 @@ class SourceConnections:
         place: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         self._label, self._make, self._place = label, make, place
-        self._held: dict[int, ExitStack] = {}
+        self._of_thread: dict[int, tuple[Connection, ExitStack, float]] = {}
         self._open = 0
         self._made = 0
         self._being_made = 0
         self._stopped = False
         self._changed = threading.Condition()
 
-    def open(self) -> Connection:
-        """Make a connection.
+    def get(self, thread: int) -> Connection:
+        """The connection of a thread, by its number, or a new one.
 
         If that fails, it waits for others that are being made: only they show whether the server accepts any. Raises
         FurtherRefused if the server accepted one meanwhile or there is one, and after `stop`; else what `make` raised.
         """
+        if thread in self._of_thread:
+            connection, _, used = self._of_thread[thread]
+            if time.monotonic() - used <= _FRESH_SECONDS:
+                return connection
+            # The server may have closed it meanwhile, which would cost the next transfer an attempt.
+            self.release(thread)
         with self._changed:
             self._being_made += 1
             before = self._made
@@ -214,18 +233,29 @@ class SourceConnections:
             self._being_made -= 1
             self._open += 1
             self._made += 1
-            self._held[id(connection)] = held
             self._changed.notify_all()
+        self._of_thread[thread] = connection, held, time.monotonic()
         return connection
 
-    def close(self, connection: Connection) -> None:
-        """Close a connection. Its errors are logged: nobody needs it any more."""
-        try:
-            self._held.pop(id(connection)).close()
-        except Exception as error:
-            progress.info("A connection to %s was not closed in order: %s", self._label, error)
-        with self._changed:
-            self._open -= 1
+    def has(self, thread: int) -> bool:
+        """Whether a thread has a connection."""
+        return thread in self._of_thread
+
+    def release(self, thread: int, *, keep: bool = False) -> None:
+        """Close a thread's connection, if it has one, or `keep` it for its next transfer.
+
+        Errors are logged: nobody needs it any more.
+        """
+        if keep:
+            connection, held, _ = self._of_thread[thread]
+            self._of_thread[thread] = connection, held, time.monotonic()
+        elif thread in self._of_thread:
+            try:
+                self._of_thread.pop(thread)[1].close()
+            except Exception as error:
+                progress.info("A connection to %s was not closed in order: %s", self._label, error)
+            with self._changed:
+                self._open -= 1
 
     def stop(self) -> None:
         """Let nobody wait any longer."""

@@ -40,7 +40,8 @@ from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import Basis
 from dcc.session.replay import worker
-from dcc.session.replay.batches import FromWorkers, Part, parts_of, prepared_by_workers, processes_of
+from dcc.session.replay.batches import processes_of
+from dcc.session.replay.by_workers import FromWorkers, Part, parts_of, prepared_by_workers
 from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge, ToOpen
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of

@@ -15,9 +15,8 @@ from dcc.phases import Phase, Status
 from dcc.sources.due import Due, Why
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
-from dcc.tracker.attempts import archive_md5, archive_size
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
-from dcc.tracker.hostings.bad_copies import centre_is_to_blame, published_checksums
+from dcc.tracker.hostings.conduct import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
     by_archive,
@@ -48,6 +47,8 @@ from dcc.tracker.submission_rows import (
     IDS,
     KEY,
     LATEST,
+    archive_md5,
+    archive_size,
     has_archive_bytes,
     is_at,
     key_of,

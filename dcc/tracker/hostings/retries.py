@@ -16,7 +16,6 @@ from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.hosting import Fault
 from dcc.tracker import progress
-from dcc.tracker.attempts import archive_md5
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.download_plan import StagedZip, hosted, hosting_of, load_plans, select_staged, staged_zip
@@ -37,7 +36,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import REFUSED, State
-from dcc.tracker.submission_rows import IDS, KEY, is_named, key_of, latest_downloads, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, archive_md5, is_named, key_of, latest_downloads, rows_about
 
 
 class StagedCopy(NamedTuple):
@@ -212,7 +211,7 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
             Centre.is_active,
             _Named.short_name.label("owner"),
             may_be_taken().label("may_be_taken"),
-            ZipAction.id.label("za_id"),
+            FileSourceHasZip.za_id,
         )
         .join(FileSourceHasZip)
         .join(ResourceStateRow)

@@ -109,8 +109,8 @@ class _Part:
         self._add_archives()
         added = self._add_submissions()
         ids = {key: row.za_id for key, row in self._known.items()} | added
-        conforming = {key for key, row in self._known.items() if state_of(row) == REFUSED and self._conforms(key)}
-        self._basis.accept({key: ids[key] for key in conforming}, result)
+        refused = [key for key, row in self._known.items() if state_of(row) == REFUSED]
+        self._basis.accept({key: ids[key] for key in filter(self._conforms, refused)}, result)
         taken = self._take_own_copies()
         for key, file in self._new.items():
             is_fetched = key not in added or self._conforms(key)

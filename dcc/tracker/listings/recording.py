@@ -60,14 +60,90 @@ Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 """Known archives as they were listed before, and as they are listed now."""
 
 
-class KnownArchives:
-    """Records what one source lists of archives that it has hosted before."""
+_LEAST_LOST: Final = 3
+_MOST_FINDINGS: Final = 200
+
+
+class ListingRecorder:
+    """Writes listings of one source within the caller's write transaction."""
 
     def __init__(self, basis: ListingBasis, address: SourceAddress) -> None:
         self._basis: Final = basis
         self._address: Final = address
 
-    def record(self, seen: Seen, result: RecordedListing) -> None:
+    def record(self, listings: Sequence[ActionListing], *, whole: bool = True) -> RecordedListing:
+        """Record `listings` of the source, each of a directory that could be listed.
+
+        `whole`: all of its directories could be listed; otherwise directories that shrank are not decided.
+        """
+        basis, delta = self._basis, self._address.delta
+        compared = compare_with_known(basis.connection, self._address.id, listings, basis.recent_since)
+        result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
+        seen = compared.noteworthy
+        if delta.compares:
+            self._record_absent(listings, compared.absent, result, whole=whole)
+        elif delta is DeltaStrategy.DISABLED:
+            seen = {key: pair for key, pair in seen.items() if pair[0].concerns_more_than_listing}
+        self._record_known(seen, result)
+        self._reconsider_names(compared.noteworthy, result)
+        record_new(basis, self._address, compared.new, result)
+        for listing in listings:
+            result.findings += [twice_finding(self._address, listing.action, one) for one in listing.listed_twice]
+        if compared.new or compared.noteworthy:
+            close_returned(basis.connection, basis.now)
+        if delta is DeltaStrategy.FULL and whole and not result.shrunk:
+            self._propose_withdrawals(result)
+        self._write_findings(result.findings)
+        return result
+
+    def settle(self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None) -> list[Finding]:
+        """Record a second listing of unsettled archives; returns messages about those that are still being uploaded.
+
+        `listings` is None if the source could not be listed: then all still count as being uploaded.
+        """
+        second = _files_of(listings or ())
+        found: list[Finding] = []
+        settled: list[int] = []
+        rows: list[dict[str, object]] = []
+        sizes: list[dict[str, object]] = []
+        for key, known in self._hostings(first).items():
+            before, now = first[key], second.get(key)
+            if now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified):
+                settled.append(known.hosting_id)
+                continue
+            if now is not None:
+                rows.append(self._row(known.hosting_id, now, uploading=True))
+                sizes.append({"zip": known.zip_id, "size": now.size_bytes})
+            message = uploading_message(self._address, key, before, now, looked=listings is not None)
+            found.append(Finding(UPLOADING, key, known.za_id, message))
+        self._set_columns(settled, uploading_since=None)
+        self._update(rows, sizes)
+        self._write_findings(found)
+        return found
+
+    def relist(self, keys: Collection[ZipKey], listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
+        """Record the present listing of these archives, if listed; returns those to list once more.
+
+        One that has changed since its data were uploaded is reported, as by a crawl: the next crawl sees no change.
+        """
+        listed = _files_of(listings)
+        hostings = self._hostings(keys)
+        relisted = {key: listed[key] for key in hostings if key in listed}
+        unsettled = {key: file for key, file in relisted.items() if self._basis.is_unsettled(file, changed=True)}
+        changed = {key: hostings[key] for key, file in relisted.items() if content_differs(hostings[key], file)}
+        loaded = loaded_zips(self._basis.connection, [known.za_id for known in changed.values()])
+        found = [
+            Finding(CHANGED, key, known.za_id, change_message(self._address, key, known, relisted[key], loaded=True))
+            for key, known in changed.items()
+            if known.za_id in loaded
+        ]
+        self._update(
+            [self._row(hostings[key].hosting_id, file, uploading=key in unsettled) for key, file in relisted.items()]
+        )
+        self._write_findings(found)
+        return unsettled
+
+    def _record_known(self, seen: Seen, result: RecordedListing) -> None:
         """Report changes since the last listing, and record the present listing."""
         content, manifests = self._changed(seen)
         anew, loaded = self._download_anew(seen, content, manifests)
@@ -99,55 +175,14 @@ class KnownArchives:
         again = [uploading_anew[key] for key in self._spoken_for(uploading_anew)]
         self._basis.reopen(again, mark("It is being uploaded again to its file source."))
 
-    def reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
+    def _reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
         """Accept archives that were refused and whose names conform now, because their centre was registered."""
         refused = {key: known for key, (known, _) in seen.items() if known.state == REFUSED}
         names = {known.zip_id: name for key, known in refused.items() if (name := self._basis.parse(key.file_name)[0])}
         self._basis.note_names(names)
         self._basis.accept({key: known.za_id for key, known in refused.items() if known.zip_id in names}, result)
 
-    def settle(self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None) -> list[Finding]:
-        """Record a second listing of unsettled archives: see `ListingRecorder.settle`."""
-        second = _files_of(listings or ())
-        found: list[Finding] = []
-        settled: list[int] = []
-        rows: list[dict[str, object]] = []
-        sizes: list[dict[str, object]] = []
-        for key, known in self._hostings(first).items():
-            before, now = first[key], second.get(key)
-            if now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified):
-                settled.append(known.hosting_id)
-                continue
-            if now is not None:
-                rows.append(self._row(known.hosting_id, now, uploading=True))
-                sizes.append({"zip": known.zip_id, "size": now.size_bytes})
-            message = uploading_message(self._address, key, before, now, looked=listings is not None)
-            found.append(Finding(UPLOADING, key, known.za_id, message))
-        self.set_columns(settled, uploading_since=None)
-        self._update(rows, sizes)
-        return found
-
-    def relist(
-        self, keys: Collection[ZipKey], listings: Sequence[ActionListing]
-    ) -> tuple[dict[ZipKey, ListedFile], list[Finding]]:
-        """Record the present listing of these archives: see `ListingRecorder.relist`."""
-        listed = _files_of(listings)
-        hostings = self._hostings(keys)
-        relisted = {key: listed[key] for key in hostings if key in listed}
-        unsettled = {key: file for key, file in relisted.items() if self._basis.is_unsettled(file, changed=True)}
-        changed = {key: hostings[key] for key, file in relisted.items() if content_differs(hostings[key], file)}
-        loaded = loaded_zips(self._basis.connection, [known.za_id for known in changed.values()])
-        found = [
-            Finding(CHANGED, key, known.za_id, change_message(self._address, key, known, relisted[key], loaded=True))
-            for key, known in changed.items()
-            if known.za_id in loaded
-        ]
-        self._update(
-            [self._row(hostings[key].hosting_id, file, uploading=key in unsettled) for key, file in relisted.items()]
-        )
-        return unsettled, found
-
-    def set_columns(self, hosting_ids: Iterable[int], **values: datetime | None) -> None:
+    def _set_columns(self, hosting_ids: Iterable[int], **values: datetime | None) -> None:
         """Change columns of hostings."""
         statement = update(FileSourceHasZip).where(FileSourceHasZip.id.in_(IDS)).values(values)
         change_about(self._basis.connection, statement, hosting_ids)
@@ -221,81 +256,6 @@ class KnownArchives:
             if values:
                 self._basis.connection.execute(statement, values)
 
-
-_UPDATE_HOSTING = (
-    update(FileSourceHasZip.__table__)
-    .where(FileSourceHasZip.id == bindparam("hosting"))
-    .values(
-        gone_since=None,
-        missed_since=None,
-        uploading_since=bindparam("uploading"),
-        **{name: bindparam(f"{name}_now") for name in ATTRIBUTES},
-    )
-)
-_UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size"))
-
-
-def _files_of(listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
-    return {
-        ZipKey(listing.action, stored_name(file.name)): credible(file) for listing in listings for file in listing.zips
-    }
-
-
-_LEAST_LOST: Final = 3
-_MOST_FINDINGS: Final = 200
-
-
-class ListingRecorder:
-    """Writes listings of one source within the caller's write transaction."""
-
-    def __init__(self, basis: ListingBasis, address: SourceAddress) -> None:
-        self._basis: Final = basis
-        self._address: Final = address
-        self._known: Final = KnownArchives(basis, address)
-
-    def record(self, listings: Sequence[ActionListing], *, whole: bool = True) -> RecordedListing:
-        """Record `listings` of the source, each of a directory that could be listed.
-
-        `whole`: all of its directories could be listed; otherwise directories that shrank are not decided.
-        """
-        basis, delta = self._basis, self._address.delta
-        compared = compare_with_known(basis.connection, self._address.id, listings, basis.recent_since)
-        result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
-        seen = compared.noteworthy
-        if delta.compares:
-            self._record_absent(listings, compared.absent, result, whole=whole)
-        elif delta is DeltaStrategy.DISABLED:
-            seen = {key: pair for key, pair in seen.items() if pair[0].concerns_more_than_listing}
-        self._known.record(seen, result)
-        self._known.reconsider_names(compared.noteworthy, result)
-        record_new(basis, self._address, compared.new, result)
-        for listing in listings:
-            result.findings += [twice_finding(self._address, listing.action, one) for one in listing.listed_twice]
-        if compared.new or compared.noteworthy:
-            close_returned(basis.connection, basis.now)
-        if delta is DeltaStrategy.FULL and whole and not result.shrunk:
-            self._propose_withdrawals(result)
-        self._write_findings(result.findings)
-        return result
-
-    def settle(self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None) -> list[Finding]:
-        """Record a second listing of unsettled archives; returns messages about those that are still being uploaded.
-
-        `listings` is None if the source could not be listed: then all still count as being uploaded.
-        """
-        found = self._known.settle(first, listings)
-        self._write_findings(found)
-        return found
-
-    def relist(self, keys: Collection[ZipKey], listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
-        """Record the present listing of these archives, if listed; returns those to list once more.
-
-        One that has changed since its data were uploaded is reported, as by a crawl: the next crawl sees no change.
-        """
-        unsettled, found = self._known.relist(keys, listings)
-        self._write_findings(found)
-        return unsettled
-
     def _record_absent(
         self,
         listings: Sequence[ActionListing],
@@ -320,8 +280,8 @@ class ListingRecorder:
             if lost.again:
                 text = confirmed_message(self._address, listing, len(lost.again))
                 result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, text))
-        self._known.set_columns(gone, gone_since=self._basis.now, missed_since=None, uploading_since=None)
-        self._known.set_columns(missed, missed_since=self._basis.now)
+        self._set_columns(gone, gone_since=self._basis.now, missed_since=None, uploading_since=None)
+        self._set_columns(missed, missed_since=self._basis.now)
         result.gone = len(gone)
 
     def _has_shrunk(self, listing: ActionListing, lost: Absent) -> bool:
@@ -354,6 +314,25 @@ class ListingRecorder:
             for finding in findings[:_MOST_FINDINGS]
         ]
         insert_rows(self._basis.connection, CrawlFinding, rows)
+
+
+_UPDATE_HOSTING = (
+    update(FileSourceHasZip.__table__)
+    .where(FileSourceHasZip.id == bindparam("hosting"))
+    .values(
+        gone_since=None,
+        missed_since=None,
+        uploading_since=bindparam("uploading"),
+        **{name: bindparam(f"{name}_now") for name in ATTRIBUTES},
+    )
+)
+_UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size"))
+
+
+def _files_of(listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
+    return {
+        ZipKey(listing.action, stored_name(file.name)): credible(file) for listing in listings for file in listing.zips
+    }
 
 
 def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict[int, set[ZipKey]]:

@@ -16,7 +16,6 @@ from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.hosting import Fault
-from dcc.tracker.attempts import archive_size
 from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
@@ -40,7 +39,15 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
-from dcc.tracker.submission_rows import CONTACT, gathered, is_named, latest_downloads, not_found_error, object_of
+from dcc.tracker.submission_rows import (
+    CONTACT,
+    archive_size,
+    gathered,
+    is_named,
+    latest_downloads,
+    not_found_error,
+    object_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,11 +104,7 @@ def delegate(
         "until": until,
     }
     insert_rows(connection, Delegation.__table__, [values])
-    return next(
-        delegation
-        for delegation in list_delegations(connection)
-        if (delegation.owner, delegation.delegate) == (owner, to)
-    )
+    return _latest(connection, owner, to)
 
 
 def revoke(connection: Connection, owner: str, to: str, *, revoked_by: str) -> DelegationEntry:
@@ -117,12 +113,12 @@ def revoke(connection: Connection, owner: str, to: str, *, revoked_by: str) -> D
         raise NotFoundError(
             f"Centre {owner} delegates nothing to centre {to} at present. See: dcc centre delegations --all"
         )
-    ended = [
-        delegation
-        for delegation in list_delegations(connection, everything=True)
-        if (delegation.owner, delegation.delegate) == (owner, to)
-    ]
-    return ended[-1]
+    return _latest(connection, owner, to)
+
+
+def _latest(connection: Connection, owner: str, to: str) -> DelegationEntry:
+    between = [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)]
+    return between[-1]
 
 
 def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
