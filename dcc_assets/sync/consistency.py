@@ -24,11 +24,10 @@ from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
+from dcc_assets.sync.archives import recorded_crawls, recorded_zips
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
-from dcc_dagster.check_results import failing_partitions
-from dcc_dagster.partition_events import Report
+from dcc_dagster.partition_events import Report, failing_partitions
 
 _CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"

@@ -103,7 +103,7 @@ def _access_problems(surroundings: Environment, subject: str, address: SourceAdd
     try:
         credential = resolve_accesskey(address.accesskey, surroundings.settings.key_passphrase)
         if credential.private_key is not None and address.protocol == SourceProtocol.SFTP:
-            from dcc.sources.sftp.login import load_private_key
+            from dcc.sources.sftp.connection import load_private_key
 
             load_private_key(credential, credential.private_key)
     except ConfigurationError as error:

@@ -20,14 +20,12 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import USUAL_PORTS, parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFile, SourceAddress
+from dcc.sources.base import LISTING, SENDING, ActionListing, Block, BlockwiseConnection, ListedFile, SourceAddress
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
-from dcc.sources.ftp.login import describe, open_session
-from dcc.sources.ftp.session import FAILURES, FtpSession
+from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_session
 from dcc.sources.listing import MAX_ENTRIES, Below, Entry, EntryKind, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.request_texts import LISTING, SENDING
 
 FTP_PORT = USUAL_PORTS["ftp"]
 

@@ -30,6 +30,9 @@ from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import (
+    LISTING,
+    LOGIN_REFUSED,
+    SENDING,
     ActionListing,
     Connection,
     ListedFile,
@@ -46,7 +49,6 @@ from dcc.sources.listing import Below, Entry, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.request_texts import LISTING, LOGIN_REFUSED, SENDING
 
 _MISSING = (404, 410)
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
