@@ -18,7 +18,8 @@ from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.reference.snapshots import load_active
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.runtime.worker_processes import WorkerProcesses
-from dcc.session.prepare import archive_checks, worker
+from dcc.session.prepare import archive_checks
+from dcc.session.prepare import documents as preparing
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
 from dcc.session.replay.stored_archives import ArchiveBytes, centres_known, find_archives
@@ -26,7 +27,7 @@ from dcc.session.replay.stored_archives import ArchiveBytes, centres_known, find
 
 def begin(setup: Setup, basis: Basis) -> tuple[ArchiveChecker, Basis]:
     """What checks and prepares archives in this process."""
-    return archive_checks.begin(setup), worker.begin(basis)
+    return archive_checks.begin(setup), preparing.begin(basis)
 
 
 def prepare(begun: tuple[ArchiveChecker, Basis], key: ZipKey, path: Path, target: Path) -> int:
@@ -38,7 +39,7 @@ def prepare(begun: tuple[ArchiveChecker, Basis], key: ZipKey, path: Path, target
     documents = [
         DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5) for one in found.archive.documents
     ]
-    if failed := worker.prepare(basis, ArchiveToPrepare(key, "H", target / "prepared.rows", documents)):
+    if failed := preparing.prepare(basis, ArchiveToPrepare(key, "H", target / "prepared.rows", documents)):
         raise RuntimeError(f"{key} was not prepared: {failed}")
     for one in found.archive.documents:
         one.path.unlink()

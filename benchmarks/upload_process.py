@@ -38,15 +38,14 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from dcc.qc.rows.prepared_file import PreparedFile
     from dcc.reference.loading import load_shipped
     from dcc.runtime.worker_processes import WorkerProcesses
-    from dcc.session.prepare import worker
-    from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
+    from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, begin, prepare
     from dcc.settings import Settings
     from dcc.vocabulary import DocumentState
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
     basis = Basis(load_shipped(), "", datetime.now(UTC).date(), columns_for(engine))
     measurements = 0
-    processes = WorkerProcesses(os.cpu_count() or 1, worker.begin, basis)
+    processes = WorkerProcesses(os.cpu_count() or 1, begin, basis)
     with TemporaryDirectory() as folder:
         prepared = []
         for start in range(0, len(paths), _TOGETHER):
@@ -54,7 +53,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
             target = Path(folder) / f"{start}.rows"
             documents = [DocumentToPrepare(str(path), KIND, "H", None) for path in some]
             archive = ArchiveToPrepare(ZipKey(Action.ADD, f"{start}.zip"), "H", target, documents)
-            prepared.append((start, some, target, processes.submit(target.name, worker.prepare, archive)))
+            prepared.append((start, some, target, processes.submit(target.name, prepare, archive)))
         for start, some, target, made in prepared:
             made.result()
             file = PreparedFile(target)

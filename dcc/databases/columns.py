@@ -30,6 +30,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from dcc.errors import ConfigurationError
+
 MYSQL_FAMILY: Final = ("mysql", "mariadb")
 MESSAGE_BYTES: Final = 65_535
 """The capacity of MySQL's TEXT; longer messages are cut to it."""
@@ -48,6 +50,19 @@ ROW_TIME = TIMESTAMP().with_variant(mysql.TIMESTAMP(), *MYSQL_FAMILY)
 def utc_now() -> datetime:
     """The present time as the databases store it: naive, in UTC, to the second."""
     return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+
+
+def require_text(what: str, text: str, column: ColumnElement[Any]) -> str:
+    """A text that a person gave, and that a column keeps.
+
+    Raises ConfigurationError for one that is blank, or longer than the column.
+    """
+    longest: int = column.type.length  # type: ignore[attr-defined]
+    if not text.strip():
+        raise ConfigurationError(f"The {what} is empty. Give one, for those who read it later.")
+    if len(text) > longest:
+        raise ConfigurationError(f"The {what} has {len(text)} characters; {longest} fit. Shorten it.")
+    return text
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -26,7 +26,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import portions, rows_with
-from dcc.databases.transactions import insert_rows, run_writing
+from dcc.databases.transactions import RollBackError, insert_rows, run_writing
 from dcc.notify.messages import Item, Kind
 from dcc.tracker.models import NotificationRow
 
@@ -91,17 +91,19 @@ class Ledger:
         wanted = {item.ledger_key(channel, recipient): item for item in items}
 
         def work(connection: Connection) -> Claim:
-            known = _rows_by_key(connection, list(wanted))
+            known = _rows_by_key(connection, wanted, locked=True)
             free = {told: item for told, item in wanted.items() if _is_free(known.get(told))}
-            message_id, now = uuid.uuid4().hex, utc_now()
-            new = [told for told in free if told not in known]
+            new, now = [told for told in free if told not in known], utc_now()
+            taken = [known[told] for told in free if told in known]
+            message_id = (None if new else _same_message(connection, taken)) or uuid.uuid4().hex
             if new:
                 rows = [_row(free[told], told, message_id, channel, recipient, now) for told in new]
                 connection.execute(insert(NotificationRow), rows)
-            taken = [told for told in free if told in known and _take(connection, known[told], message_id, now)]
-            if not new:
-                message_id = _keep_id(connection, [known[told] for told in taken], message_id)
-            return Claim(message_id, channel, recipient, tuple(free[told] for told in [*new, *taken]), now)
+            claimed = {"state": Sending.CLAIMED, "message_id": message_id, "changed": now}
+            for portion in portions(row.id for row in taken):
+                connection.execute(update(NotificationRow).where(NotificationRow.id.in_(portion)).values(claimed))
+            told_now = [*new, *(row.told for row in taken)]
+            return Claim(message_id, channel, recipient, tuple(free[told] for told in told_now), now)
 
         for _ in range(3):
             # Another process may have inserted one of the rows meanwhile: the next attempt reads it.
@@ -113,17 +115,12 @@ class Ledger:
         """Record that the message of a claim leaves now; False if the claim lapsed and is another process's."""
 
         def work(connection: Connection) -> bool:
-            held = update(NotificationRow).where(*_of_claim(claim))
             values = {"state": Sending.SENDING, "attempts": NotificationRow.attempts + 1, "changed": utc_now()}
-            begun = connection.execute(held.values(values)).rowcount
-            if begun == len(claim.items):
-                return True
-            if begun:
-                # Another message has some of the items; the rest is due again.
-                mine = NotificationRow.message_id == claim.message_id, NotificationRow.state == Sending.SENDING
-                left = update(NotificationRow).where(*mine)
-                connection.execute(left.values(state=Sending.FAILED, attempts=NotificationRow.attempts - 1))
-            return False
+            begun = connection.execute(update(NotificationRow).where(*_of_claim(claim)).values(values)).rowcount
+            if begun != len(claim.items):
+                # Another message has some of the items; the others' claim has lapsed too, so they are due again.
+                raise RollBackError(False)
+            return True
 
         return self._write(work)
 
@@ -137,7 +134,9 @@ class Ledger:
                 settled = settled.where(NotificationRow.state != Sending.SENT)
             connection.execute(settled.values(state=state, reason=reason, changed=utc_now()))
             if state in NOTIFIED:
-                _forget_older_outcomes(connection, claim)
+                # Only the last outcome counts, so that the same failure is news again after a success.
+                subjects = [item.subject for item in claim.items if item.kind is Kind.ZIP]
+                _forget(connection, Kind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
 
         self._write(work)
 
@@ -203,7 +202,7 @@ class Ledger:
         with self._tracker.connect() as connection:
             found = [row.id for row in connection.execute(select(*columns).where(*left)) if _is_due(row, before)]
         if found:
-            self._write(lambda connection: _forget(connection, found))
+            self._write(lambda connection: _delete(connection, found))
 
     def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
@@ -219,8 +218,15 @@ class Ledger:
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
         """Outages that the recipient knows of without a recovery: by subject, the row's `told`."""
+        query = select(NotificationRow.subject, NotificationRow.told).where(
+            NotificationRow.kind == Kind.OUTAGE,
+            NotificationRow.ended.is_(None),
+            NotificationRow.channel == channel,
+            NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
+            NotificationRow.state.in_(NOTIFIED),
+        )
         with self._tracker.connect() as connection:
-            return {row.subject: row.told for row in connection.execute(_open_outages(channel, recipient))}
+            return {row.subject: row.told for row in connection.execute(query)}
 
     def end_outage(self, told: str) -> None:
         """Record that an outage is over."""
@@ -237,10 +243,7 @@ class Ledger:
 
     def forget(self, kind: Kind, subjects: Sequence[str], channel: str, recipient: str) -> None:
         """Remove items of the recipient: if they happen again, they are news."""
-        with self._tracker.connect() as connection:
-            known = _rows_of_messages(connection, kind, subjects, channel, recipient)
-        if known:
-            self._write(lambda connection: _forget(connection, known))
+        self._write(lambda connection: _forget(connection, kind, subjects, channel, recipient))
 
     def last_session(self) -> int:
         """The last session whose news were sent; 0 for none."""
@@ -255,16 +258,12 @@ class Ledger:
         mark = _MARK.ledger_key("", "")
 
         def work(connection: Connection) -> None:
-            known = _rows_by_key(connection, [mark])
-            if not known:
+            if not _rows_by_key(connection, [mark]):
                 row = _row(_MARK, mark, "", "", "", utc_now()) | {"state": Sending.SENT, "session_id": session}
                 insert_rows(connection, NotificationRow.__table__, [row])
-            older = NotificationRow.session_id < session
-            connection.execute(
-                update(NotificationRow)
-                .where(NotificationRow.told == mark, or_(older, NotificationRow.session_id.is_(None)))
-                .values(session_id=session, changed=utc_now())
-            )
+            older = or_(NotificationRow.session_id < session, NotificationRow.session_id.is_(None))
+            later = update(NotificationRow).where(NotificationRow.told == mark, older)
+            connection.execute(later.values(session_id=session, changed=utc_now()))
 
         # Another process that inserts the row meanwhile did the same.
         with suppress(IntegrityError):
@@ -274,9 +273,11 @@ class Ledger:
         return run_writing(self._tracker, work, patience_seconds=_PATIENCE_SECONDS)
 
 
-def _rows_by_key(connection: Connection, told: Sequence[str]) -> dict[str, Any]:
+def _rows_by_key(connection: Connection, told: Iterable[str], *, locked: bool = False) -> dict[str, Any]:
+    """The rows with these keys; `locked`: no other process changes them in this transaction."""
     row = NotificationRow
-    query = select(row.told, row.state, row.message_id, row.changed, row.attempts)
+    query = select(row.id, row.told, row.state, row.message_id, row.changed, row.attempts)
+    query = query.with_for_update() if locked else query
     return {found.told: found for found in rows_with(connection, query, row.told, told)}
 
 
@@ -306,31 +307,17 @@ def _of_claim(claim: Claim) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _take(connection: Connection, row: Any, message_id: str, now: datetime) -> bool:
-    """Claim a row if its state is still the one that was read; another process may have been faster."""
-    mine = update(NotificationRow).where(
-        NotificationRow.told == row.told,
-        NotificationRow.state == row.state,
-        NotificationRow.message_id == row.message_id,
-        NotificationRow.changed == row.changed,
-    )
-    values = {"state": Sending.CLAIMED, "message_id": message_id, "changed": now}
-    return bool(connection.execute(mine.values(values)).rowcount)
+def _same_message(connection: Connection, rows: Sequence[Any]) -> str | None:
+    """The id of the message that these rows were, all of them and no others.
 
-
-def _keep_id(connection: Connection, rows: Sequence[Any], message_id: str) -> str:
-    """Give claimed rows the id of the message that they were in, if nothing else is left of it.
-
-    With fewer or more items, a recipient would take news for a repeated message. Returns the id that the rows have
-    then.
+    With fewer or more items, a recipient would take news for a repeated message.
     """
-    before = {row.message_id if row.attempts else "" for row in rows}
-    old = before.pop() if len(before) == 1 else ""
-    left = select(func.count()).select_from(NotificationRow).where(NotificationRow.message_id == old)
-    if not old or connection.scalar(left):
-        return message_id
-    connection.execute(update(NotificationRow).where(NotificationRow.message_id == message_id).values(message_id=old))
-    return str(old)
+    before = {row.message_id for row in rows}
+    if len(before) != 1 or not all(row.attempts for row in rows):
+        return None
+    (message_id,) = before
+    of_message = select(func.count()).select_from(NotificationRow).where(NotificationRow.message_id == message_id)
+    return str(message_id) if connection.scalar(of_message) == len(rows) else None
 
 
 def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
@@ -352,39 +339,20 @@ def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, n
     }
 
 
-def _forget_older_outcomes(connection: Connection, claim: Claim) -> None:
-    """Remove earlier outcomes of the claim's submissions: only the last counts, so that the same failure is news again
-    after a success.
-    """
-    subjects = [item.subject for item in claim.items if item.kind is Kind.ZIP]
-    known = _rows_of_messages(connection, Kind.ZIP, subjects, claim.channel, claim.recipient)
-    _forget(connection, [row_id for row_id, message_id in known.items() if message_id != claim.message_id])
-
-
-def _rows_of_messages(
-    connection: Connection, kind: Kind, subjects: Sequence[str], channel: str, recipient: str
-) -> dict[int, str]:
-    """The rows of these items and the others of their messages."""
-    query = select(NotificationRow.id, NotificationRow.message_id).where(
+def _forget(
+    connection: Connection, kind: Kind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
+) -> None:
+    """Remove the rows of these items, all `but` those of one message."""
+    query = select(NotificationRow.id).where(
         NotificationRow.kind == kind,
         NotificationRow.channel == channel,
         NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
+        NotificationRow.message_id != but,
     )
     kept = {subject[:_SUBJECT_LENGTH] for subject in subjects}
-    found = rows_with(connection, query, NotificationRow.subject, kept)
-    return {row.id: row.message_id for row in found}
+    _delete(connection, [row.id for row in rows_with(connection, query, NotificationRow.subject, kept)])
 
 
-def _forget(connection: Connection, rows: Iterable[int]) -> None:
+def _delete(connection: Connection, rows: Iterable[int]) -> None:
     for portion in portions(rows):
         connection.execute(delete(NotificationRow).where(NotificationRow.id.in_(portion)))
-
-
-def _open_outages(channel: str, recipient: str) -> Any:
-    return select(NotificationRow.subject, NotificationRow.told).where(
-        NotificationRow.kind == Kind.OUTAGE,
-        NotificationRow.ended.is_(None),
-        NotificationRow.channel == channel,
-        NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
-        NotificationRow.state.in_(NOTIFIED),
-    )

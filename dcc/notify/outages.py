@@ -20,7 +20,7 @@ from dcc.errors import ListingShrunkError
 from dcc.messages import Message, count_of, message_from_json
 from dcc.notify.messages import Item, Kind
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
-from dcc.session.leases import DeadSession, read_leases
+from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
@@ -168,7 +168,7 @@ def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> T
     return Trouble(subject, str(session_id), f"session {session_id}", reason, session_id)
 
 
-def session_of_dead_process(dead: DeadSession, *, taken_up: bool) -> Trouble:
+def session_of_dead_process(dead: Lease, *, taken_up: bool) -> Trouble:
     """The outage of a session whose process died; `taken_up`: the next session has finished its work."""
     trouble = broken_session(dead.session, dead.group, dead.reason)
     return replace(trouble, over=taken_up, reported=False)
@@ -176,8 +176,8 @@ def session_of_dead_process(dead: DeadSession, *, taken_up: bool) -> Trouble:
 
 def dead_sessions(connection: Connection, settings: Settings) -> list[Trouble]:
     """Sessions whose processes died and that no other session has followed yet."""
-    dead = [lease.died for lease in read_leases(connection, settings) if lease.is_dead]
-    return [session_of_dead_process(session, taken_up=False) for session in dead]
+    dead = [lease for lease in read_leases(connection, settings) if lease.is_dead]
+    return [session_of_dead_process(lease, taken_up=False) for lease in dead]
 
 
 def lost_from_store(connection: Connection, settings: Settings) -> list[Trouble]:

@@ -8,18 +8,15 @@ import os
 import pickle
 import signal
 import subprocess
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from multiprocessing import popen_spawn_posix, reduction, resource_tracker, spawn
 from multiprocessing.context import SpawnContext, SpawnProcess, set_spawning_popen
 from multiprocessing.util import Finalize
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any, TypeVar
+from threading import Lock, Thread, current_thread
+from typing import Any, Final, TypeVar
 
 from dcc.errors import DccError, HelperEndedError, InternalFaultError, fault_of, keep_place
 from dcc.runtime.log_context import log_context, logging_about, with_log_context
@@ -28,16 +25,7 @@ from dcc.runtime.processes import end_with_parent, environment_without_secrets, 
 
 log = logging.getLogger(__name__)
 E = TypeVar("E", bound=Exception)
-
-
-@dataclass(eq=False)
-class _Piece:
-    """A task and its future; `name` is its name in messages."""
-
-    name: str
-    work: Callable[..., Any]
-    given: tuple[Any, ...]
-    future: Future[Any] = field(default_factory=Future)
+_TRIES: Final = 2
 
 
 class WorkerProcesses:
@@ -46,102 +34,74 @@ class WorkerProcesses:
     Each task is first given what `begin` returned, or raises the DccError that `begin` raised. A process whose `begin`
     fails otherwise, or by an OSError, ends.
 
-    They end with this process, however it ends. If one of them dies, for example without memory, the others go on. The
-    tasks of dead processes are repeated one by one in a separate process, so that a task that kills its process each
-    time costs no other.
+    They end with this process, however it ends. If one of them dies, for example without memory, the others go on. Its
+    task is repeated once in a new one: a task that kills its process each time costs no other.
     """
 
     def __init__(self, number: int, begin: Callable[..., object], *given: Any) -> None:
-        self._number, self._begin, self._given = number, begin, given
+        self._begin, self._given = begin, given
         self._context = dict(log_context())
-        self._pool: ProcessPoolExecutor | None = None
-        self._alone: ProcessPoolExecutor | None = None
-        self._suspects: deque[_Piece] = deque()
-        # One thread starts all processes: they end with the thread that started them.
-        self._to_do: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._keeper = Thread(target=with_log_context(self._keep), name="processes", daemon=True)
-        self._keeper.start()
+        # Each thread has a process of its own, which ends with the thread that started it.
+        self._threads = ThreadPoolExecutor(number, thread_name_prefix="processes")
+        self._pools: dict[Thread, ProcessPoolExecutor] = {}
+        self._lock = Lock()
+        self._is_stopped = False
 
     def submit(self, name: str, work: Callable[..., Any], *given: Any) -> Future[Any]:
         """Submit a task; its future raises HelperEndedError if the task killed its process."""
-        piece = _Piece(name, work, given)
-        self._to_do.put(partial(self._give, piece))
-        return piece.future
+        future: Future[Any] = Future()
+        self._threads.submit(with_log_context(self._run), future, name, work, given)
+        return future
 
     def stop(self) -> None:
         """Kill the processes; their tasks have no result."""
-        self._to_do.put(None)
-        self._keeper.join()
-
-    def _keep(self) -> None:
-        while (step := self._to_do.get()) is not None:
-            step()
-        for pool in (self._pool, self._alone):
-            if pool is not None:
+        with self._lock:
+            self._is_stopped = True
+            for pool in self._pools.values():
                 processes = list((pool._processes or {}).values())
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in processes:
                     process.kill()
+        self._threads.shutdown(cancel_futures=True)
 
-    def _give(self, piece: _Piece) -> None:
-        """Submit a task to the processes."""
-        if self._pool is None:
-            self._pool = self._new_pool(self._number)
-        pool = self._pool
-        try:
-            done = pool.submit(_guarded, self._context, piece.work, piece.given)
-        except BrokenProcessPool:
-            self._pool = None
-            self._give(piece)
-        except Exception as error:  # such as that no process can be started
-            piece.future.set_exception(error)
-        else:
-            done.add_done_callback(lambda done: self._to_do.put(partial(self._take, piece, pool, done)))
-
-    def _take(self, piece: _Piece, pool: ProcessPoolExecutor, done: Future[Any]) -> None:
-        """Take the result of a task."""
-        if not _has_ended(done):
-            _hand_on(done, piece.future)
+    def _run(self, future: Future[Any], name: str, work: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        """Have a task done by this thread's process, and by another one if that ends."""
+        if not future.set_running_or_notify_cancel():
             return
-        if pool is self._pool:
-            self._pool = None
-            log.warning("A process that works for this one ended before its work was done")
-        self._suspects.append(piece)
-        if len(self._suspects) == 1:
-            self._try_first()
-
-    def _try_first(self) -> None:
-        """Run the first suspect task in a process by itself."""
-        if self._alone is None:
-            self._alone = self._new_pool(1)
-        piece = self._suspects[0]
-        try:
-            done = self._alone.submit(_guarded, self._context, piece.work, piece.given)
-        except BrokenProcessPool:
-            self._alone = None
-            self._try_first()
-        else:
-            done.add_done_callback(lambda done: self._to_do.put(partial(self._take_alone, done)))
-
-    def _take_alone(self, done: Future[Any]) -> None:
-        piece = self._suspects.popleft()
-        if _has_ended(done):
-            self._alone = None
-            piece.future.set_exception(
-                HelperEndedError(
-                    f"The process that works on {piece.name} ended before its work was done. Nothing of it was kept. "
-                    "Try again; see the memory of this machine if it happens again."
-                )
+        for _ in range(_TRIES):
+            try:
+                with self._lock:
+                    if self._is_stopped:
+                        return
+                    done = self._pool().submit(_guarded, self._context, work, given)
+                result = done.result()
+            except BrokenProcessPool:
+                with self._lock:
+                    self._pools.pop(current_thread(), None)
+                    if not self._is_stopped:
+                        log.warning("A process that works for this one ended before its work was done")
+            except CancelledError:
+                return
+            except Exception as error:  # also such as that no process can be started
+                future.set_exception(error)
+                return
+            else:
+                future.set_result(result)
+                return
+        future.set_exception(
+            HelperEndedError(
+                f"The process that works on {name} ended before its work was done. Nothing of it was kept. Try again; "
+                "see the memory of this machine if it happens again."
             )
-        else:
-            _hand_on(done, piece.future)
-        if self._suspects:
-            self._try_first()
-
-    def _new_pool(self, number: int) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            number, mp_context=_Context(), initializer=_begin, initargs=(os.getpid(), self._begin, self._given)
         )
+
+    def _pool(self) -> ProcessPoolExecutor:
+        """The process of this thread."""
+        begun = (os.getpid(), self._begin, self._given)
+        if current_thread() not in self._pools:
+            pool = ProcessPoolExecutor(1, mp_context=_Context(), initializer=_begin, initargs=begun)
+            self._pools[current_thread()] = pool
+        return self._pools[current_thread()]
 
 
 @dataclass
@@ -153,19 +113,6 @@ class _ThisProcess:
 
 
 _this_process = _ThisProcess()
-
-
-def _has_ended(done: Future[Any]) -> bool:
-    return not done.cancelled() and isinstance(done.exception(), BrokenProcessPool)
-
-
-def _hand_on(done: Future[Any], future: Future[Any]) -> None:
-    if done.cancelled():
-        future.cancel()
-    elif (error := done.exception()) is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(done.result())
 
 
 def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any, ...]) -> Any:

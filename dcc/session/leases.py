@@ -41,14 +41,6 @@ _LOCK: Final = SessionLock.__table__
 _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
 
 
-class DeadSession(NamedTuple):
-    """A session whose process died unnoticed, with a sentence about it."""
-
-    session: int
-    group: CentreGroup | None
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The lease of an open session: its group of centres (None: all), and its process.
@@ -78,13 +70,12 @@ class Lease:
         return f"Session {self.session}" + ("" if self.group is None else f" of {self.group.name}")
 
     @property
-    def died(self) -> DeadSession:
+    def reason(self) -> str:
         """The message about its death."""
-        reason = (
+        return (
             f"{self.label} died (process {self.pid} on {self.host}, last sign of life {self.heartbeat} UTC). It is "
             "recorded as died and its unfinished work is taken up."
         )
-        return DeadSession(self.session, self.group, reason)
 
     def shares_centres_with(self, group: CentreGroup | None) -> bool:
         """Whether it is for a centre of a group; None: all centres."""
@@ -98,7 +89,7 @@ class Acquired(NamedTuple):
     began: datetime
     group: CentreGroup | None
     lock_id: int
-    dead: tuple[DeadSession, ...]
+    dead: tuple[Lease, ...]
 
 
 def named_group(settings: Settings, name: str) -> CentreGroup:
@@ -173,7 +164,7 @@ def acquire_lease(
         if lock_id == resumed:
             continue
         if lease.is_dead:
-            dead.append(lease.died)
+            dead.append(lease)
         finish_session(connection, lease.session, None if lease.is_open else EndReason.DIED)
         connection.execute(update(_LOCK).where(_LOCK.c.id == lock_id).values(holder=None, session_id=None))
     if resumed is None:

@@ -38,7 +38,7 @@ from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
     COMMENT_LENGTH,
     Acquired,
-    DeadSession,
+    Lease,
     acquire_lease,
     await_turn,
     finish_session,
@@ -93,7 +93,7 @@ class Session:
     troubles: tuple[DccError, ...] = ()
     places: ConnectionPlaces | None = field(default=None, repr=False)
     """The places of its connections to sources; None if no others may have some at the same time."""
-    dead: tuple[DeadSession, ...] = field(default=(), repr=False)
+    dead: tuple[Lease, ...] = field(default=(), repr=False)
     """The earlier sessions of its centres whose processes died unnoticed."""
     ended: EndReason | None = None
     """Why it ended; None before."""

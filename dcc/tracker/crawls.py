@@ -5,7 +5,6 @@ Every query is a fixed number of statements, for any number of archives. Nothing
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +31,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import object_of
+from dcc.tracker.submission_rows import gathered, object_of
 
 CHANGED = "changed"
 """The kind of a finding: an archive changed under its name."""
@@ -264,16 +263,9 @@ def list_sessions(
     rows = connection.execute(query.limit(limit)).all()
     shown = [row.id for row in rows]
     held = _open_sessions(connection)
-    tasks: dict[int, list[TaskEntry]] = defaultdict(list)
-    for task in connection.execute(
-        select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
-    ):
-        outcome = "running" if task.finish_time is None else _TASK_OUTCOMES.get(task.status, "failed")
-        entry = TaskEntry(Phase(task.phase_id), task.comment, task.start_time, task.finish_time, outcome)
-        tasks[task.session_id].append(entry)
-    crawls: dict[int, list[CrawlEntry]] = defaultdict(list)
-    for crawl in _crawls(connection, SourceCrawlRow.session_id.in_(shown)):
-        crawls[crawl.session].append(crawl)
+    of_tasks = select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
+    tasks = gathered((row.session_id, _task(row)) for row in connection.execute(of_tasks))
+    crawls = gathered((one.session, one) for one in _crawls(connection, SourceCrawlRow.session_id.in_(shown)))
     return [
         SessionEntry(
             id=row.id,
@@ -288,6 +280,11 @@ def list_sessions(
         )
         for row in rows
     ]
+
+
+def _task(row: Any) -> TaskEntry:
+    outcome = "running" if row.finish_time is None else _TASK_OUTCOMES.get(row.status, "failed")
+    return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
 
 
 def require_session(connection: Connection, session_id: int) -> SessionEntry:

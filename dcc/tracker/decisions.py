@@ -10,8 +10,7 @@ Functions that write expect the caller's write transaction. Nothing is deleted.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -39,7 +38,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, change_about, is_at, key_of, object_of
+from dcc.tracker.submission_rows import IDS, KEY, change_about, gathered, is_at, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
@@ -128,17 +127,18 @@ def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind
 
 def decisions_of(connection: Connection, za_id: int) -> tuple[Decision, ...]:
     """All decisions about a submission, oldest first."""
-    query = select(ZipDecision.__table__).where(ZipDecision.za_id == za_id).order_by(ZipDecision.id)
-    return tuple(object_of(Decision, row, kind=DecisionKind(row.kind)) for row in connection.execute(query))
+    return tuple(_decisions(connection, ZipDecision.za_id == za_id)[za_id])
 
 
-def decisions_in_force(connection: Connection, za_ids: Collection[int]) -> dict[int, list[Decision]]:
+def decisions_in_force(connection: Connection, za_ids: Collection[int]) -> Mapping[int, list[Decision]]:
     """The decisions that hold about some hundreds of submissions, by their ids, oldest first."""
-    query = select(ZipDecision.__table__).where(ZipDecision.za_id.in_(za_ids), ZipDecision.revoked.is_(None))
-    found: dict[int, list[Decision]] = defaultdict(list)
-    for row in connection.execute(query.order_by(ZipDecision.id)):
-        found[row.za_id].append(object_of(Decision, row, kind=DecisionKind(row.kind)))
-    return found
+    return _decisions(connection, ZipDecision.za_id.in_(za_ids), ZipDecision.revoked.is_(None))
+
+
+def _decisions(connection: Connection, *conditions: ColumnElement[bool]) -> Mapping[int, list[Decision]]:
+    query = select(ZipDecision.__table__).where(*conditions).order_by(ZipDecision.id)
+    rows = connection.execute(query)
+    return gathered((row.za_id, object_of(Decision, row, kind=DecisionKind(row.kind))) for row in rows)
 
 
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,7 +14,7 @@ from dcc.tracker.hostings.download_plan import at_sources_in_use
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import is_at
+from dcc.tracker.submission_rows import gathered, is_at
 
 RUNS: Final = 5
 """The number of a source's last sessions that count."""
@@ -100,17 +99,8 @@ def expected_work(connection: Connection) -> dict[int, ExpectedWork]:
         source: Waiting(count, int(listed or 0), count - sized)
         for source, count, listed, sized in connection.execute(by_source)
     }
-    return expected_by_source(found, _past_runs(connection, found))
-
-
-def _past_runs(connection: Connection, sources: Iterable[int]) -> dict[int, list[PastRun]]:
-    past: dict[int, list[PastRun]] = defaultdict(list)
-    for source in sources:
-        query = (
-            select(SessionStatistics.fetched, SessionStatistics.bytes, SessionStatistics.seconds)
-            .where(SessionStatistics.file_source_id == source, SessionStatistics.fetched > 0)
-            .order_by(SessionStatistics.id.desc())
-            .limit(RUNS)
-        )
-        past[source] += [PastRun(*row) for row in connection.execute(query)]
-    return past
+    turn = func.row_number().over(partition_by=SessionStatistics.file_source_id, order_by=SessionStatistics.id.desc())
+    past = select(SessionStatistics.__table__, turn.label("turn")).where(SessionStatistics.fetched > 0).subquery()
+    runs = connection.execute(select(past).where(past.c.turn <= RUNS, past.c.file_source_id.in_(found)))
+    runs_of = gathered((row.file_source_id, PastRun(row.fetched, row.bytes, row.seconds)) for row in runs)
+    return expected_by_source(found, runs_of)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, false, func, select
@@ -11,7 +10,7 @@ from sqlalchemy import Connection, Select, false, func, select
 from dcc.messages import Message, message_from_json, message_to_json
 from dcc.outcomes import Problem
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipActionLog, ZipLog
-from dcc.tracker.submission_rows import newest_downloads
+from dcc.tracker.submission_rows import gathered, newest_downloads
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
@@ -67,14 +66,12 @@ def submissions_with_entries(za_ids: Select[Any]) -> Select[tuple[int]]:
     )
 
 
-def document_problems(connection: Connection, download_ids: Collection[int]) -> dict[int, list[Problem]]:
+def document_problems(connection: Connection, download_ids: Collection[int]) -> Mapping[int, list[Problem]]:
     """The problems of the documents of downloads that hold at present, by the ids of documents, in document order."""
     of_downloads = XmlFile.zip_id.in_(download_ids)
     query = entries_that_hold(*OF_DOCUMENT).join(XmlFile, XmlFile.id == XmlLog.xml_id).where(of_downloads)
-    problems: dict[int, list[Problem]] = defaultdict(list)
-    for row in connection.execute(query.order_by(XmlLog.id)):
-        problems[row.xml_id].append(problem_of(row))
-    return problems
+    rows = connection.execute(query.order_by(XmlLog.id))
+    return gathered((row.xml_id, problem_of(row)) for row in rows)
 
 
 def problem_columns(problem: Problem) -> dict[str, Any]:

@@ -53,13 +53,14 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
+from dcc.tracker.states import REQUESTED, SET_ASIDE, STATES, WAITING, State, advance, roll_up
 from dcc.tracker.submission_rows import (
     IDS,
     actions_of,
     change_about,
     chunks,
     find_parents,
+    gathered,
     has_archive_bytes,
     latest_downloads,
     rows_about,
@@ -328,7 +329,6 @@ _Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
 
 _LAST_WITHOUT_DOCUMENTS: Final = Phase.UNZIP
 _UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
-_STATES = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
 
 _UNFINISHED_DOWNLOADS = (
     select(ZipDownload.id)
@@ -405,14 +405,13 @@ def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -
 
 
 def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
-    return {row_id: _STATES[phase, status] for row_id, phase, status in rows}
+    return {row_id: STATES[phase, status] for row_id, phase, status in rows}
 
 
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
-    children: dict[int, list[State]] = {}
-    for download_id, phase, status in rows_about(connection, _CHILDREN, download_ids):
-        children.setdefault(download_id, []).append(_STATES[phase, status])
+    rows = rows_about(connection, _CHILDREN, download_ids)
+    children = gathered((download_id, STATES[phase, status]) for download_id, phase, status in rows)
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 
 
@@ -453,10 +452,7 @@ def _roll_up_anew(
 
 
 def _write_states(connection: Connection, model: _Stateful, states: Mapping[int, State]) -> None:
-    rows: dict[State, list[int]] = {}
-    for row_id, state in states.items():
-        rows.setdefault(state, []).append(row_id)
-    for state, row_ids in sorted(rows.items()):
+    for state, row_ids in sorted(gathered((state, row_id) for row_id, state in states.items()).items()):
         change_about(connection, _WRITE[model], row_ids, phase=int(state.phase), status=int(state.status))
 
 

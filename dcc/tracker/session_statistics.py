@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, func, or_, select
+from sqlalchemy import Connection, Select, delete, func, select
 
 from dcc.databases.transactions import insert_rows
 from dcc.messages import count_of
@@ -27,7 +27,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipDownload,
 )
-from dcc.tracker.problems import NOT_FAILING
+from dcc.tracker.problems import FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.submission_rows import newest_downloads
 
@@ -145,7 +145,6 @@ def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
     latest = newest_downloads(session_zip_ids(connection, session))
     archives = select(source).join(ZipDownload).join(latest, latest.c.download_id == ZipDownload.id).group_by(source)
     documents = archives.join(XmlFile)
-    errors = or_(XmlLog.severity.is_(None), XmlLog.severity.not_in(NOT_FAILING))
     return [
         select(source, func.count().label("fetched"), func.sum(ZipDownload.downloaded_size_bytes).label("bytes"))
         .join(ZipDownload)
@@ -158,7 +157,7 @@ def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
         documents.join(XmlLog)
         .join(AnException)
         .where(XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
-        .where(errors, AnException.short_name != HELD)
+        .where(FAILING, AnException.short_name != HELD)
         .add_columns(func.count().label("findings")),
         select(CrawlFinding.file_source_id, func.count().label("findings"))
         .where(CrawlFinding.session_id == session.id)

@@ -29,6 +29,9 @@ class State(NamedTuple):
         return self.status == Status.FAILED
 
 
+STATES: Final = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
+"""All states by the ids of their phase and status."""
+
 WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
 """The state of a submission that waits for its download."""
 

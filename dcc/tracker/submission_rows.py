@@ -6,6 +6,7 @@ of statements grows by one for every 500 of them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeVar
@@ -33,13 +34,15 @@ from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import State
+from dcc.tracker.states import STATES, State
 
 _CHUNK: Final = 500
 _MOST_COMPARED: Final = 2000
 """Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""
 _Key = TypeVar("_Key", int, str)
 _Object = TypeVar("_Object")
+_Group = TypeVar("_Group")
+_Member = TypeVar("_Member")
 
 IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
 """A placeholder for the ids of one chunk in a statement."""
@@ -148,7 +151,7 @@ def nearest_submissions(connection: Connection, name: str) -> str:
 
 def state_of(row: Any) -> State:
     """The state in a row with a phase and a status."""
-    return State(Phase(row.phase_id), Status(row.status_id))
+    return STATES[row.phase_id, row.status_id]
 
 
 def is_at(model: Any, *states: State) -> ColumnElement[bool]:
@@ -252,10 +255,17 @@ def change_about(connection: Connection, statement: Executable, ids: Iterable[in
         connection.execute(statement, {"ids": some, **given})
 
 
+def gathered(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, list[_Member]]:
+    """The second of some pairs by the first, in their order; other keys have none."""
+    found: defaultdict[_Group, list[_Member]] = defaultdict(list)
+    for group, member in pairs:
+        found[group].append(member)
+    return found
+
+
 def action_states(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
     """The states of submissions; missing ones are left out."""
-    rows = rows_about(connection, _ACTION_STATES, za_ids)
-    return {za_id: State(Phase(phase), Status(status)) for za_id, phase, status in rows}
+    return {row.id: state_of(row) for row in rows_about(connection, _ACTION_STATES, za_ids)}
 
 
 def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:

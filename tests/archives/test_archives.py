@@ -19,6 +19,7 @@ from dcc.archives.limits import ArchiveLimits
 from dcc.errors import ArchiveError, CorruptArchiveError, DiskFullError
 from dcc.naming import NamingConvention
 from dcc.store.staging import remove_leftovers
+from tests.support.raising import raising
 from tests.support.trials import trials
 
 SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
@@ -148,10 +149,7 @@ def test_what_a_killed_extraction_leaves_is_found_by_the_clean_up(
     directory.mkdir()
     path = make_zip(directory, {SPECIMEN: b"<a/>"})
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(extraction, "_put_in_place", killed)
+    monkeypatch.setattr(extraction, "_put_in_place", raising(KeyboardInterrupt))
     monkeypatch.setattr(shutil, "rmtree", lambda *_args, **_keywords: None)
     with pytest.raises(KeyboardInterrupt):
         extract(path)

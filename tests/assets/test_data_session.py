@@ -18,6 +18,7 @@ from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
+from tests.support.asking import column_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_processes import FORKED
@@ -71,8 +72,7 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(sho
     assert [dict(row.data) for row in evaluation.metadata["rules"].records] == [
         {"rule": "E4", "severity": "error", "findings": len(findings)}
     ]
-    with shown.data.qc.connect() as connection:
-        stored = connection.exec_driver_sql("SELECT message FROM finding WHERE is_active").scalars().all()
+    stored = column_in(shown.data.qc, "SELECT message FROM finding WHERE is_active")
     assert {finding["message"] for finding in findings} == set(stored)
 
 

@@ -10,6 +10,7 @@ from dcc.tracker.models import Reopening, SessionLock
 from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sessions import run_session
+from tests.support.asking import column_in, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.installations import Installation
 
@@ -48,8 +49,7 @@ def test_a_zip_action_is_processed_again_alone(
     assert installation.states() == {ZIP: "xsd done", OTHER: "unzip failed"}
     checks = {check.name: dagster.checks(check).get(ZIP) for check in (DOWNLOAD, ZIP_MD5, UNZIP, XML_NAME, XSD)}
     assert checks == dict.fromkeys(checks, "passed")
-    with installation.tracker.connect() as connection:
-        assert connection.scalars(select(Reopening.requested_by)).all() == ["Dagster"]
+    assert column_in(installation.tracker, select(Reopening.requested_by)) == ["Dagster"]
     assert dagster.instance.get_runs(limit=1)[0].tags[SESSION_TAG] == "2"
 
 
@@ -66,8 +66,7 @@ def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
     assert installation.states() == {ZIP: "zip_name done"}
     assert dagster.materialised("zip_actions") == {ZIP}
     assert dagster.checks(REACHABLE)["H-1"] == "passed"
-    with installation.tracker.connect() as connection:
-        assert connection.execute(select(SessionLock.session_id, SessionLock.holder)).one() == (2, None)
+    assert row_in(installation.tracker, select(SessionLock.session_id, SessionLock.holder)) == (2, None)
 
 
 def test_while_another_session_is_active_the_run_fails_and_says_so(

@@ -22,8 +22,10 @@ from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
 from dcc_assets.sessions import run_session
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_resources import session
+from tests.support.asking import rows_in
 from tests.support.dagster_instances import Dagster, Heard
 from tests.support.installations import Installation, experiments, specimens
+from tests.support.raising import raising
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 NO_ARCHIVE = "edit/H.2013-10-31.2.impc.zip"
@@ -100,8 +102,7 @@ def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, 
     assert {run.tags[STARTED_BY_TAG] for run in runs} == {"dcc crawl"}
     shown = {key for run in runs for key in run.tags if not key.startswith(".dagster/")}
     assert shown == {SESSION_TAG, STARTED_BY_TAG}
-    with installation.tracker.connect() as connection:
-        ((number, finished),) = connection.execute(select(CrawlingSession.id, CrawlingSession.finish_time))
+    ((number, finished),) = rows_in(installation.tracker, select(CrawlingSession.id, CrawlingSession.finish_time))
     assert (number, finished is not None) == (report.session_id, True)
     _failed_checks_name_the_zip_the_documents_and_the_lines(dagster, heard)
 
@@ -112,8 +113,7 @@ def test_a_session_does_not_begin_while_its_workers_lack_a_setting(
     without_broker = installation.with_settings(executor=ExecutorKind.CELERY)
     with pytest.raises(ConfigurationError, match="DCC_BROKER names no broker"):
         run(without_broker, dagster, heard)
-    with installation.tracker.connect() as connection:
-        assert connection.execute(select(CrawlingSession.id)).all() == []
+    assert rows_in(installation.tracker, select(CrawlingSession.id)) == []
 
 
 def _failed_checks_name_the_zip_the_documents_and_the_lines(dagster: Dagster, heard: Heard) -> None:
@@ -165,10 +165,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     capfd: pytest.CaptureFixture[str],
     error: type[Exception],
 ) -> None:
-    def fail(*_arguments: object, **_options: object) -> None:
-        raise error("the reason")
-
-    monkeypatch.setattr(session.Session, "check", fail)
+    monkeypatch.setattr(session.Session, "check", raising(error("the reason")))
     installation.add_folder().put(GOOD)
     with pytest.raises(error, match=r"^the reason$"):
         run(installation, dagster, heard)
@@ -179,10 +176,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
 def test_the_work_is_done_when_dagster_cannot_store_events(
     installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(EventRecorder, "_store", refuse)
+    monkeypatch.setattr(EventRecorder, "_store", raising(OSError("no space left on device")))
     put_all_kinds(installation)
     with pytest.raises(DagsterStorageError, match=r"no space left.*dcc instance rebuild"):
         run(installation, dagster, heard)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
+from dcc.qc.apply.entity_rows import columns_for
+from dcc.qc.rows.prepared_file import PreparedWriter
 from tests.chaos.comparing import differences
 from tests.chaos.faults import KINDS
 from tests.chaos.sequence import World, run_sequence
 from tests.chaos.worlds import world_of
+from tests.support.qc_files import without_day
 from tests.support.trials import usually
 
 _SEED = 2_026
@@ -46,6 +52,22 @@ def test_what_differs_from_the_twin_is_said() -> None:
         "staging, only here: add/a.zip | 1",
         "staging, only in the twin: add/a.zip | 2",
     ]
+
+
+def test_prepared_files_of_two_days_are_alike_if_they_say_the_same(tmp_path: Path) -> None:
+    def made(basis: str) -> bytes:
+        file = tmp_path / "prepared.rows.specimen"
+        PreparedWriter(file, basis, columns_for(create_engine("sqlite://"))).close()
+        return file.read_bytes()
+
+    before, after, other = (
+        made(f"{day} {reference}") for day, reference in (("2026-11-27", "a"), ("2026-11-28", "a"), ("2026-11-28", "b"))
+    )
+    assert len({before, after, other}) == 3
+    in_staging = partial(without_day, "add/a.zip.contents/prepared.rows.specimen")
+    assert in_staging(before) == in_staging(after)
+    assert in_staging(other) != in_staging(after) != in_staging(after[:-1] + b"?")
+    assert without_day("add/a.zip", after) == after
 
 
 def test_every_kind_of_fault_is_named_once() -> None:

@@ -16,6 +16,7 @@ from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from tests.cli.conftest import Dcc, without_id
+from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, growing, note_uploaded, specimens, until_the_next_second
 
@@ -356,8 +357,7 @@ def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(d
     with open_session(tracker, settings):
         assert "fetches first what you named" in dcc("crawl", "--urgent", BAD).stderr
         dcc("crawl", exit_code=3)
-    with tracker.connect() as connection:
-        assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in urgent_keys(connection)
+    assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in in_reading(tracker, urgent_keys)
     tracker.dispose()
 
 

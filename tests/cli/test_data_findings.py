@@ -9,6 +9,7 @@ import shutil
 import pytest
 from sqlalchemy import Engine, update
 
+from dcc.cli.data import findings
 from dcc.cli.shell.context import open_qc
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
@@ -46,7 +47,9 @@ def test_findings_are_counted_by_centre_and_rule(dcc: Dcc, zip_files: list[str])
     assert "No findings" in dcc("data", "findings", "--centre", "J").stdout
 
 
-def test_each_finding_names_its_document_line_and_value(dcc: Dcc, zip_files: list[str]) -> None:
+def test_each_finding_names_its_document_line_and_value(
+    dcc: Dcc, zip_files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = dcc.json("data", "findings", "--zip", f"add/{zip_files[1]}", "--each")
     assert [(entry["rule"], entry["severity"], entry["is_active"]) for entry in found] == [("S13", "error", True)] * 2
     assert {entry["zip_file"] for entry in found} == {zip_files[1]}
@@ -55,6 +58,13 @@ def test_each_finding_names_its_document_line_and_value(dcc: Dcc, zip_files: lis
     assert f"add/{zip_files[1]}" in said
     assert "1 more finding" in said
     assert len(dcc.json("data", "findings", "--each", "--rule", "Q3", "--severity", "error")) == 1
+    assert len(dcc.json("data", "findings", "--each", "--limit", "1")) == 1
+    monkeypatch.setattr(findings, "_SHOWN", 1)
+    assert len(dcc.json("data", "findings", "--each")) == 3
+    assert "2 more findings" in dcc("data", "findings", "--each").stdout
+    dcc.environment["DCC_SUGGESTIONS"] = "true"
+    assert "Next: dcc data findings --each" in dcc("data", "findings").stderr
+    assert "Next: dcc data findings --each" not in dcc("data", "findings", "--each").stderr
 
 
 def test_no_findings_of_a_misspelt_submission_or_document_are_no_good_news(dcc: Dcc, folder: Folder) -> None:

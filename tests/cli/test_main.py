@@ -21,9 +21,11 @@ from sqlalchemy.exc import OperationalError
 from dcc.cli.main import dcc as command
 from dcc.cli.shell import dagster_side
 from dcc.errors import InternalFaultError
+from dcc.redaction import keep_secret
 from tests.cli.conftest import PROGRAM, Dcc, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
+from tests.support.raising import raising
 from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
@@ -147,11 +149,17 @@ def test_a_wrong_setting_ends_with_2_and_a_database_that_cannot_be_reached_with_
 
 
 @only_sqlite
-def test_debug_shows_the_traceback_too(bare_dcc: Dcc) -> None:
+def test_debug_shows_the_traceback_too(bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     result = bare_dcc("--debug", "status", exit_code=2)
     assert "Traceback" in result.stderr
     assert "TrackerOutdatedError" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("Error (tracker-outdated): ")
+
+    keep_secret("pass word 4711")
+    bare_dcc.secrets.append("pass word 4711")
+    bare_dcc("init")
+    monkeypatch.setattr("dcc.databases.schema.require_current", raising(ValueError("with pass word 4711")))
+    assert "\nValueError: with ***\n" in bare_dcc("--debug", "status", exit_code=70).stderr
 
 
 @only_sqlite
@@ -159,11 +167,8 @@ def test_debug_shows_the_traceback_too(bare_dcc: Dcc) -> None:
 def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
     bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    def interrupt(*_arguments: object) -> None:
-        raise KeyboardInterrupt
-
     bare_dcc("init")
-    monkeypatch.setattr(f"dcc.cli.shell.group.{step}", interrupt)
+    monkeypatch.setattr(f"dcc.cli.shell.group.{step}", raising(KeyboardInterrupt))
     result = bare_dcc("status", exit_code=130)
     assert result.stderr == "Interrupted.\n"
 
@@ -182,11 +187,8 @@ def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
 def test_every_other_end_has_its_code_and_one_line(
     bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, error: BaseException, exit_code: int, said: str
 ) -> None:
-    def fail(_: object, **_options: object) -> None:
-        raise error
-
     bare_dcc("init")
-    monkeypatch.setattr("dcc.databases.schema.require_current", fail)
+    monkeypatch.setattr("dcc.databases.schema.require_current", raising(error))
     result = bare_dcc("status", exit_code=exit_code)
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -252,6 +254,34 @@ def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_
         assert subprocess.run(crawl, env=dcc.process_environment(), timeout=120, check=False).returncode == 1
         assert [entry["phase"] for entry in dcc.json("zips")] == ["unzip"] * number
         assert dcc.json("session", "list")[0]["outcome"] == "finished"
+
+
+STREAMS = """
+import os, sys
+from pathlib import Path
+from types import SimpleNamespace
+from dcc.cli import main
+
+def work(prog_name):
+    null = os.stat(os.devnull)
+    nowhere = [n for n in range(3) if os.path.samestat(os.fstat(n), null) and os.get_inheritable(n)]
+    print("said", file=sys.stdout, flush=True)
+    print("said", file=sys.stderr, flush=True)
+    Path(sys.argv[1]).write_text(f"{nowhere}")
+    raise KeyboardInterrupt
+
+main.dcc = SimpleNamespace(main=work)
+main.main()
+"""
+
+
+@pytest.mark.parametrize(("closed", "said"), [("</dev/null", b"said\nInterrupted.\n"), ("<&- >&- 2>&-", b"")])
+def test_a_process_has_all_streams_and_an_interrupt_ends_it_in_a_line(tmp_path: Path, closed: str, said: bytes) -> None:
+    """Closed streams lead nowhere, in processes that it starts too."""
+    run = ["sh", "-c", f'exec "$0" -c "$1" "$2" {closed}', sys.executable, STREAMS, str(tmp_path / "nowhere")]
+    ended = subprocess.run(run, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (130, said)
+    assert (tmp_path / "nowhere").read_text() == ("[0, 1, 2]" if ">&-" in closed else "[0]")
 
 
 J = "add/J.2013-10-31.1.impc.zip"

@@ -28,7 +28,7 @@ from dcc.operations.openlineage.events import SessionEvents
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
-from tests.support.installations import experiments, specimens
+from tests.support.installations import Folder, experiments, specimens
 from tests.support.ports import free_port
 from tests.support.servers import Authority
 
@@ -168,6 +168,19 @@ def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, 
     assert len(documents) == 3
     _, read, _ = ended(events["session.data"])
     assert set(read) == {name for name in documents if GOOD in name}
+
+
+@only_sqlite
+def test_an_archive_is_an_input_where_its_newest_download_came_from(submitted: Dcc) -> None:
+    """Its first one brought no archive."""
+    good = submitted.add_folder("other").put(GOOD, specimens() | experiments())
+    Folder(submitted.root / "centre").put(GOOD, b"#" * len(good))
+    path = submitted.root / "events.jsonl"
+    submitted.environment["DCC_OPENLINEAGE_URL"] = str(path)
+    submitted("crawl", exit_code=1)
+    events = require_events([json.loads(line) for line in path.read_text("utf-8").splitlines()])
+    _, hosted, _ = ended(events["session.download"])
+    assert set(hosted) == {str(submitted.root / place) for place in (f"other/{GOOD}", f"centre/{BAD}")}
 
 
 @only_sqlite

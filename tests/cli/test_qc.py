@@ -124,8 +124,8 @@ def test_contexts_are_counted_anew(dcc: Dcc) -> None:
     assert dcc("qc", "recount", "--reason", "to be sure").stdout == "3 data contexts counted, 0 corrected.\n"
     counted = dcc.json("qc", "recount", "--reason", "to be sure")
     assert (counted["contexts"], counted["corrected"]) == (3, 0)
-    for reason in (" ", "x" * 2_000):
-        assert "A reason must be given" in dcc.error("qc", "recount", "--reason", reason, exit_code=2)
+    for reason, error in ((" ", "The reason is empty."), ("x" * 2_000, "256 fit.")):
+        assert error in dcc.error("qc", "recount", "--reason", reason, exit_code=2)
 
 
 @pytest.mark.usefixtures("submitted")

@@ -48,6 +48,12 @@ def test_a_replay_says_what_a_proposal_would_change(dcc: Dcc) -> None:
     assert "Some are &lt;refused&gt;" in written
     assert "H.2013-10-31.1.experiment.impc.xml" in written
 
+    rules.write_text(RULE + RULE.replace("D1", "D2"))
+    for limit, listed, cut in ((1, {"D1"}, True), (2, {"D1", "D2"}, False), (0, {"D1", "D2"}, False)):
+        table = dcc("replay", "--rules", rules, "--limit", limit).stdout
+        assert {code for code in ("D1", "D2") if f"\n{code} " in table} == listed
+        assert (f"Of causes and documents the first {limit} are shown; --limit 0 prints all." in table) is cut
+    rules.write_text(RULE)
     table = dcc("replay", "--rules", rules).stdout
     assert "2 documents: 1 verdict would change" in table
     assert "H.2013-10-31.1.experiment.impc.xml  accepted  failed data" in table

@@ -15,6 +15,7 @@ from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.installations import until_the_next_second
+from tests.support.raising import raising
 from tests.support.servers import Authority, Share
 from tests.support.web_server import trickling_web_server
 
@@ -333,10 +334,9 @@ def test_options_say_what_is_listed(dcc: Dcc) -> None:
 def test_a_source_whose_schedule_cannot_be_stored_is_not_registered(
     dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise ConfigurationError("It cannot be stored.")
-
-    monkeypatch.setattr("dcc.tracker.register.file_sources.change_source", fail)
+    monkeypatch.setattr(
+        "dcc.tracker.register.file_sources.change_source", raising(ConfigurationError("It cannot be stored."))
+    )
     folder = ["--centre", "H", "--protocol", "file", "--base-path", str(tmp_path)]
     dcc.error("source", "add", *folder, "--every", "6h", exit_code=2)
     assert dcc.json("source", "list") == []

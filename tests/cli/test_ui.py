@@ -22,6 +22,7 @@ from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.databases import only_sqlite
 from tests.support.ports import free_port
 from tests.support.process_trees import descendants
+from tests.support.raising import raising
 from tests.support.served_page import ServedPage
 from tests.support.waiting import wait_until
 
@@ -165,13 +166,10 @@ def test_a_daemon_starts_when_the_pages_answer(
         happened.extend(programs)
         yield []
 
-    def stop(_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("dcc.cli.installation.ui.running", run)
     monkeypatch.setattr("dcc.cli.installation.ui._answers", lambda *_: happened.append("answered") or True)
     monkeypatch.setattr("dcc.cli.installation.ui.start", lambda _, __, *programs: happened.extend(programs))
-    monkeypatch.setattr("dcc.cli.installation.ui.wait_for_end", stop)
+    monkeypatch.setattr("dcc.cli.installation.ui.wait_for_end", raising(KeyboardInterrupt))
     dcc("ui", "--port", free_port(), *filter(None, [option]))
     pages, answered, *daemon = happened
     assert isinstance(pages, Program)

@@ -15,6 +15,7 @@ from dcc_dagster import earlier_configuration
 from dcc_dagster.earlier_configuration import bring_up_to_date
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.instance import open_instance
+from tests.support.raising import raising
 
 BEFORE = """\
 # Ours:\tas it was.
@@ -93,10 +94,7 @@ def test_it_is_done_in_one_step_said_once_and_keeps_rights_and_links(
 def test_a_file_that_cannot_be_changed_is_said_with_what_to_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, text: str) -> None:
-        raise PermissionError("it is not writable")
-
-    monkeypatch.setattr(earlier_configuration, "_replace", refuse)
+    monkeypatch.setattr(earlier_configuration, "_replace", raising(PermissionError("it is not writable")))
     home = load_settings(home=tmp_path).dagster_home
     home.mkdir()
     (home / "dagster.yaml").write_text(BEFORE)

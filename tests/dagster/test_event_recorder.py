@@ -13,6 +13,7 @@ from dcc_dagster.event_recorder import EventRecorder, Step
 from dcc_dagster.metadata import Metadata
 from dcc_dagster.partition_events import Failure, Materialised, PartitionEvents, Report, Verdict
 from tests.support.dagster_instances import Dagster
+from tests.support.raising import raising
 
 ASSET = AssetKey("validated_documents")
 CHECK = AssetCheckKey(ASSET, "xsd")
@@ -74,10 +75,7 @@ def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
 def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
     dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_events: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", refuse)
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", raising(OSError("disk full")))
     done: list[int] = []
 
     def work() -> None:
@@ -95,10 +93,7 @@ def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
 def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
     dagster: Dagster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(_events: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", refuse)
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", raising(OSError("disk full")))
 
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:

@@ -28,6 +28,7 @@ from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogSt
 
 from dcc_dagster import event_storage
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
+from tests.support.raising import raising
 
 ASSETS = [AssetKey("zip_downloads"), AssetKey(["deep", "asset"])]
 CHECK = AssetCheckKey(ASSETS[0], "zip_md5")
@@ -158,11 +159,8 @@ def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
 
 
 def fail_a_batch(storage: SqlEventLogStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise OSError("disk full")
-
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "_store_asset_event_tags", refuse)
+        patch.setattr(storage, "_store_asset_event_tags", raising(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             storage.store_event_batch(some_events())
     assert storage.get_materialized_partitions(ASSETS[0]) == set()

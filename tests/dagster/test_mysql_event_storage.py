@@ -24,6 +24,7 @@ from tests.dagster.test_event_storage import (
     some_events,
     store_in_threads,
 )
+from tests.support.asking import column_in
 from tests.support.databases import only_mariadb
 
 pytestmark = only_mariadb
@@ -156,8 +157,7 @@ def test_a_deadlock_is_tried_again(storage: BatchingMysqlEventLogStorage, connec
 
         connections.patiently(work)
 
-    with connections.connect() as connection:
-        found = connection.exec_driver_sql("SELECT asset_key FROM asset_keys ORDER BY id").scalars().all()
+    found = column_in(connections, "SELECT asset_key FROM asset_keys ORDER BY id")
     names = list(found)
     assert len(names) == 2
     threads = [threading.Thread(target=lock, args=(order,)) for order in (names, names[::-1])]

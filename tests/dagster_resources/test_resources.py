@@ -26,6 +26,7 @@ from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import SftpResource
 from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
 from tests.dagster_resources.test_resources_page import RESOURCES
+from tests.support.asking import in_reading
 from tests.support.dagster_instances import set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -64,8 +65,10 @@ def configured(**resources: Mapping[str, Any]) -> dict[str, Any]:
 
 def failures(installation: Installation) -> dict[SourceProtocol, str]:
     """What the last crawl of the source of each protocol failed with."""
-    with installation.tracker.connect() as connection:
-        failed = {crawl.source_id: str(crawl.error) for crawl in recorded_crawls(connection, installation.settings)}
+    failed = {
+        crawl.source_id: str(crawl.error)
+        for crawl in in_reading(installation.tracker, recorded_crawls, installation.settings)
+    }
     return {protocol: failed[number] for number, protocol in enumerate(SILENT, 1)}
 
 

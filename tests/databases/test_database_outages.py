@@ -10,6 +10,7 @@ from dcc.databases.engines import _advice, is_contention, is_transient, lacks_ri
 from dcc.databases.transactions import run_writing
 from dcc.errors import TrackerUnreachableError
 from dcc.tracker.models import Centre
+from tests.support.asking import value_in
 from tests.support.databases import only_mariadb, seed_centre
 
 CONTENTION = {
@@ -99,8 +100,7 @@ def test_a_lock_that_another_holds_for_too_long_is_waited_for_again(tracker: Eng
     run_writing(tracker, work, patience_seconds=20)
     holder.close()
     assert timeouts == [1205]
-    with tracker.connect() as connection:
-        assert connection.scalar(text("SELECT full_name FROM centre")) == "written"
+    assert value_in(tracker, "SELECT full_name FROM centre") == "written"
 
 
 @only_mariadb
@@ -118,5 +118,4 @@ def test_a_connection_that_is_killed_within_a_transaction_is_replaced(tracker: E
     seed_centre(tracker)
     run_writing(tracker, work, patience_seconds=20)
     assert len(tries) == 2
-    with tracker.connect() as connection:
-        assert connection.scalar(text("SELECT full_name FROM centre")) == "Centre H!"
+    assert value_in(tracker, "SELECT full_name FROM centre") == "Centre H!"

@@ -12,6 +12,7 @@ from dcc.databases.schema import init_database
 from dcc.databases.upgrades import record_revision
 from dcc.qc.models import QcBase
 from dcc.tracker.models import Base
+from tests.support.asking import row_in
 from tests.support.databases import only_mariadb
 
 _MEANINGS = "dcc/databases/column_meanings.py"
@@ -42,8 +43,7 @@ def _definitions(engine: Engine) -> tuple[dict[str, str], dict[str, str]]:
 
 def made_with_comments(engine: Engine) -> str:
     """How the server made the table of documents."""
-    with engine.connect() as connection:
-        return str(connection.exec_driver_sql("SHOW CREATE TABLE document").one()[1])
+    return str(row_in(engine, "SHOW CREATE TABLE document")[1])
 
 
 @only_mariadb

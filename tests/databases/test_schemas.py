@@ -18,6 +18,7 @@ from dcc.qc.models import QcBase
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER, open_tracker
 from dcc.tracker.models import Base
+from tests.support.asking import rows_in
 from tests.support.databases import only_mariadb, only_sqlite, schema_of
 from tests.support.earlier_schemas import QC_LATER, TRACKER_LATER
 
@@ -58,8 +59,7 @@ def test_every_table_is_innodb_and_tells_texts_apart_by_their_bytes(made: Made) 
         "WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
     )
     for engine, metadata in made:
-        with engine.connect() as connection:
-            tables = {name: (kind, collation) for name, kind, collation in connection.execute(query)}
+        tables = {name: (kind, collation) for name, kind, collation in rows_in(engine, query)}
         assert {tables[name] for name in metadata.tables} == {("InnoDB", "utf8mb4_bin")}
 
 

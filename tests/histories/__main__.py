@@ -12,9 +12,12 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
 from tests.histories.running import Prepared, live, submit
 from tests.support.memory import keep_temporary_files_in_memory
+
+KINDS: Final = {"transfers": live, "submissions": submit}
 
 
 def main() -> int:
@@ -22,14 +25,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--histories", type=int, default=300, help="How many of each kind. [300]")
     parser.add_argument("--seed", type=int, default=1, help="The seed of the first; the next has the next. [1]")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="Of this kind only.")
     given = parser.parse_args()
+    kinds = [KINDS[name] for name in given.kind or KINDS]
     logging.disable(logging.CRITICAL)
     keep_temporary_files_in_memory()
     failed, sessions, states = set(), 0, Counter[str]()
     with tempfile.TemporaryDirectory(prefix="dcc-histories-") as folder:
         prepared = Prepared(Path(folder))
         for seed in range(given.seed, given.seed + given.histories):
-            for outcome in (live(prepared, seed), submit(prepared, seed)):
+            for outcome in (kind(prepared, seed) for kind in kinds):
                 sessions += outcome.sessions
                 states.update(outcome.states)
                 if outcome.differences:

@@ -97,6 +97,7 @@ def _settings(home: Path) -> Settings:
         retry_delay=0.01,
         max_retries=1,
         min_free_bytes=0,
+        hold_threshold=submissions.HOLD_ABOVE,
     )
 
 
@@ -136,7 +137,7 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
             if is_settled:
                 model.see_judged_again(here)
             there = model.standing()
-            outcome.differences = list(_differences(here, there, () if is_settled else ("groups", "proposals")))
+            outcome.differences = list(_differences(here, there, () if is_settled else ("groups", "proposals", "held")))
             if outcome.differences:
                 break
     return outcome
@@ -159,6 +160,13 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
             submission = model.records[number].submission
             centre.withdraw(ZipKey(submission.action, submission.file_name))
             model.withdraw(number)
+        case submissions.Confirmed(oldest):
+            held = sorted(number for number, record in model.records.items() if record.held)
+            if not held:
+                return False
+            submission = model.records[held[0 if oldest else -1]].submission
+            centre.confirm(ZipKey(submission.action, submission.file_name))
+            model.confirm(submission.number)
         case submissions.Decided(accepts):
             centre.decide(accepts)
             model.decide(accepts)

@@ -11,6 +11,11 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
 - What a step is left out of goes on without it, except that nothing follows a left-out upload or context. When the step
   is left out no more, the next session goes on from there.
 - What is withdrawn leaves what was there before it, unless a later document changed the same.
+- An edit or a deletion that changes more than is permitted is held until a person confirms it, which has it applied at
+  once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger
+  edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
+  that is there already, since it may be what a deletion takes away. The session after the decision takes them.
+- Nobody confirms what is younger than something else that is held.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
 
@@ -22,59 +27,27 @@ from typing import Final
 
 from dcc.naming import Action
 from tests.histories.happenings import STEPS
-from tests.histories.submissions import RIGHT, Packing, Said, Submission
+from tests.histories.records import (
+    DONE,
+    IN_PART,
+    LOADED,
+    NO_CONTEXT,
+    NO_NAME,
+    NOT_OPENED,
+    PENDING,
+    REFUSED,
+    UNDONE,
+    UPLOADED,
+    WAITING,
+    Applied,
+    Record,
+    Standing,
+)
+from tests.histories.submissions import HOLD_ABOVE, MICE, RIGHT, Packing, Submission
 
-REFUSED: Final = "upload failed"
-IN_PART: Final = "data failed"
-DONE: Final = "qc done"
-UNDONE: Final = "upload cancelled"
-NO_CONTEXT: Final = "context cancelled"
-NO_NAME: Final = "xml_name failed"
-NOT_OPENED: Final = "unzip failed"
-WAITING: Final = "zip_name done"
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
-_LOADED: Final = frozenset({DONE, IN_PART, NO_CONTEXT})
+_LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, DONE)
 _FEWEST_LOST, _LIMIT = 3, 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
-    group of animals that is there, the archives whose withdrawal is proposed, and the steps left out of documents.
-    """
-
-    archives: dict[str, str]
-    documents: dict[str, str]
-    duplicates: frozenset[str]
-    groups: dict[int, int]
-    proposals: frozenset[str]
-    left_out: dict[str, str]
-
-
-@dataclass(eq=False)
-class Applied:
-    """A document that took effect, or is the same as one that did."""
-
-    name: str
-    number: int
-    action: Action
-    said: Said
-
-
-@dataclass
-class Record:
-    """What is known of an archive: how it was listed last, and what became of it and of its documents."""
-
-    submission: Submission
-    time: int
-    state: str = WAITING
-    gone: bool = False
-    missed: bool = False
-    documents: dict[str, str] = field(default_factory=dict)
-    applied: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    proposed: bool = False
-    decided: bool = False
 
 
 @dataclass
@@ -108,6 +81,9 @@ class Model:
             if record.state == WAITING and number in self.lying:
                 due += self._opened(record)
             due += self._resumed(record)
+            due += [(number, record.submission.place_of(name)) for name in record.in_state(PENDING)]
+            for name in record.in_state(UPLOADED):
+                self._go_on(record, name, "data")
         for number, place in sorted(due):
             self._process(self.records[number], place)
         for record in self.records.values():
@@ -118,7 +94,8 @@ class Model:
         """Withdraw what an archive brought; whether that is possible."""
         mine = [one for one in self.applied if one.number == number]
         logs = [log for log in self.versions.values() if any(one in mine for one, _ in log)]
-        if any(log[-1][0] not in mine for log in logs) or not mine:
+        record = self.records[number]
+        if any(log[-1][0] not in mine for log in logs) or not (mine or record.held):
             return not mine
         for log in logs:
             while log and log[-1][0] in mine:
@@ -126,13 +103,28 @@ class Model:
             self._touch(log)
         self.applied = [one for one in self.applied if one not in mine]
         self.deletions = [one for one in self.deletions if one not in mine]
-        record, names = self.records[number], {one.name for one in mine}
+        names = {one.name for one in mine} | record.held | {*record.in_state(PENDING)}
+        names |= {name for name, step in record.left_out.items() if step == "upload"}
+        record.held = set()
         self.duplicates -= names
         record.left_out = {name: step for name, step in record.left_out.items() if name not in names}
         record.documents |= dict.fromkeys(names, UNDONE)
         record.proposed, record.decided = False, record.decided or record.proposed
         self._roll_up(record)
         return True
+
+    def confirm(self, number: int) -> None:
+        """Confirm what is held of an archive, unless something older is held."""
+        record = self.records[number]
+        if any(one.held and other < number for other, one in self.records.items()):
+            return
+        for name in sorted(record.held):
+            record.left_out.pop(name, None)
+            document = self._document(record, record.submission.place_of(name))
+            state = self._apply(document, is_confirmed=True)
+            record.documents[name], record.applied[name] = REFUSED if state == REFUSED else UPLOADED, state
+        record.held = set()
+        self._roll_up(record)
 
     def decide(self, accepts: bool) -> None:
         """Accept all that is proposed, or turn it down; what others build on stays proposed."""
@@ -176,6 +168,8 @@ class Model:
             {group: log[-1][1] for group, log in self.versions.items() if log and log[-1][1] is not None},
             frozenset(record.submission.file_name for record in records if record.proposed),
             {name: step for record in records for name, step in record.left_out.items()},
+            frozenset(name for record in records for name in record.held),
+            dict(self._waits()),
         )
 
     def _list(self, action: Action) -> bool:
@@ -208,13 +202,13 @@ class Model:
 
     @staticmethod
     def _is_loaded(record: Record) -> bool:
-        return not _LOADED.isdisjoint(record.documents.values())
+        return not LOADED.isdisjoint(record.documents.values())
 
     def _opened(self, record: Record) -> Iterator[tuple[int, int]]:
         """The documents of an archive, by its number and their places in it, unless it is refused."""
         submission = record.submission
         record.state = NOT_OPENED
-        record.documents, record.left_out = {}, {}
+        record.documents, record.left_out, record.held = {}, {}, set()
         if submission.listing not in RIGHT:
             return
         record.state = DONE
@@ -234,14 +228,45 @@ class Model:
                 self._go_on(record, name, step)
 
     def _process(self, record: Record, place: int) -> None:
-        name = record.submission.document_name(place)
-        document = Applied(name, record.submission.number, record.submission.action, record.submission.documents[place])
+        document = self._document(record, place)
+        name = document.name
         if self.left_out == "upload":
             record.documents[name], record.left_out[name] = UNDONE, "upload"
             return
+        if name in record.held or self._waits_for(document) is not None:
+            record.documents[name] = PENDING
+            return
         record.documents[name] = record.applied[name] = self._apply(document)
-        if record.documents[name] != REFUSED:
+        if record.documents[name] == PENDING:
+            record.held.add(name)
+        elif record.documents[name] != REFUSED:
             self._go_on(record, name, "data")
+
+    @staticmethod
+    def _document(record: Record, place: int) -> Applied:
+        submission = record.submission
+        said = submission.documents[place]
+        return Applied(submission.document_name(place), submission.number, submission.action, said)
+
+    def _waits_for(self, document: Applied) -> Record | None:
+        """The archive with the oldest held document that comes before one that changes data, or adds what is there."""
+        if document.action is Action.ADD and all(self._owner(group) is None for group, _ in document.said):
+            return None
+        before = sorted(
+            (name, number)
+            for number, record in self.records.items()
+            for name in record.held
+            if (number, name) < (document.number, document.name)
+        )
+        return self.records[before[0][1]] if before else None
+
+    def _waits(self) -> Iterator[tuple[str, str]]:
+        """Archives that wait for another one, each with that."""
+        for record in self.records.values():
+            for name in record.in_state(PENDING):
+                older = self._waits_for(self._document(record, record.submission.place_of(name)))
+                if older not in (None, record):
+                    yield record.submission.file_name, older.submission.file_name
 
     def _go_on(self, record: Record, name: str, first: str) -> None:
         """Have a document that took effect go on from a step, as far as nothing that is left out keeps it."""
@@ -253,7 +278,7 @@ class Model:
             if self.left_out == "context":
                 record.documents[name] = NO_CONTEXT
 
-    def _apply(self, document: Applied) -> str:
+    def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
         self.duplicates.discard(document.name)
         there = {group: self._owner(group) for group, _ in document.said}
@@ -264,6 +289,8 @@ class Model:
             return DONE
         is_new = document.action is Action.ADD
         taken = [group for group, owner in there.items() if (owner is None) is is_new]
+        if not is_new and not is_confirmed and MICE * len(taken) > HOLD_ABOVE:
+            return PENDING
         for group, variant in document.said:
             if group in taken:
                 self._touch(self.versions.get(group))
@@ -300,5 +327,4 @@ class Model:
         """An archive shows the earliest failure, else what is least advanced."""
         states = {*record.documents.values(), *([NO_NAME] if record.submission.packing is Packing.DEEP else [])}
         failed = [state for state in _ORDER if state in states]
-        cancelled = [state for state in (UNDONE, NO_CONTEXT) if state in states]
-        record.state = [*failed, *cancelled, DONE][0]
+        record.state = [*failed, *(state for state in _LEAST_ADVANCED if state in states)][0]

@@ -32,6 +32,8 @@ from tests.support.rewritten_documents import written_otherwise
 
 GROUPS: Final = 4
 MICE: Final = 2
+HOLD_ABOVE: Final = MICE
+"""How many animals a document may change without being confirmed: those of one group."""
 _SESSIONS, _BETWEEN = 5, 3
 
 
@@ -119,25 +121,42 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A person confirms what is held of an archive, the oldest or the youngest that has any: `dcc data confirm`."""
+
+    oldest: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A person decides on all that is proposed: `dcc data proposals`."""
 
     accepts: bool
 
 
-Happening = Submitted | Taken | Withdrawn | Decided | LeftOut | Crawled
+Happening = Submitted | Taken | Withdrawn | Confirmed | Decided | LeftOut | Crawled
 
 
 def history(seed: int) -> Iterator[Happening]:
-    """A random history: what happens, with a session now and then, and one at the end."""
+    """A random history: what happens, with a session now and then, and one at the end.
+
+    In every second one, all animals are there at first, and all archives are plain: more happens to their data.
+    """
     rng = random.Random(f"submissions {seed}")
+    is_plain = seed % 2 == 0
     sent: list[Submission] = []
-    numbers = list(range(40))
+    numbers = list(range(1, 40))
     rng.shuffle(numbers)
+    if is_plain:
+        sent.append(Submission(0, Action.ADD, tuple(((group, 0),) for group in range(GROUPS))))
+        yield Submitted(sent[0])
     for _ in range(_SESSIONS):
         for _ in range(rng.randint(1, _BETWEEN)):
             happening = _one(rng, sent, numbers)
             if isinstance(happening, Submitted):
+                if is_plain:
+                    plain = replace(happening.submission, packing=Packing.FLAT, listing=Listing.NONE)
+                    happening = Submitted(plain)
                 sent.append(happening.submission)
             yield happening
         yield Crawled()
@@ -145,7 +164,7 @@ def history(seed: int) -> Iterator[Happening]:
 
 
 def _one(rng: random.Random, sent: list[Submission], numbers: list[int]) -> Happening:
-    what = rng.choices(range(6), (12, 2, 2, 2, 2, 3))[0] if sent else 0
+    what = rng.choices(range(7), (12, 2, 2, 2, 2, 3, 4))[0] if sent else 0
     number = rng.choice(sent).number if sent else 0
     match what:
         case 0:
@@ -160,15 +179,17 @@ def _one(rng: random.Random, sent: list[Submission], numbers: list[int]) -> Happ
             return Withdrawn(number)
         case 4:
             return Decided(rng.random() < 0.6)
+        case 5:
+            return LeftOut(rng.choice(("", "", *STEPS)))
         case _:
-            return LeftOut(rng.choice(("", *STEPS)))
+            return Confirmed(oldest=rng.random() < 0.6)
 
 
 def _new(rng: random.Random, sent: list[Submission], number: int) -> Submission:
     documents = tuple(_said(rng, sent) for _ in range(rng.choices((1, 2, 3), (5, 3, 1))[0]))
     if sent and rng.random() < 0.2:
         documents = rng.choice(sent).documents
-    action = rng.choices((Action.ADD, Action.EDIT, Action.DELETE), (5, 3, 2))[0]
+    action = rng.choices((Action.ADD, Action.EDIT, Action.DELETE), (4, 4, 2))[0]
     suffix = rng.choices((".zip", ".tar", ".tar.gz"), (4, 1, 1))[0]
     return _packed_anew(rng, Submission(number, action, documents, otherwise=rng.random() < 0.4, suffix=suffix))
 
@@ -185,7 +206,7 @@ def _packed_anew(rng: random.Random, submission: Submission) -> Submission:
 def _said(rng: random.Random, sent: list[Submission]) -> Said:
     if sent and rng.random() < 0.3:
         return rng.choice(rng.choice(sent).documents)
-    groups = rng.sample(range(GROUPS), rng.choice((1, 1, 2)))
+    groups = rng.sample(range(GROUPS), rng.choice((1, 2, 2)))
     return tuple((group, rng.randrange(2)) for group in groups)
 
 

@@ -13,21 +13,26 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, func, select
 
 from dcc.databases.transactions import writing
-from dcc.errors import NotFoundError
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
-from dcc.outcomes import ZipKey
+from dcc.outcomes import HELD, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
 from dcc.rules.upload import DUPLICATE
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.corrections import withdraw_submission
-from dcc.session.data.proposed_withdrawals import accept_proposals, settle_proposals
+from dcc.session.data.corrections import (
+    accept_proposals,
+    confirm_submission,
+    settle_proposals,
+    withdraw_submission,
+)
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
 from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
 from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
+from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
 from tests.histories.life import BORN, LEFT_OUT
@@ -90,6 +95,13 @@ class Centre:
         except NotFoundError:
             return
 
+    def confirm(self, key: ZipKey) -> None:
+        """Have what is held of an archive confirmed, if that is possible."""
+        try:
+            confirm_submission(self.tracker, self.qc, self.settings, key, **_WHO)
+        except ConfigurationError:
+            return
+
     def decide(self, accepts: bool) -> None:
         """Accept all that is proposed, or turn it down."""
         with self.tracker.connect() as connection:
@@ -104,6 +116,7 @@ class Centre:
         documents: dict[str, str] = {}
         duplicates: set[str] = set()
         left_out: dict[str, str] = {}
+        held: set[str] = set()
         with self.tracker.connect() as connection:
             actions = connection.execute(
                 select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id).join(
@@ -119,8 +132,11 @@ class Centre:
                 kinds = [kind for xml_id, kind in logged if xml_id == row.id]
                 if DUPLICATE in kinds:
                     duplicates.add(row.fname)
+                if HELD in kinds:
+                    held.add(row.fname)
                 for step in (kind.removeprefix(LEFT_OUT) for kind in kinds if kind.startswith(LEFT_OUT)):
                     left_out[row.fname] = step
+            waits = zips_that_wait(connection, select(ZipAction.id)).values()
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:
             query = select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
@@ -132,6 +148,8 @@ class Centre:
             {group: variant for group in range(GROUPS) if (variant := _variant(group, litters)) is not None},
             proposals,
             left_out,
+            frozenset(held),
+            {key.file_name: older.key.file_name for key, older in waits},
         )
 
 

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.databases.transactions import writing
 from dcc.notify.ledger import MOST_ATTEMPTS, Claim, Ledger, Sending
 from dcc.notify.messages import Item, Kind
 from dcc.tracker.models import CrawlingSession, NotificationRow
+from tests.support.asking import column_in, execute_in
 from tests.support.databases import only_sqlite, seed_centre
 
 ITEMS = [Item(Kind.DIGEST, "session 1, H"), *(Item(Kind.ZIP, f"add/{number}.zip", "failed") for number in range(3))]
@@ -20,14 +20,12 @@ ITEMS = [Item(Kind.DIGEST, "session 1, H"), *(Item(Kind.ZIP, f"add/{number}.zip"
 
 def age(tracker: Engine) -> None:
     """Have everything in the ledger happened an hour ago."""
-    with writing(tracker) as connection:
-        connection.execute(update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
+    execute_in(tracker, update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
 
 
 def states(tracker: Engine) -> list[str]:
     """The states of what is in the ledger, in order."""
-    with tracker.connect() as connection:
-        return list(connection.scalars(select(NotificationRow.state).order_by(NotificationRow.id)))
+    return column_in(tracker, select(NotificationRow.state).order_by(NotificationRow.id))
 
 
 def claimed_at_once(tracker: Engine, channel: str, recipient: str) -> list[Claim]:
@@ -67,8 +65,7 @@ def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine)
         assert list(claim.items) == ITEMS
         assert ledger.begin(claim)
         ledger.settle(claim, Sending.FAILED, "It is down.")
-    with writing(tracker) as connection:
-        connection.execute(update(NotificationRow).values(attempts=MOST_ATTEMPTS))
+    execute_in(tracker, update(NotificationRow).values(attempts=MOST_ATTEMPTS))
     assert ledger.claim(ITEMS, "mail", "a@b").items == ()
 
 
@@ -79,8 +76,7 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     """Tried at once at first, then ever more rarely, and not dropped meanwhile: else an hour used up all attempts."""
     seed_centre(tracker)
     now = utc_now()
-    with writing(tracker) as connection:
-        connection.execute(CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
+    execute_in(tracker, CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
     ledger, item = Ledger(tracker), Item(Kind.DIGEST, "session 1, H", "", 1)
     tried: list[int] = []
     for minute in range(3 * 24 * 60):

@@ -15,7 +15,6 @@ from pydantic import SecretStr
 from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
-from dcc.databases.transactions import writing
 from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
@@ -35,6 +34,7 @@ from dcc.sources.base import DeltaStrategy
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
+from tests.support.asking import execute_in, in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens, until_the_next_second
 from tests.support.mail_server import MailServerForTests, Starter
@@ -53,41 +53,40 @@ def broken(stem: str = "2013-10-31.3") -> dict[str, bytes]:
     return {name: document.replace(b"gender=", b"sex=")}
 
 
-@pytest.fixture
-def server(mail_server: Starter) -> MailServerForTests:
-    """The mail server that e-mails are sent to."""
-    return mail_server()
+@dataclass
+class Mailing(Installation):
+    """An installation with a centre that has an address, and e-mails sent to `server`."""
+
+    folder: Folder
+    server: MailServerForTests
+
+    def letters(self, to: str) -> list[EmailMessage]:
+        """What an address has received since the last time that this was asked."""
+        found = [message for envelope, message in self.server.received if envelope.rcpt_tos == [to]]
+        self.server.received[:] = [one for one in self.server.received if one[0].rcpt_tos != [to]]
+        return found
+
+    def subjects(self, to: str) -> list[str]:
+        """The subjects of these."""
+        return [str(letter["Subject"]) for letter in self.letters(to)]
 
 
-@pytest.fixture
-def mailing(installation: Installation, server: MailServerForTests) -> Installation:
-    return notified(installation, server)
-
-
-def notified(installation: Installation, server: MailServerForTests) -> Installation:
-    """The installation with a centre that has an address, and e-mails sent to the server."""
-    with writing(installation.tracker) as connection:
-        centres.change_centre(connection, "H", email=CENTRE)
-    return installation.with_settings(
+def notified(installation: Installation, folder: Folder, server: MailServerForTests) -> Mailing:
+    in_writing(installation.tracker, centres.change_centre, "H", email=CENTRE)
+    settings = installation.with_settings(
         notify_centres=True,
         notify_to=WRANGLER,
         smtp_url=SecretStr(f"smtp://127.0.0.1:{server.port}"),
         report_from="dcc@dcc.example",
         until="xsd",
         connect_timeout=5.0,
-    )
+    ).settings
+    return Mailing(installation.tracker, settings, installation.root, folder, server)
 
 
-def letters(server: MailServerForTests, to: str) -> list[EmailMessage]:
-    """What an address has received since the last time that this was asked."""
-    found = [message for envelope, message in server.received if envelope.rcpt_tos == [to]]
-    server.received[:] = [one for one in server.received if one[0].rcpt_tos != [to]]
-    return found
-
-
-def subjects(server: MailServerForTests, to: str) -> list[str]:
-    """The subjects of these."""
-    return [str(letter["Subject"]) for letter in letters(server, to)]
+@pytest.fixture
+def mailing(installation: Installation, folder: Folder, mail_server: Starter) -> Mailing:
+    return notified(installation, folder, mail_server())
 
 
 def text_of(message: EmailMessage) -> str:
@@ -106,14 +105,12 @@ def html_of(message: EmailMessage) -> str:
     return content
 
 
-def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    folder.put(GOOD)
-    folder.put(BAD, broken())
+def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(mailing: Mailing) -> None:
+    mailing.folder.put(GOOD)
+    mailing.folder.put(BAD, broken())
     result = mailing.run_session()
     assert "Notifications were sent: 2 by mail." in result.closing_notices
-    (letter,) = letters(server, CENTRE)
+    (letter,) = mailing.letters(CENTRE)
     said = text_of(letter)
     assert letter["Subject"] == f"H: 1 archive needs a correction and 1 archive accepted (session {result.id})"
     assert BAD in said.partition("Accepted archives")[0]
@@ -126,21 +123,19 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
     (attachment,) = letter.iter_attachments()
     assert attachment.get_filename() == "edit-H.2013-10-31.3.impc.zip.html"
     assert BAD in attachment.get_content()
-    (summary,) = letters(server, WRANGLER)
+    (summary,) = mailing.letters(WRANGLER)
     assert BAD in text_of(summary)
     assert GOOD not in text_of(summary)
     assert summary["References"] != letter["References"]
 
 
-def test_an_example_is_told_with_its_archive_and_what_a_centre_wrote_does_nothing(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
+def test_an_example_is_told_with_its_archive_and_what_a_centre_wrote_does_nothing(mailing: Mailing) -> None:
     ((_, document),) = specimens().items()
-    folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
-    folder.put(GOOD, {"H.2013-10-31.1.specimen.impc.xml": document, "manifest.csv": b"file\nmissing.xml\n"})
-    folder.put("add/<img src=x onerror=alert(1)>{{ 7 }}.zip", b"PK")
+    mailing.folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
+    mailing.folder.put(GOOD, {"H.2013-10-31.1.specimen.impc.xml": document, "manifest.csv": b"file\nmissing.xml\n"})
+    mailing.folder.put("add/<img src=x onerror=alert(1)>{{ 7 }}.zip", b"PK")
     mailing.run_session()
-    (letter,) = letters(server, CENTRE)
+    (letter,) = mailing.letters(CENTRE)
     for told in (text_of(letter), " ".join(html_of(letter).split())):
         assert f"For example in {BAD}, H.2013-10-31.x.specimen.impc.xml: " in told
         assert f"For example in {GOOD}: H.2013-10-31.1.impc.zip does not hold what its manifest says: " in told
@@ -150,12 +145,11 @@ def test_an_example_is_told_with_its_archive_and_what_a_centre_wrote_does_nothin
     assert "<img src=x onerror=alert(1)>{{ 7 }}.zip" in text_of(letter)
 
 
-def test_what_waits_to_be_confirmed_is_not_said_to_need_a_correction(mailing: Installation, folder: Folder) -> None:
-    folder.put(GOOD, broken("2013-10-31.1"))
-    folder.put(BAD, broken())
+def test_what_waits_to_be_confirmed_is_not_said_to_need_a_correction(mailing: Mailing) -> None:
+    mailing.folder.put(GOOD, broken("2013-10-31.1"))
+    mailing.folder.put(BAD, broken())
     session = mailing.run_session()
-    with mailing.tracker.connect() as connection:
-        (digest,) = collect_digests(connection, mailing.settings, session.id)
+    (digest,) = in_reading(mailing.tracker, collect_digests, mailing.settings, session.id)
     lines = [replace(line, outcome=ArchiveOutcome.HELD) if str(line.key) == GOOD else line for line in digest.lines]
     told = Composer(mailing.settings).digest("id", replace(digest, lines=tuple(lines)), [])
     assert "H: 1 archive needs a correction and 1 archive waits to be confirmed" in told.subject
@@ -166,116 +160,102 @@ def test_what_waits_to_be_confirmed_is_not_said_to_need_a_correction(mailing: In
         assert GOOD in waits
 
 
-def test_open_proposals_of_withdrawals_are_mentioned(
-    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    folder.put(GOOD)
-    folder.put("add/H.2013-11-01.1.impc.zip", specimens(stem="2013-11-01.1"))
+def test_open_proposals_of_withdrawals_are_mentioned(installation: Installation, mailing: Mailing) -> None:
+    mailing.folder.put(GOOD)
+    mailing.folder.put("add/H.2013-11-01.1.impc.zip", specimens(stem="2013-11-01.1"))
     installation.run_session()
-    note_uploaded(installation.tracker)
-    with writing(installation.tracker) as connection:
-        file_sources.change_source(connection, folder.source_id, delta=DeltaStrategy.FULL)
-    (folder.path / GOOD).unlink()
-    folder.put(BAD, broken())
+    note_uploaded(mailing.tracker)
+    in_writing(mailing.tracker, file_sources.change_source, mailing.folder.source_id, delta=DeltaStrategy.FULL)
+    (mailing.folder.path / GOOD).unlink()
+    mailing.folder.put(BAD, broken())
     result = mailing.run_session()
-    (letter,) = letters(server, CENTRE)
+    (letter,) = mailing.letters(CENTRE)
     assert "1 archive is not on your server any more." in text_of(letter)
-    (summary,) = letters(server, WRANGLER)
+    (summary,) = mailing.letters(WRANGLER)
     for said in (text_of(summary), html_of(summary)):
         assert "1 proposed withdrawal to decide on: dcc data proposals" in said
-    with installation.tracker.connect() as connection:
-        report = session_report(connection, result.id).text
+    report = in_reading(mailing.tracker, session_report, result.id).text
     assert "1 proposed withdrawal to decide on: dcc data proposals" in report
 
 
-def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
+def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(mailing: Mailing) -> None:
     mailing = mailing.with_settings(notify_attachment_bytes=0)
-    folder.put(BAD, broken())
+    mailing.folder.put(BAD, broken())
     first = mailing.run_session()
-    (letter,) = letters(server, CENTRE)
-    assert len(letters(server, WRANGLER)) == 1
+    (letter,) = mailing.letters(CENTRE)
+    assert len(mailing.letters(WRANGLER)) == 1
     # The session itself asked about again, and the same archive with the same fault once more.
     assert notify_session(mailing.tracker, mailing.settings, first.id).sent == {}
     mailing.process_again(BAD)
-    assert server.received == []
-    folder.put(BAD, specimens(stem="2013-10-31.3"), MODIFIED + 60)
+    assert mailing.server.received == []
+    mailing.folder.put(BAD, specimens(stem="2013-10-31.3"), MODIFIED + 60)
     mailing.run_session()
-    (told,) = letters(server, CENTRE)
+    (told,) = mailing.letters(CENTRE)
     assert "1 archive accepted" in told["Subject"]
     assert told["References"] == letter["References"]
     assert told["Message-ID"] != letter["Message-ID"]
-    folder.put(BAD, broken(), MODIFIED + 120)
+    mailing.folder.put(BAD, broken(), MODIFIED + 120)
     mailing.run_session()
-    assert "1 archive needs a correction" in subjects(server, CENTRE)[0]
-    assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
+    assert "1 archive needs a correction" in mailing.subjects(CENTRE)[0]
+    assert "1 archive needs a correction" in mailing.subjects(WRANGLER)[0]
 
 
-def test_only_what_is_wrong_with_the_archives_that_are_told_of_is_explained(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    folder.put(GOOD)
-    folder.put(BAD, broken())
+def test_only_what_is_wrong_with_the_archives_that_are_told_of_is_explained(mailing: Mailing) -> None:
+    mailing.folder.put(GOOD)
+    mailing.folder.put(BAD, broken())
     mailing.run_session()
-    server.received.clear()
+    mailing.server.received.clear()
     # It is fetched again with the same fault, which is no news; an archive with the name of another is.
-    folder.put(BAD, broken(), MODIFIED + 60)
+    mailing.folder.put(BAD, broken(), MODIFIED + 60)
     ((name, document),) = specimens().items()
-    folder.put(GOOD.replace("add/", "edit/"), {name: document.replace(b"litterId=", b"litter=")})
+    mailing.folder.put(GOOD.replace("add/", "edit/"), {name: document.replace(b"litterId=", b"litter=")})
     mailing.run_session()
     for address in (CENTRE, WRANGLER):
-        (letter,) = letters(server, address)
+        (letter,) = mailing.letters(address)
         said = text_of(letter)
         assert 'the attribute "litter"' in said
         assert 'the attribute "sex"' not in said
     mailing.process_again(GOOD)
-    assert server.received == []
+    assert mailing.server.received == []
 
 
-def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
+def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(mailing: Mailing) -> None:
     mailing = mailing.with_settings(notify_outage_crawls=2)
-    away, label = folder.path.with_name("away"), f"file source {folder.source_id} (H, file://localhost)"
+    away, label = mailing.folder.path.with_name("away"), f"file source {mailing.folder.source_id} (H, file://localhost)"
     for _ in range(2):
-        assert subjects(server, WRANGLER) == []
-        shutil.move(folder.path, away)
+        assert mailing.subjects(WRANGLER) == []
+        shutil.move(mailing.folder.path, away)
         mailing.run_session()
-        assert subjects(server, WRANGLER) == []
+        assert mailing.subjects(WRANGLER) == []
         mailing.run_session()
-        (told,) = letters(server, WRANGLER)
+        (told,) = mailing.letters(WRANGLER)
         assert told["Subject"] == f"DCC: Outage: {label}"
         assert "cannot be reached" in text_of(told)
         mailing.run_session()
-        assert subjects(server, WRANGLER) == []
-        shutil.move(away, folder.path)
+        assert mailing.subjects(WRANGLER) == []
+        shutil.move(away, mailing.folder.path)
         # By itself, a session leaves a source alone that failed three times.
-        mailing.run_session([folder.source_id])
-        assert subjects(server, WRANGLER) == [f"DCC: Back to normal: {label}"]
+        mailing.run_session([mailing.folder.source_id])
+        assert mailing.subjects(WRANGLER) == [f"DCC: Back to normal: {label}"]
         mailing.run_session()
-    assert subjects(server, CENTRE) == []
+    assert mailing.subjects(CENTRE) == []
 
 
-def test_that_the_tracker_is_back_is_told_to_those_who_are_still_named(
-    mailing: Installation, server: MailServerForTests
-) -> None:
+def test_that_the_tracker_is_back_is_told_to_those_who_are_still_named(mailing: Mailing) -> None:
     other = "other@dcc.example"
     notify_tracker_outage(
         mailing.with_settings(notify_to=f"{WRANGLER}, {other}").settings, TrackerUnreachableError("It is away.")
     )
     for named in (WRANGLER, other):
-        assert subjects(server, named) == ["DCC: Outage: tracker database"]
+        assert mailing.subjects(named) == ["DCC: Outage: tracker database"]
     for expected in (["DCC: Back to normal: tracker database"], []):
         notify_due(mailing.tracker, mailing.settings)
-        assert subjects(server, WRANGLER) == expected
-    assert subjects(server, other) == []
+        assert mailing.subjects(WRANGLER) == expected
+    assert mailing.subjects(other) == []
     assert list((mailing.settings.home / "notifications").iterdir()) == []
 
 
-def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_is_back(
-    mailing: Installation, server: MailServerForTests
-) -> None:
+def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_is_back(mailing: Mailing) -> None:
     named = mailing.with_settings(notify_to=f"{WRANGLER}, other@dcc.example")
     down = named.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
     away = TrackerUnreachableError("It is away.")
@@ -283,11 +263,11 @@ def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_i
     (sentence,) = notify_tracker_outage(down.settings, away)
     assert "The notification was not sent: the mail server" in sentence
     assert len(notify_tracker_outage(named.settings, away)) == 2
-    assert subjects(server, WRANGLER) == ["DCC: Outage: tracker database"]
+    assert mailing.subjects(WRANGLER) == ["DCC: Outage: tracker database"]
     failed = notify_due(down.tracker, down.settings).sentences
     assert sum("The notification was not sent: the mail server" in sentence for sentence in failed) == 2
     notify_due(named.tracker, named.settings)
-    assert subjects(server, WRANGLER) == ["DCC: Back to normal: tracker database"]
+    assert mailing.subjects(WRANGLER) == ["DCC: Back to normal: tracker database"]
 
 
 @pytest.mark.parametrize(
@@ -298,7 +278,7 @@ def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_i
     ],
 )
 def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
-    mailing: Installation, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+    mailing: Mailing, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
     monkeypatch.setattr("dcc.notify.notifications.SessionNews", Mock(side_effect=error))
     found = notify_session(mailing.tracker, mailing.settings, 1)
@@ -307,76 +287,68 @@ def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
     assert sentence.startswith(told)
 
 
-def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
+def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(mailing: Mailing) -> None:
     keep_secret("Zug-um-Zug-1")
     for _ in range(2):
         with pytest.raises(RuntimeError), open_session(mailing.tracker, mailing.settings) as session:
             raise RuntimeError("the disk is on fire, and the password Zug-um-Zug-1")
-    (told,) = letters(server, WRANGLER)
+    (told,) = mailing.letters(WRANGLER)
     assert "Zug-um-Zug-1" not in text_of(told) + html_of(told)
     assert told["Subject"] == f"DCC: Outage: session {session.id - 1}"
     assert "the disk is on fire" in text_of(told)
     mailing.run_session()
-    assert subjects(server, WRANGLER) == ["DCC: Back to normal: sessions"]
+    assert mailing.subjects(WRANGLER) == ["DCC: Back to normal: sessions"]
 
 
 @pytest.mark.parametrize("told_by_sensor", [True, False])
-def test_a_session_whose_process_died_is_told_once(
-    mailing: Installation, folder: Folder, server: MailServerForTests, told_by_sensor: bool
-) -> None:
+def test_a_session_whose_process_died_is_told_once(mailing: Mailing, told_by_sensor: bool) -> None:
     with open_session(mailing.tracker, mailing.settings) as session:
         session.hand_over()
     long_ago = utc_now() - timedelta(hours=1)
-    with writing(mailing.tracker) as connection:
-        connection.execute(update(SessionLock).values(holder="x", host="elsewhere", pid=1, heartbeat=long_ago))
+    execute_in(mailing.tracker, update(SessionLock).values(holder="x", host="elsewhere", pid=1, heartbeat=long_ago))
     if told_by_sensor:
         for _ in range(2):
             notify_due(mailing.tracker, mailing.settings)
-        assert subjects(server, WRANGLER) == [f"DCC: Outage: session {session.id}"]
+        assert mailing.subjects(WRANGLER) == [f"DCC: Outage: session {session.id}"]
     mailing.run_session()
-    (told,) = letters(server, WRANGLER)
+    (told,) = mailing.letters(WRANGLER)
     if told_by_sensor:
         assert told["Subject"] == "DCC: Back to normal: sessions"
     else:
         assert told["Subject"] == f"DCC: Outage: session {session.id}"
         assert "It is over" in text_of(told)
     mailing.run_session()
-    assert server.received == []
+    assert mailing.server.received == []
 
 
-def test_a_centre_without_an_address_is_told_to_wranglers_once(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    with writing(mailing.tracker) as connection:
-        centres.change_centre(connection, "H", email="")
-    folder.put(GOOD)
+def test_a_centre_without_an_address_is_told_to_wranglers_once(mailing: Mailing) -> None:
+    in_writing(mailing.tracker, centres.change_centre, "H", email="")
+    mailing.folder.put(GOOD)
     mailing.run_session()
-    (told,) = letters(server, WRANGLER)
+    (told,) = mailing.letters(WRANGLER)
     assert told["Subject"] == "DCC: A centre has no e-mail address"
     assert "dcc centre change H --email" in text_of(told)
-    folder.put("add/H.2013-10-31.2.impc.zip", specimens(stem="2013-10-31.2"))
+    mailing.folder.put("add/H.2013-10-31.2.impc.zip", specimens(stem="2013-10-31.2"))
     mailing.run_session()
-    assert server.received == []
+    assert mailing.server.received == []
 
 
-def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what_is_due(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
+def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what_is_due(mailing: Mailing) -> None:
     """Doctor finds what is lacking."""
     down = mailing.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
 
     def found(of: Installation) -> dict[str, tuple[str, str]]:
-        with of.tracker.connect() as connection:
-            return {one.subject: (one.verdict, one.message) for one in examine_notifications(connection, of.settings)}
+        return {
+            one.subject: (one.verdict, one.message)
+            for one in in_reading(of.tracker, examine_notifications, of.settings)
+        }
 
     assert found(mailing) == {
-        "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{server.port} can be used."),
+        "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{mailing.server.port} can be used."),
         "notifications of centres": ("warning", "No e-mail address is known of J."),
         "notifications sent": ("ok", "None failed in the last week."),
     }
-    folder.put(BAD, broken())
+    mailing.folder.put(BAD, broken())
     result = down.run_session()
     assert any("The notification was not sent: the mail server" in notice for notice in result.closing_notices)
     lacking = found(down.with_settings(notify_webhook=SecretStr("https://hooks.example/x")))
@@ -384,16 +356,16 @@ def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what
     assert lacking["notifications by webhook"] == ("warning", "What https://hooks.example:443 gets is not signed.")
     assert lacking["notifications sent"][1].startswith("2 could not be sent")
     mailing.run_session()
-    assert f"(session {result.id})" in subjects(server, CENTRE)[0]
-    assert f"DCC session {result.id}" in subjects(server, WRANGLER)[0]
+    assert f"(session {result.id})" in mailing.subjects(CENTRE)[0]
+    assert f"DCC session {result.id}" in mailing.subjects(WRANGLER)[0]
     assert Ledger(mailing.tracker).sessions_due() == []
 
 
 def test_nobody_is_told_anything_by_default_nor_of_the_past_unless_that_is_asked_for(
-    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
+    installation: Installation, mailing: Mailing
 ) -> None:
     """A dry run says what would be sent, and remembers nothing."""
-    folder.put(BAD, broken())
+    mailing.folder.put(BAD, broken())
     assert installation.settings.notifies is False
     session = installation.with_settings(until="xsd").run_session().id
     for _ in range(2):
@@ -401,34 +373,30 @@ def test_nobody_is_told_anything_by_default_nor_of_the_past_unless_that_is_asked
         assert [(one.channel, one.recipient) for one in planned] == [("mail", CENTRE), ("mail", WRANGLER)]
         assert sentences == []
     assert plan(mailing.tracker, mailing.settings, session, centre="J") == ([], [])
-    assert (server.received, Ledger(mailing.tracker).entries()) == ([], [])
+    assert (mailing.server.received, Ledger(mailing.tracker).entries()) == ([], [])
     until_the_next_second()
     mailing.run_session()
-    assert server.received == []
+    assert mailing.server.received == []
     assert notify_session(mailing.tracker, mailing.settings, session, centre="H").sent == {"mail": 1}
 
 
-def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_installation(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    with writing(mailing.tracker) as connection:
-        centres.change_centre(connection, "H", language="de")
-    folder.put(BAD, broken())
+def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_installation(mailing: Mailing) -> None:
+    in_writing(mailing.tracker, centres.change_centre, "H", language="de")
+    mailing.folder.put(BAD, broken())
     mailing.run_session()
-    (letter,) = letters(server, CENTRE)
+    (letter,) = mailing.letters(CENTRE)
     assert "braucht eine Korrektur" in letter["Subject"]
     assert (letter["Content-Language"], 'lang="de"' in html_of(letter)) == ("de", True)
-    assert "1 archive needs a correction" in subjects(server, WRANGLER)[0]
-    with writing(mailing.tracker) as connection:
-        centres.change_centre(connection, "H", language="xx")
-    folder.put(GOOD)
+    assert "1 archive needs a correction" in mailing.subjects(WRANGLER)[0]
+    in_writing(mailing.tracker, centres.change_centre, "H", language="xx")
+    mailing.folder.put(GOOD)
     result = mailing.run_session()
-    assert "1 archive accepted" in subjects(server, CENTRE)[0]
+    assert "1 archive accepted" in mailing.subjects(CENTRE)[0]
     assert any("xx" in notice for notice in result.closing_notices)
 
 
 def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_line(
-    mailing: Installation, folder: Folder, server: MailServerForTests, tmp_path: Path
+    mailing: Mailing, tmp_path: Path
 ) -> None:
     own = tmp_path / "templates" / "notifications"
     own.mkdir(parents=True)
@@ -436,12 +404,12 @@ def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_l
     (own / "digest.html").write_text("<p>\n{{ nothing_of_the_kind }}</p>")
     (own / "summary.txt").write_text("ok\n{% for %}")
     mailing = mailing.with_settings(templates_directory=own.parent)
-    folder.put(BAD, broken())
+    mailing.folder.put(BAD, broken())
     result = mailing.run_session()
-    (letter,) = letters(server, CENTRE)
+    (letter,) = mailing.letters(CENTRE)
     assert (letter["Subject"], text_of(letter)) == ("Ours for H", f"* {BAD}")
     assert "What needs a correction" in html_of(letter)
-    assert len(letters(server, WRANGLER)) == 1
+    assert len(mailing.letters(WRANGLER)) == 1
     said = " ".join(result.closing_notices)
     assert "notifications/digest.html" in said
     assert "line 2" in said
@@ -542,49 +510,39 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
         assert (second.ids[:2] == first.ids) is repeats
 
 
-def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(
-    mailing: Installation, server: MailServerForTests
-) -> None:
+def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(mailing: Mailing) -> None:
     settings = mailing.settings
     message = Message("0" * 32, Kind.TEST, "s", "t")
-    server.refuse = CENTRE
+    mailing.server.refuse = CENTRE
     with pytest.raises(NotificationNotSentError) as refused:
         MailChannel(settings).send(message, CENTRE, seconds=10)
     assert refused.value.may_have_arrived is False
-    server.hang_up = True
+    mailing.server.hang_up = True
     with pytest.raises(NotificationNotSentError) as unanswered:
         MailChannel(settings).send(message, WRANGLER, seconds=10)
     assert unanswered.value.may_have_arrived is True
 
 
-def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
-    installation: Installation, mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
-    """The owner of data is notified."""
-    told = mailing
-    with writing(installation.tracker) as connection:
-        centres.change_centre(connection, "J", email="data@j.example", language="de")
-    folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
-    told.run_session()
-    (letter,) = letters(server, "data@j.example")
+def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(mailing: Mailing) -> None:
+    in_writing(mailing.tracker, centres.change_centre, "J", email="data@j.example", language="de")
+    mailing.folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    mailing.run_session()
+    (letter,) = mailing.letters("data@j.example")
     assert "Archive anderer betreffen Daten des Zentrums J" in letter["Subject"]
     assert "add/J.2013-10-31.1.impc.zip ist nach Ihrem Zentrum benannt" in text_of(letter)
-    told.run_session()
-    assert letters(server, "data@j.example") == []
-    with writing(installation.tracker) as connection:
-        za_id = connection.scalar(select(ZipAction.id)) or 0
-        document = "J.2013-10-31.1.specimen.impc.xml"
-        counts = {"specimen": 24, "experiment": 1}
-        outcomes = (Outcome.DONE, Outcome.CONFIRMED, Outcome.HELD, Outcome.REFUSED)
-        new = [
-            NewNotice("H", za_id, outcome, number, f"{outcome}.{document}", counts, "someone")
-            for number, outcome in enumerate(outcomes)
-        ]
-        add_notices(connection, new)
-    planned, _ = plan(told.tracker, told.settings, centre="H")
+    mailing.run_session()
+    assert mailing.letters("data@j.example") == []
+    za_id, counts = value_in(mailing.tracker, select(ZipAction.id)), {"specimen": 24, "experiment": 1}
+    document = "J.2013-10-31.1.specimen.impc.xml"
+    new = [
+        NewNotice("H", za_id, outcome, number, f"{outcome}.{document}", counts, "someone")
+        for number, outcome in enumerate((Outcome.DONE, Outcome.CONFIRMED, Outcome.HELD, Outcome.REFUSED))
+    ]
+    in_writing(mailing.tracker, add_notices, new)
+    planned, _ = plan(mailing.tracker, mailing.settings, centre="H")
     assert [one.recipient for one in planned] == [CENTRE]
-    notify_due(told.tracker, told.settings)
-    (letter,) = letters(server, CENTRE)
+    notify_due(mailing.tracker, mailing.settings)
+    (letter,) = mailing.letters(CENTRE)
     said = text_of(letter)
     for sentence in (
         "Centre J added data of your centre, which has delegated to it: 24 animals and 1 experiment by "
@@ -594,13 +552,11 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
         "Centre J tried to add data of your centre: 24 animals",
     ):
         assert sentence in said
-    notify_due(told.tracker, told.settings)
-    assert letters(server, CENTRE) == []
+    notify_due(mailing.tracker, mailing.settings)
+    assert mailing.letters(CENTRE) == []
 
 
-def test_a_message_tells_an_owner_what_holds_and_what_was_done(
-    mailing: Installation, folder: Folder, server: MailServerForTests
-) -> None:
+def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing) -> None:
     """It does not ask for what the owner has confirmed, and calls deleted data deleted."""
     cases = {
         Action.ADD: ("wants to add", "added data of your centre, and the Data Coordination Centre confirmed that"),
@@ -608,32 +564,30 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(
         Action.DELETE: ("wants to delete", "deleted data of your centre, which has delegated to it"),
     }
     for action in cases:
-        folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))
+        mailing.folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))
     mailing.with_settings(notify_centres=False).run_session()
-    with writing(mailing.tracker) as connection:
-        centres.change_centre(connection, "J", email="data@j.example")
+    in_writing(mailing.tracker, centres.change_centre, "J", email="data@j.example")
 
-    def noted(action: Action, outcome: Outcome, *names: str) -> None:
-        with writing(mailing.tracker) as connection:
-            za_id = connection.scalar(select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action])) or 0
-            add_notices(connection, [NewNotice("J", za_id, outcome, ord(name[0]), name) for name in names])
+    def note(action: Action, outcome: Outcome, *documents: tuple[object, ...]) -> None:
+        za_id = value_in(mailing.tracker, select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action]))
+        new = [NewNotice("J", za_id, outcome, *document) for document in documents]
+        in_writing(mailing.tracker, add_notices, new)
 
     def letter_of() -> str:
         notify_due(mailing.tracker, mailing.settings)
-        (letter,) = letters(server, "data@j.example")
+        (letter,) = mailing.letters("data@j.example")
         return text_of(letter)
 
+    first, second = (1, "a.xml"), (2, "b.xml")
     for action, (wants, did) in cases.items():
-        noted(action, Outcome.HELD, "a.xml")
+        note(action, Outcome.HELD, first)
         asked = letter_of()
         assert (wants in asked, did in asked) == (True, False)
-        noted(action, Outcome.HELD, "b.xml")
-        noted(action, Outcome.CONFIRMED if action is Action.ADD else Outcome.DONE, "a.xml", "b.xml")
+        note(action, Outcome.HELD, second)
+        note(action, Outcome.CONFIRMED if action is Action.ADD else Outcome.DONE, first, second)
         done = letter_of()
         assert (done.count(did), wants in done) == (2, False)
-        with writing(mailing.tracker) as connection:
-            za_id = connection.scalar(select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action])) or 0
-            add_notices(connection, [NewNotice("J", za_id, Outcome.WITHDRAWN)])
+        note(action, Outcome.WITHDRAWN, ())
         assert "was withdrawn" in letter_of()
     notify_due(mailing.tracker, mailing.settings)
-    assert letters(server, "data@j.example") == []
+    assert mailing.letters("data@j.example") == []

@@ -16,6 +16,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.notify.session_report import send_session_report
 from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
+from tests.support.asking import in_reading
 from tests.support.data_installations import DataInstallation, experiments
 from tests.support.data_installations import specimens as data_specimens
 from tests.support.databases import only_sqlite
@@ -69,8 +70,7 @@ def troubled(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.T
 
 def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     """The report is rendered."""
-    with troubled.installation.tracker.connect() as connection:
-        report = session_report(connection, troubled.session)
+    report = in_reading(troubled.installation.tracker, session_report, troubled.session)
     text = one_line(report.text)
     assert report.subject == f"DCC session {troubled.session}: 3 failed submissions, 1 file source in trouble"
     assert text.startswith(f"Crawling session {troubled.session} began ")
@@ -104,9 +104,8 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     careful.put(late, data_specimens("2013-10-30.1", first=101))
     careful.put("add/H.2013-11-03.1.impc.zip", experiments("2013-11-03.1", animals=1, first=201))
     careful.run()
-    with careful.tracker.connect() as connection:
-        session = list_sessions(connection)[0].id
-        report = session_report(connection, session)
+    session = in_reading(careful.tracker, list_sessions)[0].id
+    report = in_reading(careful.tracker, session_report, session)
     text = one_line(report.text)
     assert report.subject == f"DCC session {session}: 1 failed submission, 1 submission to be confirmed"
     assert "H.2013-11-03.1.experiment.impc.xml: failed at data, 1 error line 4: E4: The specimen" in text
@@ -124,8 +123,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
 def test_a_session_without_anything_amiss_says_so(installation: Installation) -> None:
     installation.add_folder().put("add/H.2013-10-31.1.impc.zip")
     session = installation.run_session().id
-    with installation.tracker.connect() as connection:
-        report = session_report(connection, session)
+    report = in_reading(installation.tracker, session_report, session)
     assert report.subject == f"DCC session {session}: all well"
     assert "outcome finished" in one_line(report.text)
 
@@ -136,8 +134,7 @@ def test_what_centres_wrote_cannot_steer_a_terminal_or_forge_lines(installation:
     text = document[1].replace(b'gender="', b'gender="&#x9b;31m&#10;Subject: x ', 1)
     installation.add_folder().put("add/H.2013-10-31.1.impc.zip", {document[0]: text})
     session = installation.run_session().id
-    with installation.tracker.connect() as connection:
-        report = session_report(connection, session)
+    report = in_reading(installation.tracker, session_report, session)
     assert "failed at xsd" in report.text
     assert not [c for c in report.text if not c.isprintable() and c != "\n"]
     assert not [line for line in report.text.splitlines() if line.startswith("Subject:")]

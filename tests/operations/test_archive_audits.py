@@ -29,6 +29,7 @@ from dcc.store.archive_store import ArchiveStore
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.stored_archives import audits, record_kept
+from tests.support.asking import column_in, execute_in, in_reading, in_writing
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Folder, Installation
 from tests.support.s3_server import Bucket
@@ -46,8 +47,7 @@ def keep(tracker: Engine, settings: Settings, folder: Path, count: int) -> dict[
         (folder / "archive").write_bytes(content)
         kept.append((None, store.put(folder / "archive")))
     store.close()
-    with writing(tracker) as connection:
-        record_kept(connection, kept)
+    in_writing(tracker, record_kept, kept)
     return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
@@ -169,8 +169,7 @@ def test_corruptions_losses_and_outages_leave_every_archive_whole(
     # The bad bytes were put aside.
     aside = [name for place in all_places for name in place.names() if name.startswith("bad/")]
     assert len(aside) == faults.total() - faults["lost"] - faults["outage"]
-    with tracker.connect() as connection:
-        history = audits(connection, limit=1_000)
+    history = in_reading(tracker, audits, limit=1_000)
     assert sum(one.repaired for one in history) == faults.total() - faults["outage"]
     assert sum(one.message is not None for one in history) == faults["outage"]
 
@@ -252,8 +251,7 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     done = audit_archives(tracker, settings, "tester", everything=True)
     assert not done.is_whole
     assert str(done.lost[0]) == f"{KEY} (SHA-256 {copy.name})"
-    with tracker.connect() as connection:
-        overview = store_overview(connection, settings)
+    overview = in_reading(tracker, store_overview, settings)
     assert (overview.lost, overview.missing) == (done.lost, 1)
     folder.put(KEY)
     later = utc_now() + timedelta(hours=6)
@@ -266,8 +264,7 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
 
 def change(tracker: Engine, source_id: int, *, windows: str) -> None:
     """Have a source be used at these times only."""
-    with writing(tracker) as connection:
-        change_source(connection, source_id, windows=windows)
+    in_writing(tracker, change_source, source_id, windows=windows)
 
 
 def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Settings, tmp_path: Path) -> None:
@@ -303,9 +300,8 @@ def test_archives_leave_the_store_only_by_a_rule_of_its_own(installation: Instal
     rule = settings.model_copy(update={"archive_keep_days": 99})
     assert audit_archives(tracker, rule, "tester").removed == 1
     assert [copy.name for copy in (settings.home / "archive").glob("??/*")] == names[1:]
-    with tracker.connect() as connection:
-        assert list(connection.scalars(select(StoredArchive.sha256))) == names[1:]
-        assert list(connection.scalars(select(ArchiveCopy.state))) == ["good"]
+    assert column_in(tracker, select(StoredArchive.sha256)) == names[1:]
+    assert column_in(tracker, select(ArchiveCopy.state)) == ["good"]
 
 
 def test_no_copy_of_an_old_archive_is_removed_while_a_replica_is_away(
@@ -314,8 +310,7 @@ def test_no_copy_of_an_old_archive_is_removed_while_a_replica_is_away(
     """The others would be missing."""
     settings, (one, two) = replicas(settings, tmp_path, 2)
     keep(tracker, settings, tmp_path, 2)
-    with writing(tracker) as connection:
-        connection.execute(update(StoredArchive).values(created=utc_now() - timedelta(days=100)))
+    execute_in(tracker, update(StoredArchive).values(created=utc_now() - timedelta(days=100)))
     rule = settings.model_copy(update={"archive_keep_days": 99})
     two.rename(tmp_path / "away")
     done = audit_archives(tracker, rule, "tester", everything=True)

@@ -21,6 +21,7 @@ from dcc.operations.backups.backup import BackupReport, BackupRequest, make_back
 from dcc.operations.backups.manifest import find_set, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.settings import Settings
+from tests.support.asking import column_in
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, seed_centre, seed_source
 from tests.support.healthy_installation import Inspected
 from tests.support.stores import Store
@@ -77,8 +78,7 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
     target = new_store("sqlite")
     report = restore_backup(without.directory, target.tracker, target.qc, target.settings)
     assert report.sources_without_key == (1,)
-    with target.tracker.connect() as connection:
-        keys = connection.exec_driver_sql("SELECT accesskey FROM file_source ORDER BY id").scalars().all()
+    keys = column_in(target.tracker, "SELECT accesskey FROM file_source ORDER BY id")
     assert keys == ["env:LEFT_OUT_OF_BACKUP", "env:HARWELL", ""]
 
 

@@ -15,7 +15,7 @@ from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.apply import documents
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.data import checking, quality_control, uploader
+from dcc.session.data import checking, quality_control, uploading
 from dcc.session.fetching import archive_transfer
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.installations import Installation
@@ -26,7 +26,7 @@ POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of a transfer": (archive_transfer.DownloadSink, "__call__", 2, False),
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
     "within the transaction of documents": (documents, "insert_documents", 1, False),
-    APPLIED: (uploader, "apply_documents", 1, False),
+    APPLIED: (uploading, "apply_documents", 1, False),
     "within the transaction of a judgement": (checking, "judge_together", 1, False),
     "when contexts are built that no document was told of": (quality_control, "build_contexts", 1, False),
 }

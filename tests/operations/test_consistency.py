@@ -12,6 +12,7 @@ from dcc.operations.consistency.inconsistency import RULES
 from dcc.operations.sessions import open_session
 from dcc.tracker.models import FileSource
 from dcc.tracker.register.file_sources import purge_source
+from tests.support.asking import column_in
 from tests.support.healthy_installation import DAMAGED, FAULTY, GOOD, Inspected
 
 Damage = Callable[[Inspected], None]
@@ -267,8 +268,7 @@ def test_what_a_session_has_under_way_is_not_looked_at(healthy_copy: Inspected) 
 
 
 def test_a_faulty_submission_is_no_inconsistency(healthy_copy: Inspected) -> None:
-    with healthy_copy.tracker.connect() as connection:
-        names = set(connection.exec_driver_sql("SELECT DISTINCT file_name FROM zip_file").scalars())
+    names = set(column_in(healthy_copy.tracker, "SELECT DISTINCT file_name FROM zip_file"))
 
     assert {FAULTY.partition("/")[2], DAMAGED.partition("/")[2]} <= names
     assert healthy_copy.check() == []

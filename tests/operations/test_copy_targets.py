@@ -19,6 +19,7 @@ from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target, drop_tables
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
+from tests.support.asking import rows_in
 from tests.support.databases import seed_centre
 from tests.support.prepared_databases import PreparedFile
 from tests.support.stores import BOTH_KINDS, Store, content
@@ -108,8 +109,7 @@ def test_tables_of_another_system_are_not_removed_whatever_their_names(
     assert inspect(store.tracker).get_table_names() == ["alembic_version", "theirs"]
     if kind == "mariadb":
         drop_tables(store.tracker, TRACKER)
-    with store.tracker.connect() as connection:
-        assert connection.exec_driver_sql("SELECT name FROM theirs").all() == [("kept",)]
+    assert rows_in(store.tracker, "SELECT name FROM theirs") == [("kept",)]
 
 
 @pytest.mark.parametrize("kind", BOTH_KINDS)
@@ -130,8 +130,7 @@ def test_tables_beside_the_trackers_are_kept_on_a_server_and_not_replaced_in_a_f
         # It broke off when nothing was left that told whose tables these had been.
         restore_backup(backup_set, store.tracker, store.qc, store.settings)
         assert centres(store.tracker) == ["New"]
-    with store.tracker.connect() as connection:
-        assert connection.exec_driver_sql("SELECT name FROM theirs").all() == [("kept",)]
+    assert rows_in(store.tracker, "SELECT name FROM theirs") == [("kept",)]
 
 
 @pytest.mark.parametrize("kind", BOTH_KINDS)

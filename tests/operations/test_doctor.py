@@ -48,6 +48,7 @@ from dcc.tracker.models import CrawlingSession, SessionLock
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from tests.cli.test_production import administrator
+from tests.support.asking import execute_in, in_writing, value_in
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
 from tests.support.installations import Installation
@@ -174,8 +175,7 @@ class TestDatabases:
             verdict, message, _ = _found(databases.check_databases, reading)["tracker database"]
             cursor.execute("DROP USER reader@'127.0.0.1'")
         assert (verdict, "INSERT command denied" in message) == ("failed", True)
-        with tracker.connect() as reader:
-            assert reader.scalar(text("SELECT COUNT(*) FROM write_receipt WHERE token = 0")) == 0
+        assert value_in(tracker, "SELECT COUNT(*) FROM write_receipt WHERE token = 0") == 0
 
     @only_sqlite
     def test_files_that_are_open_to_others_read_only_without_log_or_damaged_are_found(
@@ -211,8 +211,7 @@ class TestDatabases:
         assert "is damaged" in message
 
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
-        with writing(tracker) as connection:
-            connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        execute_in(tracker, "UPDATE alembic_version SET version_num = '0001'")
         verdict, message, advice = _found(databases.check_schemas, settings)["tracker database schema"]
         assert (verdict, "has the schema 0001" in message) == ("failed", True)
         assert ("dcc init" in message, advice) == (True, "dcc explain tracker-outdated")
@@ -323,8 +322,7 @@ class TestSources:
         installation.run_session()
         verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
         assert (verdict, " failed: file source 1" in message) == ("warning", True)
-        with writing(installation.tracker) as connection:
-            file_sources.set_source_state(connection, 1, SourceState.MAINTENANCE)
+        in_writing(installation.tracker, file_sources.set_source_state, 1, SourceState.MAINTENANCE)
         assert _found(sources.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
 
     @only_sqlite
@@ -420,8 +418,7 @@ class TestWork:
         with open_session(tracker, settings):
             assert _found(work.check_sessions, settings)["session"][1].startswith("Session 1 is active")
         assert _verdicts(work.check_sessions, settings) == {"session": "ok"}
-        with writing(tracker) as connection:
-            connection.execute(update(CrawlingSession).values(status=6, end_reason="faults"))
+        execute_in(tracker, update(CrawlingSession).values(status=6, end_reason="faults"))
         assert _found(work.check_sessions, settings)["session"][2] == "dcc session show 1; dcc status"
         long_ago = utc_now() - timedelta(hours=1)
         dead = {
@@ -432,13 +429,11 @@ class TestWork:
             "pid_started": "1",
             "heartbeat": long_ago,
         }
-        with writing(tracker) as connection:
-            connection.execute(update(SessionLock).values(**dead, acquired=long_ago))
+        execute_in(tracker, update(SessionLock).values(**dead, acquired=long_ago))
         verdict, message, advice = _found(work.check_sessions, settings)["session"]
         assert (verdict, "Session 1 is dead" in message, "dcc crawl" in advice) == ("warning", True, True)
         now = utc_now()
-        with writing(tracker) as connection:
-            connection.execute(update(SessionLock).values(heartbeat=now, acquired=now - timedelta(hours=25)))
+        execute_in(tracker, update(SessionLock).values(heartbeat=now, acquired=now - timedelta(hours=25)))
         assert _verdicts(work.check_sessions, settings) == {"session": "warning"}
 
     @only_sqlite
@@ -466,8 +461,7 @@ class TestWork:
             "reference data colonies",
         }
         assert "dcc reference refresh strains" in found["reference data strains"][2]
-        with writing(data.qc) as connection:
-            connection.execute(snapshots.values(is_active=False))
+        execute_in(data.qc, snapshots.values(is_active=False))
         assert _verdicts(work.check_reference, data.settings) == {"reference data": "not checked"}
 
     def test_reference_data_that_a_setting_names_and_nobody_can_read(
@@ -484,8 +478,7 @@ class TestWork:
         assert verdict == "warning"
         assert "in use are from shipped:projects.csv" in said
         assert f"{path} cannot be read" in said
-        with writing(data.qc) as connection:
-            connection.execute(update(SNAPSHOT).values(is_active=False))
+        execute_in(data.qc, update(SNAPSHOT).values(is_active=False))
         verdict, said = found()
         assert (verdict, "There are no projects" in said) == ("warning", True)
         path.write_text("project\nBaSH\n")
@@ -504,6 +497,8 @@ class TestWork:
         staging = installation.settings.staging_directory
         (staging / "add" / ".x.contents.unpacking-1").mkdir()
         assert "1 left-overs" in _found(work.check_staging, installation.settings)["staging contents"][1]
+        with open_session(installation.tracker, installation.settings):
+            assert _verdicts(work.check_staging, installation.settings) == {"staging contents": "ok"}
         (staging / "add" / ".x.contents.unpacking-1").rmdir()
         (staging / "notes.txt").touch()
         assert (
@@ -550,6 +545,14 @@ class TestWork:
         audit_archives(installation.tracker, installation.settings, "tester", everything=True)
         verdict, said, advice = _found(work.check_archive_store, installation.settings)["archive store"]
         assert (verdict, ZIP in said, advice) == ("failed", True, "dcc archive status")
+
+    def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
+        assert _verdicts(work.check_notifications, settings) == {"notifications": "not checked"}
+        hooked = settings.model_copy(update={"notify_webhook": SecretStr("https://hooks.example/x")})
+        assert _verdicts(work.check_notifications, hooked) == {
+            "notifications by webhook": "warning",
+            "notifications sent": "ok",
+        }
 
     def test_the_mail_server_that_reports_are_sent_by(self) -> None:
         assert _verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}

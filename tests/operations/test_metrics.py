@@ -27,6 +27,7 @@ from dcc.settings import Settings
 from dcc.tracker.models import FileSource
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
+from tests.support.asking import execute_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Installation
@@ -166,8 +167,7 @@ def test_counters_never_go_back(mixed: DataInstallation) -> None:
 def test_what_operators_and_centres_write_is_escaped(installation: Installation) -> None:
     folder = installation.add_folder()
     odd = 'a"b\\c\nd{e="f"} 7\u2028'
-    with writing(installation.tracker) as connection:
-        connection.execute(update(FileSource).values(hostname=odd))
+    execute_in(installation.tracker, update(FileSource).values(hostname=odd))
     figures = of(installation.settings)
     (labels,) = [dict(labels) for name, labels in figures if name == "dcc_source_info"]
     assert (labels["hostname"], labels["source"]) == (odd, str(folder.source_id))

@@ -15,7 +15,6 @@ from sqlalchemy import Engine, select
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, init_database, require_current
-from dcc.databases.transactions import writing
 from dcc.errors import (
     BackupError,
     ConfigurationError,
@@ -38,6 +37,7 @@ from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import Centre
+from tests.support.asking import column_in, execute_in
 from tests.support.databases import MariaDb, seed_centre
 from tests.support.dying_copies import POINTS, killed_move, killed_restoration
 from tests.support.earlier_schemas import init_as
@@ -266,8 +266,7 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date_and_what_has_one_is_repl
     assert (made.manifest.tracker.revision, made.manifest.qc.revision) == ("0001", "0004")
     restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert usable(store)
-    with store.tracker.connect() as connection:
-        assert connection.scalars(select(Centre.full_name)).all() == ["Harwell"]
+    assert column_in(store.tracker, select(Centre.full_name)) == ["Harwell"]
     assert not list(store.settings.home.glob(".*"))
     restore_backup(backup_set, old.tracker, old.qc, old.settings, replace=True)
     assert restored(old, healthy_copy)
@@ -378,8 +377,7 @@ def test_a_database_that_is_being_copied_into_is_neither_initialised_nor_backed_
 ) -> None:
     store = new_store("sqlite").init()
     for engine in (store.qc, store.tracker):
-        with writing(engine) as connection:
-            connection.exec_driver_sql(f"CREATE TABLE {UNFINISHED_COPY} (note TEXT)")
+        execute_in(engine, f"CREATE TABLE {UNFINISHED_COPY} (note TEXT)")
         with pytest.raises(StorageUnfinishedError, match="dcc restore or dcc migrate-storage"):
             init_database(engine)
     with pytest.raises(StorageUnfinishedError):
@@ -400,8 +398,7 @@ def test_a_row_that_the_other_kind_of_database_cannot_hold_is_named_and_nothing_
     with pytest.raises(CopyFailedError, match=r"table centre of the tracker database .*too long"):
         move(on_sqlite, on_server)
     assert not usable(on_server)
-    with writing(on_sqlite.tracker) as connection:
-        connection.exec_driver_sql("UPDATE centre SET short_name = 'C'")
+    execute_in(on_sqlite.tracker, "UPDATE centre SET short_name = 'C'")
     move(on_sqlite, on_server)
     largest = 2**64 - 1
     mariadb.query(f"INSERT INTO zip_file (file_name, inc) VALUES ('a', {largest})", on_server.tracker.url.database)

@@ -21,10 +21,12 @@ from dcc.session.data.corrections import confirm_submission, recheck, withdraw_s
 from dcc.store.staging import Origin, Staging
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.states import State
+from tests.support.asking import in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_installations import PreparedInstallations
+from tests.support.raising import raising
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
@@ -199,8 +201,7 @@ def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(
     cleaned = _clean(through)
     assert [one.staged.place for one in cleaned.removed] == [ZIP]
     assert through.base.staged() == {}
-    with through.tracker.connect() as connection:
-        story = zip_story(connection, KEY)
+    story = in_reading(through.tracker, zip_story, KEY)
     (removal,) = story.removals
     assert "archive and documents" in removal.message
     assert f"dcc retry {ZIP}" in removal.message
@@ -268,10 +269,7 @@ def test_nothing_is_removed_beside_a_session_and_what_cannot_be_is_said(
         with pytest.raises(SessionActiveError, match="is active"):
             clean(damaged.tracker, damaged.settings, AT_ONCE, [])
 
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", "x.zip")
-
-    monkeypatch.setattr(os, "rename", refuse)
+    monkeypatch.setattr(os, "rename", raising(PermissionError(13, "Permission denied", "x.zip")))
     with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
         _clean(damaged)
     assert damaged.staged() == before
@@ -296,13 +294,24 @@ def test_a_session_cleans_up_after_itself_only_if_the_settings_say_so(damaged: I
 
 
 @only_sqlite
+def test_a_session_of_a_group_removes_only_what_its_centres_submitted(damaged: Installation) -> None:
+    of_j, left_over = ZIP.replace("H.", "J."), "add/.x.contents.unpacking-1/a.xml"
+    damaged.add_folder("J", "other").put(of_j, b"no zip")
+    damaged.run_session()
+    (damaged.settings.staging_directory / left_over).parent.mkdir()
+    (damaged.settings.staging_directory / left_over).touch()
+    cleaning = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True, groups="europe=H;america=J")
+    for group, left in (("america", {ZIP, left_over}), (None, set())):
+        with open_session(cleaning.tracker, cleaning.settings, group=group):
+            pass
+        assert set(damaged.staged()) == left
+
+
+@only_sqlite
 def test_a_session_whose_cleaning_fails_is_done_all_the_same(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
-        raise CleaningError("The disk is read-only.")
-
-    monkeypatch.setattr(cleanup, "review_staging", broken)
+    monkeypatch.setattr(cleanup, "review_staging", raising(CleaningError("The disk is read-only.")))
     result = data.with_settings(staging_clean=True).base.run_session()
     assert result.closing_notices == ("Staging was not cleaned: The disk is read-only.",)
     assert data.last_session()[0] == 0

@@ -21,10 +21,12 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.store.staging import remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
+from tests.support.asking import in_reading
 from tests.support.data_installations import DataInstallation, key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_installations import PreparedInstallations
+from tests.support.raising import raising
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
@@ -52,8 +54,7 @@ def _clean(made: Installation) -> Cleaned:
 
 
 def _removals(tracker: Engine, key: ZipKey = KEY) -> int:
-    with tracker.connect() as connection:
-        return len(zip_story(connection, key).removals)
+    return len(in_reading(tracker, zip_story, key).removals)
 
 
 def _contention(engine: Engine) -> Exception:
@@ -85,11 +86,8 @@ def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
     failed: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*_: object) -> None:
-        monkeypatch.setattr(cleanup, "refuse_during_session", active)
+        monkeypatch.setattr(cleanup, "refuse_during_session", raising(SessionActiveError("Session 2 is active.")))
         raise _contention(failed.tracker)
-
-    def active(*_: object) -> None:
-        raise SessionActiveError("Session 2 is active.")
 
     monkeypatch.setattr(cleanup, "insert_rows", lost)
     with pytest.raises(SessionActiveError):

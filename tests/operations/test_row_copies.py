@@ -32,11 +32,12 @@ from dcc.databases.schema import exclusive_connection
 from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.database_files import open_file, write_file
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.row_copies import LEFT_OUT, Summing, no_progress, patient_connection, read_rows, shape_of
+from dcc.operations.backups.row_copies import LEFT_OUT, no_progress, patient_connection, shape_of, sum_tables
 from dcc.operations.backups.targets import load_rows
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import MEASUREMENT
 from dcc.tracker.database import TRACKER
+from tests.support.asking import in_reading, rows_in
 from tests.support.databases import MariaDb
 from tests.support.stores import Store, content
 
@@ -198,8 +199,7 @@ def test_any_value_is_the_same_on_mariadb_and_in_a_file(
 
 
 def _measurements(engine: Engine) -> list[tuple[Any, ...]]:
-    with engine.connect() as connection:
-        return [tuple(row) for row in connection.execute(select(MEASUREMENT).order_by(MEASUREMENT.c.id))]
+    return [tuple(row) for row in rows_in(engine, select(MEASUREMENT).order_by(MEASUREMENT.c.id))]
 
 
 @pytest.fixture
@@ -213,14 +213,10 @@ def test_a_checksum_tells_of_any_value_that_changes_and_not_of_the_order(new_sto
     fill(store.qc, random.Random(3))
 
     def checksum() -> str:
-        summing = Summing()
         with store.qc.connect() as connection:
-            for rows in read_rows(connection, shape_of(connection, "specimen")):
-                summing.add(rows)
-        return summing.sum.checksum
+            return sum_tables(connection, QC_DATABASE, "", no_progress)["specimen"].checksum
 
-    with store.qc.connect() as connection:
-        columns = shape_of(connection, "specimen").columns
+    columns = in_reading(store.qc, shape_of, "specimen").columns
     before = checksum()
     for column in columns:
         with unchecked(store.qc) as connection:

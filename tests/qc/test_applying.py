@@ -16,6 +16,7 @@ from dcc.qc import models
 from dcc.qc.models import FINDING, HOUSING, MEASUREMENT, RUN, SPECIMEN
 from dcc.qc.rows.documents import DocumentToApply, NewestDates
 from dcc.vocabulary import DocumentState
+from tests.support.asking import column_in, rows_in
 from tests.support.qc_documents import (
     PROCEDURE,
     apply,
@@ -36,10 +37,7 @@ TABLES = [table for table in models.QcBase.metadata.sorted_tables if table.name 
 
 def litters(engine: Engine) -> dict[str, str]:
     """The litter of each current specimen."""
-    with engine.connect() as connection:
-        rows = connection.execute(
-            select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
-        ).all()
+    rows = rows_in(engine, select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current))
     assert len({row[0] for row in rows}) == len(rows)
     return {row[0]: row[1] for row in rows}
 
@@ -52,8 +50,7 @@ def values(engine: Engine, owner: Table = models.EXPERIMENT) -> list[str]:
         .join(owner, (owner.c.id == RUN.c.owner_id) & (RUN.c.owner_kind == owner.name))
         .where(owner.c.is_current)
     )
-    with engine.connect() as connection:
-        return sorted(connection.scalars(statement))
+    return sorted(column_in(engine, statement))
 
 
 def all_rows(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
@@ -177,8 +174,7 @@ def test_a_refused_document_is_tried_again(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1", "added"))
     applied = apply_document(qc_database, document, read)
     assert (applied.state, applied.findings, litters(qc_database)) == (DocumentState.APPLIED, (), {"S1": "edited"})
-    with qc_database.connect() as connection:
-        rows = connection.execute(select(FINDING.c.is_active, FINDING.c.closed_by)).all()
+    rows = rows_in(qc_database, select(FINDING.c.is_active, FINDING.c.closed_by))
     assert [tuple(row) for row in rows] == [(False, applied.document_id)]
 
 
@@ -248,8 +244,7 @@ def test_findings_of_the_upload_tell_the_path_of_their_element(qc_database: Engi
     ]
     found = apply(qc_database, ADD, experiment("E1"), line("C1"), experiment("E1")).findings
     assert [(one.rule, one.path) for one in found] == [("E9", "/centreProcedureSet/centre[1]/experiment[2]")]
-    with qc_database.connect() as connection:
-        stored = connection.execute(select(FINDING.c.rule, FINDING.c.path).order_by(FINDING.c.id)).all()
+    stored = rows_in(qc_database, select(FINDING.c.rule, FINDING.c.path).order_by(FINDING.c.id))
     assert sorted(tuple(row) for row in stored) == sorted([*said, *((one.rule, one.path) for one in found)])
 
 

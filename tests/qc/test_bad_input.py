@@ -13,6 +13,7 @@ from dcc.qc.apply.upload_findings import FINDINGS_KEPT
 from dcc.qc.models import FINDING, MEASUREMENT, SPECIMEN
 from dcc.qc.rows.loading import load_document
 from dcc.vocabulary import DocumentState
+from tests.support.asking import in_reading, rows_in, value_in
 from tests.support.databases import only_sqlite
 from tests.support.qc_documents import apply, apply_document, block, contents, experiment, housing, specimen, to_apply
 
@@ -45,15 +46,13 @@ def whole(engine: Engine, *entities: Entity) -> Applied:
     """Apply entities, of which nothing may be refused, and find all that they say in the database."""
     applied = apply(engine, ADD, *entities)
     assert (applied.refused, applied.findings) == (0, ())
-    with engine.connect() as connection:
-        assert list(load_document(connection, applied.document_id)) == contents(*entities)
+    assert list(in_reading(engine, load_document, applied.document_id)) == contents(*entities)
     return applied
 
 
 def test_numbers_are_kept_as_texts_and_as_numbers_only_where_they_are(qc_database: Engine) -> None:
     whole(qc_database, *(experiment(f"E{place}", value=value) for place, value in enumerate(NUMBERS)))
-    with qc_database.connect() as connection:
-        rows = connection.execute(select(MEASUREMENT.c.value, MEASUREMENT.c.number).order_by(MEASUREMENT.c.id)).all()
+    rows = rows_in(qc_database, select(MEASUREMENT.c.value, MEASUREMENT.c.number).order_by(MEASUREMENT.c.id))
     assert [tuple(row) for row in rows] == list(NUMBERS.items())
 
 
@@ -100,8 +99,7 @@ def test_texts_too_long_for_their_columns_are_refused_and_the_rest_of_the_docume
         assert (finding.rule, finding.entity_kind, finding.line) == ("Q1", "experiment", 7)
         assert f"{column} holds {limit}" in finding.message
         assert finding.value == bad.experiment_id[:255]
-    with qc_database.connect() as connection:
-        kept = list(load_document(connection, applied.document_id))
+    kept = list(in_reading(qc_database, load_document, applied.document_id))
     assert [one.experiment_id for one in kept if isinstance(one, Experiment)] == ["E0", "E2"]
 
 
@@ -116,8 +114,7 @@ def test_a_text_too_long_for_the_centre_element_refuses_all_in_it(qc_database: E
         2,
         ["Q1"],
     )
-    with qc_database.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(SPECIMEN)) == 0
+    assert value_in(qc_database, select(func.count()).select_from(SPECIMEN)) == 0
 
 
 @only_sqlite
@@ -132,5 +129,4 @@ def test_findings_are_bounded_in_the_database_and_all_that_was_refused_is_counte
     applied = apply_document(qc_database, to_apply(DELETE, DocumentKind.SPECIMEN), read, patience_seconds=5)
     told = (applied.state, applied.refused, len(applied.findings))
     assert told == (DocumentState.REFUSED, number, FINDINGS_KEPT + 1)
-    with qc_database.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(FINDING)) == FINDINGS_KEPT + 1
+    assert value_in(qc_database, select(func.count()).select_from(FINDING)) == FINDINGS_KEPT + 1

@@ -38,6 +38,7 @@ from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from dcc.vocabulary import ContextEvent
 from tests.qc.test_applying import OF_LOCKS
+from tests.support.asking import column_in, in_writing
 from tests.support.databases import only_mariadb
 from tests.support.qc_child import die, finish, start
 from tests.support.qc_contexts import TABLES, judge, know_colonies, know_important_metadata
@@ -355,8 +356,7 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
     for name, rows in expected.items():
         assert found[name] == rows, name
     assert len(found["measurement"]) > 10
-    with qc.connect() as connection:
-        times = connection.scalars(select(models.DOCUMENT.c.applied_at).order_by(models.DOCUMENT.c.id)).all()
+    times = column_in(qc, select(models.DOCUMENT.c.applied_at).order_by(models.DOCUMENT.c.id))
     assert times == sorted(times)
 
 
@@ -386,10 +386,8 @@ class TestLocks:
                         with pytest.raises(Exception, match="Lock wait timeout"), writing(impatient) as connection:
                             lock(connection, wanted)
                     else:
-                        with writing(impatient) as connection:
-                            lock(connection, wanted)
-                with writing(impatient) as connection:
-                    lock(connection, wanted)
+                        in_writing(impatient, lock, wanted)
+                in_writing(impatient, lock, wanted)
         finally:
             impatient.dispose()
 

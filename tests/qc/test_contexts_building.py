@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, select, update
+from sqlalchemy import Engine, event, select, update
 
-from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.states import open_documents
 from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextState
+from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit
 from tests.support.qc_documents import apply, experiment, housing, line, specimen, undo_documents
+from tests.support.raising import raising
 
 
 def states_of(engine: Engine) -> dict[tuple[str, str], tuple[int, str]]:
     """The measurements and state of each context, by genotype and strain."""
-    with engine.connect() as connection:
-        rows = connection.execute(select(CONTEXT)).all()
+    rows = rows_in(engine, select(CONTEXT))
     return {(row.genotype, row.strain_id): (row.measurements, row.state) for row in rows}
 
 
@@ -29,13 +29,11 @@ def history_of(engine: Engine, genotype: str) -> list[tuple[Any, ...]]:
     """Event, state, measurements and document of what happened to the contexts of a genotype."""
     columns = (HISTORY.c.event, HISTORY.c.state, HISTORY.c.measurements, HISTORY.c.document_id)
     statement = select(*columns).join(CONTEXT, CONTEXT.c.id == HISTORY.c.context_id).order_by(HISTORY.c.id)
-    with engine.connect() as connection:
-        return [tuple(row) for row in connection.execute(statement.where(CONTEXT.c.genotype == genotype))]
+    return [tuple(row) for row in rows_in(engine, statement.where(CONTEXT.c.genotype == genotype))]
 
 
 def set_state(engine: Engine, state: ContextState) -> None:
-    with writing(engine) as connection:
-        connection.execute(update(CONTEXT).values(state=state.value, data_state=state.value))
+    execute_in(engine, update(CONTEXT).values(state=state.value, data_state=state.value))
 
 
 def test_measurements_count_once_under_each_genotype_and_strain_of_their_animals(qc_database: Engine) -> None:
@@ -173,8 +171,7 @@ def test_a_build_that_is_killed_is_done_anew(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("S1"))
     submit(qc_database, Action.ADD, experiment("E1"))
 
-    def die(connection: Connection, *_: object) -> None:
-        raise KeyboardInterrupt
+    die = raising(KeyboardInterrupt)
 
     event.listen(qc_database, "commit", die)
     with pytest.raises(KeyboardInterrupt):
@@ -193,12 +190,10 @@ def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engin
     build_contexts(qc_database)
 
     def open_ones() -> set[int]:
-        with qc_database.connect() as connection:
-            return open_documents(connection)
+        return in_reading(qc_database, open_documents)
 
     assert open_ones() == {11, 12}
-    with writing(qc_database) as connection:
-        connection.execute(update(CONTEXT).where(CONTEXT.c.genotype == "C1").values(state="qcdone"))
+    execute_in(qc_database, update(CONTEXT).where(CONTEXT.c.genotype == "C1").values(state="qcdone"))
     assert open_ones() == {11}
     submit(qc_database, Action.DELETE, experiment("E1"))
     build_contexts(qc_database)

@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
-from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity
 from dcc.errors import NotFoundError
 from dcc.naming import Action
@@ -27,6 +26,7 @@ from dcc.settings import Settings
 from tests.qc.test_model import _empty_database
 from tests.qc.test_overviews import forget_overviews, overviews_of, under
 from tests.qc.test_overviews_in_parts import build_both
+from tests.support.asking import in_writing
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import housing, line, specimen, undo_documents
 from tests.support.trials import trials
@@ -112,12 +112,9 @@ class Contexts(RuleBasedStateMachine):
     @rule()
     def begin_to_build(self) -> None:
         """As a build that is killed after the first transaction that took documents."""
-        with writing(self.engine) as connection:
-            building._follow_reference_data(connection)
-        with writing(self.engine) as connection:
-            followed = update_validity(connection, None)
-        with writing(self.engine) as connection:
-            building._take_documents(connection, followed, None)
+        in_writing(self.engine, building._follow_reference_data)
+        followed = in_writing(self.engine, update_validity, None)
+        in_writing(self.engine, building._take_documents, followed, None)
 
     @rule()
     def build(self) -> None:

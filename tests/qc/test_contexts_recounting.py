@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
-from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import Recounted, recount_contexts
+from tests.support.asking import execute_in, in_writing
 from tests.support.qc_contexts import TABLES, assert_contexts_are_right, know_important_metadata, submit
 from tests.support.qc_documents import apply, experiment, housing, line, specimen
 
@@ -83,8 +83,7 @@ def test_what_is_right_stays_as_it_is_and_what_is_wrong_is_corrected(built: Engi
     assert rows_of(built, *names) == before
     for damage in (_too_few, _too_many, _uncounted, _counted_wrongly, _counted_though_gone, _part_missing):
         healthy = rows_of(built, *names[:3])
-        with writing(built) as connection:
-            damage(connection)
+        in_writing(built, damage)
         assert rows_of(built, *names[:3]) != healthy, damage
         recounted = recount(built)
         assert_contexts_are_right(built)
@@ -94,8 +93,7 @@ def test_what_is_right_stays_as_it_is_and_what_is_wrong_is_corrected(built: Engi
 
 
 def test_the_history_of_what_was_corrected_says_who_and_why(built: Engine) -> None:
-    with writing(built) as connection:
-        connection.execute(update(CONTEXT).where(CONTEXT.c.genotype == "C2").values(measurements=5))
+    execute_in(built, update(CONTEXT).where(CONTEXT.c.genotype == "C2").values(measurements=5))
     assert recount(built).corrected == 1
     history = TABLES["context_history"]
     with built.connect() as connection:

@@ -10,6 +10,7 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
 from dcc.qc.contexts.states import Decided, decide
 from dcc.vocabulary import ContextEvent, ContextState
+from tests.support.asking import in_reading
 from tests.support.qc_contexts import TABLES, submit
 from tests.support.qc_documents import experiment, line
 
@@ -28,13 +29,11 @@ def two_contexts(qc_database: Engine) -> Engine:
 
 def shown(engine: Engine) -> dict[str, tuple[str, int]]:
     """State and open issues of each context, by genotype."""
-    with engine.connect() as connection:
-        return {entry.genotype: (entry.state.value, entry.issues) for entry in list_contexts(connection, ALL)}
+    return {entry.genotype: (entry.state.value, entry.issues) for entry in in_reading(engine, list_contexts, ALL)}
 
 
 def events(engine: Engine, wanted: ContextFilter = COLONY) -> list[tuple[str, str, str | None, str | None]]:
-    with engine.connect() as connection:
-        entries = list_history(connection, wanted)
+    entries = in_reading(engine, list_history, wanted)
     return [(entry.event.value, entry.state.value, entry.author, entry.reason) for entry in entries]
 
 

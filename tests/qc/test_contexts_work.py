@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
@@ -13,6 +12,7 @@ from dcc.qc.contexts.genotypes import affected_genotypes
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.models import RUN
+from tests.support.asking import execute_in, in_reading
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen, undo_documents
 
@@ -45,8 +45,7 @@ def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engi
         assert affected_runs.affected_runs(connection, [measured, late]) == dict(
             zip(runs, [measured] * 4 + [late], strict=True)
         )
-    with writing(qc_database) as connection:
-        connection.execute(update(RUN).where(RUN.c.id == runs[1]).values(document_id=late))
+    execute_in(qc_database, update(RUN).where(RUN.c.id == runs[1]).values(document_id=late))
     with qc_database.connect() as connection:
         mixed = [measured, late, measured, measured, late]
         assert affected_runs.affected_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))
@@ -60,9 +59,8 @@ def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_data
         submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2")),
     ]
     documents = [one.document_id for one in submitted]
-    with qc_database.connect() as connection:
-        runs = affected_runs.affected_runs(connection, documents, Build.CONTEXTS)
-        assert runs == affected_runs.affected_runs(connection, documents)
+    runs = in_reading(qc_database, affected_runs.affected_runs, documents, Build.CONTEXTS)
+    assert runs == in_reading(qc_database, affected_runs.affected_runs, documents)
     assert sorted(runs.values()) == documents[1:]
 
 

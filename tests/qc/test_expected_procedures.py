@@ -23,6 +23,7 @@ from dcc.qc.models import EXPERIMENT, NAMED, SPECIMEN
 from dcc.qc.reference.snapshots import save
 from dcc.reference.impress import Due, Impress, Pipeline, Procedure
 from tests.reference.test_snapshots import provenance
+from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.qc_contexts import submit
 from tests.support.qc_documents import experiment, line, specimen
@@ -53,17 +54,15 @@ PIPELINE = Pipeline(
 
 @pytest.fixture
 def qc(qc_database: Engine) -> Engine:
-    with writing(qc_database) as connection:
-        save(connection, Impress(provenance(), {PIPELINE.key: PIPELINE}))
+    in_writing(qc_database, save, Impress(provenance(), {PIPELINE.key: PIPELINE}))
     return qc_database
 
 
 def lacking(qc: Engine, wanted: Expected = SIXTEEN) -> dict[tuple[str | None, str], tuple[Delivery, str | None]]:
-    with qc.connect() as connection:
-        return {
-            (subject.specimen or subject.colony, due.procedure[5:8]): (state, code)
-            for subject, due, state, code in lacking_procedures(connection, wanted, Deliveries())
-        }
+    return {
+        (subject.specimen or subject.colony, due.procedure[5:8]): (state, code)
+        for subject, due, state, code in in_reading(qc, lacking_procedures, wanted, Deliveries())
+    }
 
 
 def test_a_procedure_is_due_at_its_age(qc: Engine) -> None:
@@ -79,8 +78,7 @@ def test_an_age_of_a_part_of_a_day_is_reached_on_that_day_and_an_impossible_one_
     absurd = tuple((f"IMPC_HEM_00{weeks:.0e}", Due(weeks)) for weeks in (1e7, 1e12, 1e300))
     of_days = ("IMPC_CBC_003", Due(12.57))
     pipeline = Pipeline("IMPC_001", impress(of_days, *absurd), due=dict((of_days, *absurd)))
-    with writing(qc_database) as connection:
-        save(connection, Impress(provenance(), {pipeline.key: pipeline}))
+    in_writing(qc_database, save, Impress(provenance(), {pipeline.key: pipeline}))
     submit(qc_database, Action.ADD, specimen("S1"))
     assert lacking(qc_database, Expected(BORN + timedelta(days=86))) == {}
     assert lacking(qc_database, Expected(BORN + timedelta(days=87))) == {("S1", "CBC"): (Delivery.MISSING, None)}
@@ -111,9 +109,8 @@ def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> N
         ("W", "CBC"): (Delivery.MISSING, None),
         ("C2", "FER"): (Delivery.MISSING, None),
     }
-    with qc.connect() as connection:
-        counted = {one.due.procedure[5:8]: one for one in count_deliveries(connection, SIXTEEN).by_procedure()}
-        assert count_deliveries(connection, Expected(SIXTEEN.day, centre="J")).by_procedure() == []
+    counted = {one.due.procedure[5:8]: one for one in in_reading(qc, count_deliveries, SIXTEEN).by_procedure()}
+    assert in_reading(qc, count_deliveries, Expected(SIXTEEN.day, centre="J")).by_procedure() == []
     cbc, fertility = counted["CBC"], counted["FER"]
     assert (cbc.delivered, cbc.invalid, cbc.explained, cbc.missing, cbc.expected) == (1, 1, 2, 2, 6)
     assert cbc.due[1:5] == ("IMPC_CBC_003", "impc_cbc_003", "experiment", 16.0)
@@ -157,8 +154,7 @@ def test_embryos_go_by_their_stage_and_what_impress_does_not_know_is_counted(qc:
     strange = (embryo._replace(specimen_id="T", stage_unit="Theiler"), specimen("P", pipeline="NONE_001"))
     submit(qc, Action.ADD, embryo, *strange)
     assert lacking(qc) == {("M", "EOL"): (Delivery.MISSING, None)}
-    with qc.connect() as connection:
-        uncovered = count_deliveries(connection, SIXTEEN).uncovered
+    uncovered = in_reading(qc, count_deliveries, SIXTEEN).uncovered
     assert uncovered == {("H", "IMPC_001"): 1, ("H", "NONE_001"): 1}
 
 
@@ -184,7 +180,6 @@ def test_many_specimens_take_seconds(qc: Engine) -> None:
             ],
         )
     started = time.monotonic()
-    with qc.connect() as connection:
-        counted = {one.due.procedure: one for one in count_deliveries(connection, SIXTEEN).by_procedure()}
+    counted = {one.due.procedure: one for one in in_reading(qc, count_deliveries, SIXTEEN).by_procedure()}
     assert time.monotonic() - started < 5
     assert counted["IMPC_CBC_003"].missing == (most - 10) / 2

@@ -8,14 +8,14 @@ from sqlalchemy import Engine
 
 from dcc.naming import Action
 from dcc.qc.history import specimen_history
+from tests.support.asking import in_reading
 from tests.support.qc_documents import apply, experiment, specimen, undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
 
 def story(engine: Engine, specimen_id: str = "S1", centre: str = "H") -> list[tuple[int, str, str]]:
-    with engine.connect() as connection:
-        events = specimen_history(connection, centre, specimen_id)
+    events = in_reading(engine, specimen_history, centre, specimen_id)
     return [(event.document_id, event.happening.value, event.entity_kind.value) for event in events]
 
 
@@ -47,8 +47,7 @@ def test_the_story_tells_lines_lateness_findings_and_who_withdrew_what(qc_databa
     late = apply(qc_database, EDIT, specimen("S0"), specimen("S1", "L2", 2), created=date(2013, 10, 1))
     undo_documents(qc_database, [late.document_id], author="wrangler", reason="too late")
     apply(qc_database, ADD, specimen("S1", "L3"), created=date(2013, 11, 1))
-    with qc_database.connect() as connection:
-        events = specimen_history(connection, "H", "S1")
+    events = in_reading(qc_database, specimen_history, "H", "S1")
     told = [(event.happening.value, event.line, event.late, event.undoes, event.author) for event in events]
     assert told == [
         ("added", 4, False, None, None),

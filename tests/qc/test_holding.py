@@ -16,6 +16,7 @@ from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState
 from tests.qc.test_applying import TABLES, all_rows, litters
+from tests.support.asking import row_in
 from tests.support.qc_documents import (
     apply,
     apply_document,
@@ -60,10 +61,7 @@ def test_what_would_end_too_much_is_held_and_only_its_own_row_stays(qc_database:
     assert (held.state, held.ended, held.said["specimens"]) == (HELD, {"specimen": 3}, 3)
     after = all_rows(qc_database)
     assert [name for name in after if after[name] != before[name]] == ["document"]
-    with qc_database.connect() as connection:
-        row = connection.execute(
-            select(DOCUMENT.c.specimens, DOCUMENT.c.late).where(DOCUMENT.c.id == held.document_id)
-        ).one()
+    row = row_in(qc_database, select(DOCUMENT.c.specimens, DOCUMENT.c.late).where(DOCUMENT.c.id == held.document_id))
     assert tuple(row) == (3, False)
     assert len(after) == len(TABLES)
     # Its plan shows what it would change, and leaves it held.

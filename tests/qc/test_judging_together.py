@@ -15,6 +15,7 @@ from dcc.qc.judging.healing import judge_anew
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.qc.models import DOCUMENT, EXPERIMENT
 from dcc.vocabulary import Validity
+from tests.support.asking import execute_in, in_writing
 from tests.support.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
 from tests.support.judging_cases import BASIS, document_row, findings, judge, upload, validity
 
@@ -36,13 +37,11 @@ def mouse(qc_database: Engine) -> Engine:
 
 def judge_all(qc: Engine, *documents: Applied) -> list[Any]:
     """Judge documents together in which nothing is found."""
-    with writing(qc) as connection:
-        return judge_together(connection, [ContentFindings(one.document_id, ()) for one in documents], BASIS)
+    return in_writing(qc, judge_together, [ContentFindings(one.document_id, ()) for one in documents], BASIS)
 
 
 def change(qc: Engine, statement: Any) -> None:
-    with writing(qc) as connection:
-        connection.execute(statement)
+    execute_in(qc, statement)
 
 
 def built(qc: Engine, document: Applied) -> Applied:

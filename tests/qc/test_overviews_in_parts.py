@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import Engine, update
 
 from dcc.data_outcomes import OverviewsBuilt
-from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.qc.contexts import affected_runs
 from dcc.qc.contexts.building import build_contexts
@@ -17,6 +16,7 @@ from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.models import DOCUMENT
 from tests.qc.test_overviews import forget_overviews, overviews_of, under
+from tests.support.asking import execute_in
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import assert_contexts_are_right, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import specimen
@@ -74,8 +74,7 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
 
     def look_and_judge(*given: Any) -> list[int]:
         found = look(*given)
-        with writing(qc_database) as connection:
-            connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == first).values(contexts_built=False))
+        execute_in(qc_database, update(DOCUMENT).where(DOCUMENT.c.id == first).values(contexts_built=False))
         return found
 
     monkeypatch.setattr(affected_runs, "_first_documents", look_and_judge)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import NoReturn
 
 import pytest
 from sqlalchemy import select
@@ -20,7 +19,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
-from dcc.session.data.uploader import Uploader
+from dcc.session.data.uploading import Uploader
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable
@@ -28,10 +27,12 @@ from dcc.tracker.models import OwnerNotice, utc_now
 from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
+from tests.support.asking import column_in, in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 from tests.support.prepared_installations import PreparedInstallations
+from tests.support.raising import raising
 
 OWN = "add/H.2013-10-31.1.impc.zip"
 OTHERS = "J.2013-11-01.1.impc.zip"
@@ -44,22 +45,19 @@ def named_for(centre: str, stem: str, documents: dict[str, bytes]) -> dict[str, 
 
 
 def delegate(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
-    with writing(data.tracker) as connection:
-        delegations.delegate(connection, owner, to, recorded_by="wrangler")
+    in_writing(data.tracker, delegations.delegate, owner, to, recorded_by="wrangler")
 
 
 def revoke(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
-    with writing(data.tracker) as connection:
-        delegations.revoke(connection, owner, to, revoked_by="wrangler")
+    in_writing(data.tracker, delegations.revoke, owner, to, revoked_by="wrangler")
 
 
 def notices(data: DataInstallation) -> list[tuple[str, str, str, str, dict[str, int]]]:
     """What owners are to be told: owner, zip action, document, outcome, counts."""
-    with data.tracker.connect() as connection:
-        return [
-            (one.owner, str(one.key), one.file_name, str(one.outcome), dict(one.counts))
-            for one in notices_since(connection, utc_now() - timedelta(days=1))
-        ]
+    return [
+        (one.owner, str(one.key), one.file_name, str(one.outcome), dict(one.counts))
+        for one in in_reading(data.tracker, notices_since, utc_now() - timedelta(days=1))
+    ]
 
 
 def current(data: DataInstallation) -> list[str]:
@@ -156,8 +154,7 @@ def test_an_addition_of_another_centre_s_data_is_held_until_somebody_confirms_it
     result = data.run()
     assert result.document(document, Phase.UPLOAD).held
     assert (data.documents()[document], data.log(document), len(current(data))) == ("upload pending", ["held"], 3)
-    with data.tracker.connect() as connection:
-        ((key, name, message),) = held_documents(connection)
+    ((key, name, message),) = in_reading(data.tracker, held_documents)
     assert (str(key), name) == (f"add/{OTHERS}", document)
     assert "dcc data confirm add/" in message
     assert "dcc centre delegate H --to J" in message
@@ -224,12 +221,10 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     assert (len(undone.undone_by), undone.others) == (1, ("H",))
     assert len(current(data)) == 3
     assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
-    with data.tracker.connect() as connection:
-        assert connection.scalars(select(OwnerNotice.done_by).order_by(OwnerNotice.id)).all()[-1] == "someone"
+    assert column_in(data.tracker, select(OwnerNotice.done_by).order_by(OwnerNotice.id))[-1] == "someone"
 
 
-def interrupted_before_the_tracker_hears(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
+interrupted_before_the_tracker_hears = raising(KeyboardInterrupt)
 
 
 def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
@@ -353,8 +348,7 @@ def test_what_the_own_source_lists_no_more_is_held_on_another_centre_s(data: Dat
 def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delegated_to(data: DataInstallation) -> None:
     data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
     data.base.run_session()
-    with writing(data.tracker) as connection:
-        delegations.delegate(connection, "J", "H", recorded_by="wrangler", until=utc_now().date())
+    in_writing(data.tracker, delegations.delegate, "J", "H", recorded_by="wrangler", until=utc_now().date())
     data.run()
     assert (data.states(), held(data)) == ({PLANTED: "qc done"}, [])
     assert [one[3] for one in notices(data)] == ["held", "done"]
@@ -390,11 +384,9 @@ def test_delegations_are_listed_replaced_and_revoked(data: DataInstallation) -> 
 
 @only_sqlite
 def test_a_delegation_ends_with_its_last_day(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    with writing(data.tracker) as connection:
-        delegations.delegate(connection, "H", "J", recorded_by="a", until=utc_now().date())
+    in_writing(data.tracker, delegations.delegate, "H", "J", recorded_by="a", until=utc_now().date())
     tomorrow = utc_now() + timedelta(days=1)
     monkeypatch.setattr(delegations, "utc_now", lambda: tomorrow)
-    with data.tracker.connect() as connection:
-        assert not delegations.load_delegations(connection).rights_of("J").permit("H")
-        (entry,) = delegations.list_delegations(connection, everything=True)
-        assert not entry.in_force
+    assert not in_reading(data.tracker, delegations.load_delegations).rights_of("J").permit("H")
+    (entry,) = in_reading(data.tracker, delegations.list_delegations, everything=True)
+    assert not entry.in_force

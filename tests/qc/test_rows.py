@@ -17,6 +17,7 @@ from dcc.qc.rows import bulk
 from dcc.qc.rows.loading import load_document
 from tests.qc.test_applying import values
 from tests.qc.test_rebuilding import SCHEMAS, without_lines
+from tests.support.asking import in_reading
 from tests.support.canonical_documents import canonical
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.qc_documents import apply, apply_document, experiment, to_apply
@@ -33,8 +34,7 @@ def assert_kept(engine: Engine, content: bytes, kind: DocumentKind, folder: Path
     path.write_bytes(content)
     applied = apply_document(engine, to_apply(Action.ADD, kind), lambda: read_document(path, kind))
     assert "Q1" not in {finding.rule for finding in applied.findings}
-    with engine.connect() as connection:
-        loaded = tuple(load_document(connection, applied.document_id))
+    loaded = tuple(in_reading(engine, load_document, applied.document_id))
     assert without_lines(loaded) == without_lines(tuple(read_document(path, kind)))
     assert list(differences(kind, read_document(path, kind), loaded)) == []
     rebuilt = write_document(kind, loaded)

@@ -24,6 +24,7 @@ from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters
+from tests.support.asking import column_in
 from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply_document, experiment, reading, specimen, to_apply
 from tests.support.trials import trials
@@ -77,8 +78,7 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
 
     processes = [start(qc_settings, uploading(handed_in)) for handed_in in of_all]
     assert [finish(process) for process in processes] == [0] * UPLOADERS
-    with qc_database.connect() as connection:
-        order = connection.scalars(select(DOCUMENT.c.zip_file).order_by(DOCUMENT.c.id)).all()
+    order = column_in(qc_database, select(DOCUMENT.c.zip_file).order_by(DOCUMENT.c.id))
     by_zip = {document.zip_file: (document, entities) for of_one in of_all for document, entities in of_one}
     assert sorted(order) == sorted(by_zip)
     parallel = told(qc_database)

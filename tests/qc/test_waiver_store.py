@@ -19,23 +19,21 @@ from dcc.qc.judging.waiver_store import (
 )
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect
+from tests.support.asking import in_reading, in_writing
 from tests.support.integrity_cases import TODAY
 from tests.support.judging_cases import waiver
 
 
 def record(qc: Engine, made: Waiver) -> int:
-    with writing(qc) as connection:
-        return add_waiver(connection, made, TODAY)
+    return in_writing(qc, add_waiver, made, TODAY)
 
 
 def in_force(qc: Engine, day: date = TODAY) -> tuple[Waiver, ...]:
-    with qc.connect() as connection:
-        return waivers_in_force(connection, day)
+    return in_reading(qc, waivers_in_force, day)
 
 
 def states(qc: Engine, day: date = TODAY, *, all_of_them: bool = True) -> list[tuple[int, WaiverState]]:
-    with qc.connect() as connection:
-        return [(entry.id, entry.state) for entry in list_waivers(connection, day, all_of_them=all_of_them)]
+    return [(entry.id, entry.state) for entry in in_reading(qc, list_waivers, day, all_of_them=all_of_them)]
 
 
 def test_a_waiver_is_found_as_it_was_given(qc_database: Engine) -> None:
@@ -66,13 +64,11 @@ def test_waivers_hold_from_their_first_day_to_their_last(qc_database: Engine) ->
 
 def test_a_revoked_waiver_stays_on_record_with_who_did_it_and_why(qc_database: Engine) -> None:
     waiver_id = record(qc_database, waiver("P9"))
-    with writing(qc_database) as connection:
-        revoked = revoke_waiver(connection, waiver_id, author="another", reason="it is mended")
+    revoked = in_writing(qc_database, revoke_waiver, waiver_id, author="another", reason="it is mended")
     assert (revoked.id, revoked.rule) == (waiver_id, "P9")
     assert in_force(qc_database) == ()
     assert states(qc_database, all_of_them=False) == []
-    with qc_database.connect() as connection:
-        (entry,) = list_waivers(connection, TODAY, all_of_them=True)
+    (entry,) = in_reading(qc_database, list_waivers, TODAY, all_of_them=True)
     assert (entry.state, entry.author, entry.reason) == (WaiverState.REVOKED, "a wrangler", "a broken balance")
     assert (entry.revoked_by, entry.revoked_reason) == ("another", "it is mended")
     assert entry.revoked is not None

@@ -34,6 +34,7 @@ from dcc.reference.snapshots import (
     StatusCodes,
     Strains,
 )
+from tests.support.asking import column_in, in_reading, in_writing
 
 WHEN = datetime(2026, 11, 20, 12)
 BEYOND_BMP = "\U0001f401 µ – é"
@@ -97,14 +98,12 @@ def test_what_was_saved_is_loaded_as_it_was(qc_database: Engine) -> None:
     for saved in (ReferenceData(*EVERY_KIND), load_shipped()):
         with writing(qc_database) as connection:
             ids = {snapshot.name: save(connection, snapshot) for snapshot in saved}
-        with qc_database.connect() as connection:
-            assert load_active(connection) == snapshots.ActiveReference(saved, ids)
+        assert in_reading(qc_database, load_active) == snapshots.ActiveReference(saved, ids)
 
 
 def test_what_is_found_unchanged_is_only_noted(qc_database: Engine) -> None:
     later = datetime(2026, 11, 21, 12)
-    with writing(qc_database) as connection:
-        first = save(connection, projects("BaSH"))
+    first = in_writing(qc_database, save, projects("BaSH"))
     with writing(qc_database) as connection:
         assert save(connection, projects("BaSH", when=later).with_source("http://elsewhere.example/")) == first
         assert save(connection, projects("BaSH", when=datetime(2026, 11, 1)).with_source("/there")) == first
@@ -141,9 +140,8 @@ def test_old_snapshots_go_but_for_the_last_few_and_those_that_findings_name(qc_d
             ids.append(save(connection, projects("BaSH", number=number)))
             if number == 12:
                 _finding_of(connection, ids[-1])
-    with qc_database.connect() as connection:
-        left = connection.scalars(select(models.SNAPSHOT.c.id).order_by(models.SNAPSHOT.c.id)).all()
-        assert set(connection.scalars(select(models.PROJECT.c.snapshot_id))) == set(left) - {strains}
+    left = column_in(qc_database, select(models.SNAPSHOT.c.id).order_by(models.SNAPSHOT.c.id))
+    assert set(column_in(qc_database, select(models.PROJECT.c.snapshot_id))) == set(left) - {strains}
     assert left == [strains, ids[2], *ids[-4:]]
 
 
@@ -157,10 +155,8 @@ def test_what_the_database_cannot_hold_is_refused_and_what_was_active_stays(qc_d
         (projects("BaSH").with_source("/" * 1_025), "source"),
         (Impress(provenance(), {"P": Pipeline("P", {"Q": procedure("Q", too_large)})}), "too large"),
     ]
-    with writing(qc_database) as connection:
-        first = save(connection, projects("BaSH", number=9))
+    first = in_writing(qc_database, save, projects("BaSH", number=9))
     for snapshot, said in cases:
         with pytest.raises(ReferenceDataError, match=said), writing(qc_database) as connection:
             save(connection, snapshot)
-        with qc_database.connect() as connection:
-            assert load_active(connection).snapshot_ids == {"projects": first}
+        assert in_reading(qc_database, load_active).snapshot_ids == {"projects": first}

@@ -43,6 +43,7 @@ from dcc.tracker.decisions import DecisionKind, decide
 from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
+from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn
 from tests.support.sent_statements import sent_statements
@@ -272,8 +273,7 @@ def test_what_is_there_already_is_told_with_the_name_of_its_document(
     """Findings up to version 1.0.0 have the document's number in the QC database."""
     add_findings(qc_database, 1, 1)
     details = json.dumps({"entity": "Specimen M1 of H", "document": document})
-    with writing(qc_database) as connection:
-        connection.execute(update(FINDING).values(rule="S13", code="S13.there", details=details))
+    execute_in(qc_database, update(FINDING).values(rule="S13", code="S13.there", details=details))
     with tracker.connect() as one, qc_database.connect() as other:
         (cause,) = causes_of(one, other, None, Settings(home=tmp_path))
     assert "H.2013-10-31.1.specimen.impc.xml" in cause.title(catalogue)
@@ -328,8 +328,7 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
     source = data.folder.source_id
 
     def why() -> set[SkipReason]:
-        with data.tracker.connect() as tracker:
-            rows = skipped_entries(tracker, source)
+        rows = in_reading(data.tracker, skipped_entries, source)
         assert all(row.reason(catalogue) for row in rows)
         return {row.why for row in rows}
 
@@ -357,8 +356,7 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     assert noticed.example.zip == BROKEN
     assert "listing:changed" not in causes(data, key_of(SCHEMA))
     assert causes(data, "H")["listing:changed"].key == noticed.key
-    with data.tracker.connect() as connection:
-        told = [(row.entry, row.why) for row in skipped_entries(connection, data.folder.source_id)]
+    told = [(row.entry, row.why) for row in in_reading(data.tracker, skipped_entries, data.folder.source_id)]
     # The other one was taken anew, and failed again.
     assert sorted(told) == sorted([(BROKEN, SkipReason.CHANGED), (SCHEMA, SkipReason.FAILED)])
     note_withdrawn(data.tracker)
@@ -396,8 +394,7 @@ def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstal
         path.rename(data.folder.path / path.name)
     data.validate()
     data.validate()
-    with data.tracker.connect() as tracker:
-        session = list_sessions(tracker)[0].id
+    session = in_reading(data.tracker, list_sessions)[0].id
 
     def gone() -> list[Cause]:
         told = [causes(data, "H"), causes(data, session)]

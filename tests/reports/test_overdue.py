@@ -11,6 +11,7 @@ from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.models import utc_now
+from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 
@@ -31,8 +32,9 @@ def test_a_centre_is_silent_when_it_is_unusual_for_it(
     with open_session(installation.tracker, installation.settings) as session:
         list(crawl_file_sources(session))
     for days, silent in ((silent_after - 0.5, False), (silent_after + 0.5, True)):
-        with installation.tracker.connect() as connection:
-            (found,) = activity_of_centres(connection, installation.settings, utc_now() + timedelta(days=days))
+        (found,) = in_reading(
+            installation.tracker, activity_of_centres, installation.settings, utc_now() + timedelta(days=days)
+        )
         assert found.silent == silent, found
     assert found.within_days == silent_after
 
@@ -43,8 +45,9 @@ def test_days_in_names_that_lie_millennia_apart_are_no_fault(installation: Insta
         folder.put(f"add/H.{year}-01-01.1.impc.zip", b"x")
     with open_session(installation.tracker, installation.settings) as session:
         list(crawl_file_sources(session))
-    with installation.tracker.connect() as connection:
-        (found,) = activity_of_centres(connection, installation.settings, utc_now() + timedelta(days=400))
+    (found,) = in_reading(
+        installation.tracker, activity_of_centres, installation.settings, utc_now() + timedelta(days=400)
+    )
     assert not found.silent
 
 
@@ -61,7 +64,6 @@ def test_failed_archives_are_named_however_many_others_wait(
     with open_session(installation.tracker, installation.settings) as session:
         list(crawl_file_sources(session))
     later = utc_now() + timedelta(days=installation.settings.overdue_days + 1)
-    with installation.tracker.connect() as connection:
-        late = late_centres(connection, installation.settings, later)["H"]
+    late = in_reading(installation.tracker, late_centres, installation.settings, later)["H"]
     assert (late.failed, late.waiting) == (1, 2)
     assert [one.status is Status.FAILED for one in late.zips] == [False, True]

@@ -30,6 +30,7 @@ from dcc.reports.plots.values import (
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.collecting import draw_pictures
 from dcc.settings import Settings
+from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
 from tests.support.plot_data import (
     ANIMALS,
@@ -80,8 +81,7 @@ def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -
     submit(qc_database, Action.ADD, weighed("A2", "99", day=FIRST_DAY.replace(day=3)), faulty=[1])
     submit(qc_database, Action.ADD, weighed("A3", "much", day=FIRST_DAY.replace(day=3)))
     submit(qc_database, Action.ADD, weighed("A4", "0.02", day=FIRST_DAY.replace(day=3), unit="kg"))
-    with qc_database.connect() as connection:
-        taken = taken_of(connection, key=None)
+    taken = in_reading(qc_database, taken_of, key=None)
     numbers = drawn(taken)[0]
     assert len(numbers) == ANIMALS
     assert sorted(numbers)[-1] == 25
@@ -101,9 +101,8 @@ def test_a_sample_is_told_to_be_of_what_may_be_drawn(qc_database: Engine) -> Non
         later = FIRST_DAY.replace(day=day)
         submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
     submit(qc_database, Action.ADD, *(weighed(name(i), "much", day=FIRST_DAY.replace(day=25)) for i in range(ANIMALS)))
-    with qc_database.connect() as connection:
-        of_centre = taken_of(connection, key=None, most=200).of
-        of_submission = taken_of(connection, most=200).of
+    of_centre = in_reading(qc_database, taken_of, key=None, most=200).of
+    of_submission = in_reading(qc_database, taken_of, most=200).of
     assert of_centre == pytest.approx(5 * ANIMALS, rel=0.2)
     assert of_submission == pytest.approx(2 * ANIMALS, rel=0.2)
 
@@ -111,8 +110,7 @@ def test_a_sample_is_told_to_be_of_what_may_be_drawn(qc_database: Engine) -> Non
 def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -> None:
     submit_history(qc_database)
     submit_history(qc_database, "J")
-    with qc_database.connect() as connection:
-        groups = groups_of(taken_of(connection, key=None)).groups
+    groups = groups_of(in_reading(qc_database, taken_of, key=None)).groups
     shown = [(group.centre, group.zygosity, group.drawn.count) for group in groups]
     assert shown == [("H", "homozygous", 20), ("H", "wild type", 10), ("J", "homozygous", 20), ("J", "wild type", 10)]
 
@@ -179,8 +177,7 @@ def test_a_small_group_is_judged_by_its_centre_and_else_by_all() -> None:
 def test_series_are_lines_beside_the_quartiles_of_earlier_ones(qc_database: Engine) -> None:
     submit_history(qc_database)
     submit_new(qc_database, series("new", (6, 99, 6.5)), named=["new"])
-    with qc_database.connect() as connection:
-        found = in_panels(taken_of(connection, GLUCOSE, with_others=False))
+    found = in_panels(in_reading(qc_database, taken_of, GLUCOSE, with_others=False))
     (panel,) = found.panels
     assert [step.x for step in panel.steps] == [0, 15, 120]
     assert [step.earlier.count for step in panel.steps if step.earlier] == [30, 30, 30]
@@ -193,9 +190,8 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
     submit_history(qc_database)
     submit_new(qc_database, weighed("new", "21", day=FIRST_DAY.replace(day=22)), named=["new"])
     submit(qc_database, Action.ADD, weighed("A1", "21", day=FIRST_DAY.replace(year=2020)))
-    with qc_database.connect() as connection:
-        counted = count_weeks(connection, "H", NEW)
-        later = count_weeks(connection, "H", None)
+    counted = in_reading(qc_database, count_weeks, "H", NEW)
+    later = in_reading(qc_database, count_weeks, "H", None)
     assert counted is not None
     assert later is not None
     weights = [8, 8, 7, 7]
@@ -216,14 +212,12 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     submit(qc_database, Action.ADD, *other)
     news = [weighed("new", "1000"), weighed("new", "40", parameter_id="IMPC_XYZ_001_001"), series("new", (6, 16, 6))]
     submit_new(qc_database, *news, named=["new"])
-    with qc_database.connect() as connection:
-        pictures = pictures_of_zip(connection, NEW, catalogue)
-        few = pictures_of_zip(connection, NEW, catalogue, most=1)
-        of_centre = pictures_of_centre(connection, "H", catalogue, most=3)
+    pictures = in_reading(qc_database, pictures_of_zip, NEW, catalogue)
+    few = in_reading(qc_database, pictures_of_zip, NEW, catalogue, most=1)
+    of_centre = in_reading(qc_database, pictures_of_centre, "H", catalogue, most=3)
     build_contexts(qc_database)
-    with qc_database.connect() as connection:
-        by_contexts = pictures_of_centre(connection, "H", catalogue, most=3)
-        assert pictures_of_zip(connection, ZipKey(Action.ADD, "none.zip"), catalogue) == []
+    by_contexts = in_reading(qc_database, pictures_of_centre, "H", catalogue, most=3)
+    assert in_reading(qc_database, pictures_of_zip, ZipKey(Action.ADD, "none.zip"), catalogue) == []
     told = [(picture.kind, picture.parameter_id, picture.outliers) for picture in pictures]
     assert told == [
         (PictureKind.DISTRIBUTION, WEIGHT, 1),

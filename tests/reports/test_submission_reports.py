@@ -17,7 +17,9 @@ from dcc.notify.digests import collect_digests
 from dcc.operations.sessions import open_session
 from dcc.outcomes import SESSION_MEANINGS, ZipKey
 from dcc.reports.causes.collecting import worst_first
+from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
+from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Accepted, EntityCount, Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
@@ -181,6 +183,16 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         assert f"Session {session.id}, " in render_text(report, desk.catalogue())
         _says_the_same_of_zips(page, shown)
         _says_the_same_of_causes(page, shown)
+
+
+def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataInstallation) -> None:
+    data.folder.path.rename(data.folder.path.with_name("moved"))
+    data.validate()
+    catalogue = load_catalogue("de", data.settings)
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        shown = as_json(collect_centre(tracker, qc, "H", data.settings, catalogue=catalogue), catalogue)
+    (source,) = shown["sources"]
+    assert source["crawl"]["error"]["message"].startswith("file source 1 (H, file://localhost): Der Ordner ")
 
 
 def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallation) -> None:

@@ -41,6 +41,7 @@ from dcc.tracker.database import exception_id
 from dcc.tracker.models import XmlFile, XmlLog, ZipDownload
 from dcc.tracker.queries.zip_stories import Host, Reason
 from dcc.vocabulary import Severity
+from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens
 from tests.support.report_pages import Page
@@ -202,8 +203,7 @@ def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can
     installation.run_session()
     _have_documents(installation.tracker, 10_000, errors=3)
     catalogue = load_catalogue("en", installation.settings)
-    with installation.tracker.connect() as connection:
-        report = collect_submission(connection, None, key, installation.settings, catalogue=catalogue)
+    report = in_reading(installation.tracker, collect_submission, None, key, installation.settings, catalogue=catalogue)
     page = render_html(report, catalogue)
     assert len(page.encode()) < LARGEST_PAGE
     assert (report.documents_total, report.documents_failed, report.found) == (10_001, 10_000, 30_000)

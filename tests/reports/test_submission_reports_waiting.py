@@ -19,6 +19,7 @@ from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.vocabulary import Actor
+from tests.support.asking import in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.submission_world import unknown_colony, wrong_form
 
@@ -109,8 +110,7 @@ def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animal
     assert "clears by itself" not in found.text
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
     # Mails name it as well.
-    with data.tracker.connect() as connection:
-        bad = [line.key for digest in collect_digests(connection, data.settings, 1) for line in digest.bad]
+    bad = [line.key for digest in in_reading(data.tracker, collect_digests, data.settings, 1) for line in digest.bad]
     (cause,) = [one for one in causes_of(data.tracker, data.settings, 1, bad)["H"] if one.kind == "E4"]
     assert document in cause.remedy_for_centre(load_catalogue("en", data.settings))
     # Once staging is clean, the archive store has it.

@@ -19,6 +19,7 @@ from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.waivers import Waiver
+from tests.support.asking import execute_in, in_reading
 from tests.support.integrity_cases import (
     REFERENCE,
     TODAY,
@@ -59,13 +60,11 @@ def on(*specimen_ids: str, name: str = "E1", value: str = "5", **changes: Any) -
 
 def again(qc: Engine, *documents: Applied | int) -> list[int]:
     ids = [each if isinstance(each, int) else each.document_id for each in documents]
-    with qc.connect() as connection:
-        return healing.documents_to_judge_again(connection, ids)
+    return in_reading(qc, healing.documents_to_judge_again, ids)
 
 
 def asked(qc: Engine, question: Callable[..., list[int]], *arguments: Any) -> list[int]:
-    with qc.connect() as connection:
-        return question(connection, *arguments)
+    return in_reading(qc, question, *arguments)
 
 
 def test_a_specimen_that_arrives_has_those_judged_again_that_missed_it(qc_database: Engine) -> None:
@@ -199,8 +198,7 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     for document_id in (1, 2, 3, 4):
         judge(qc_database, document_id, by)
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == []
-    with writing(qc_database) as connection:
-        connection.execute(update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
+    execute_in(qc_database, update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == with_findings
     assert asked(qc_database, partial(healing.documents_unchecked, not_by="another")) == []

@@ -23,6 +23,7 @@ from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import Severity, WaiverEffect
+from tests.support.asking import execute_in
 from tests.support.databases import only_sqlite
 from tests.support.integrity_cases import (
     TODAY,
@@ -124,8 +125,7 @@ def test_judging_twice_changes_nothing(mouse: Engine) -> None:
     document = upload(mouse, ill("x", "y", "5"))
     first = judge(mouse, document)
     before = findings(mouse)
-    with writing(mouse) as connection:
-        connection.execute(update(DOCUMENT).values(contexts_built=True))
+    execute_in(mouse, update(DOCUMENT).values(contexts_built=True))
     again = judge(mouse, document)
     assert findings(mouse) == before
     assert (again.findings, again.counts) == (first.findings, first.counts)
@@ -138,8 +138,7 @@ def test_a_missing_specimen_heals_when_it_arrives_and_the_finding_stays_on_recor
     assert rules_of(judge(qc_database, document)) == ["E4"]
     assert validity(qc_database) == [False]
     arrived = upload(qc_database, specimens(mutant()))
-    with writing(qc_database) as connection:
-        connection.execute(update(DOCUMENT).values(contexts_built=True))
+    execute_in(qc_database, update(DOCUMENT).values(contexts_built=True))
     healed = judge(qc_database, document)
     assert not healed.failed
     assert [entry.rule for entry in healed.cleared] == ["E4"]

@@ -11,6 +11,7 @@ from dcc.qc.judging.lookups import WITHOUT_QUERY, SqlLookups, questionable
 from dcc.rules.checking import ABOUT_SPECIMENS
 from dcc.rules.context import ExperimentKey, KnownSpecimen, Where, latest_day
 from tests.rules.test_rules import EXAMPLES, Example
+from tests.support.asking import in_reading
 from tests.support.integrity_cases import TODAY, mutant, specimens
 from tests.support.judging_cases import statements
 from tests.support.qc_documents import PROCEDURE, apply, apply_document, experiment, specimen, to_apply
@@ -87,6 +88,5 @@ def test_the_query_of_a_rule_names_each_document_to_which_it_objects(qc_database
     if uploaded := example.options.get("uploaded", specimens(mutant()) if of_experiments else ()):
         apply_document(qc_database, to_apply(Action.ADD, DocumentKind.SPECIMEN), lambda: uploaded)
     applied = apply_document(qc_database, to_apply(Action.ADD, kind), lambda: example.document)
-    with qc_database.connect() as connection:
-        named = questionable(connection, {applied.document_id}, latest_day(TODAY))
+    named = in_reading(qc_database, questionable, {applied.document_id}, latest_day(TODAY))
     assert named, f"{example}: the query of {example.rule} in dcc/qc/judging/lookups.py lacks a condition."

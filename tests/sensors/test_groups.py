@@ -10,7 +10,6 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, JobDefinition, RunRequest, ScheduleDefinition, SkipReason
 from sqlalchemy import update
 
-from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.operations.sessions import open_session
 from dcc.session.archives.processing import process_zip_actions
@@ -23,6 +22,7 @@ from dcc_assets.jobs import process_zip_actions as process_job
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG
 from dcc_sensors.sessions import crawl_schedules, new_zips, retry_failed_downloads
 from tests.sensors.test_sessions import asked, requested
+from tests.support.asking import execute_in, in_reading
 from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -59,8 +59,7 @@ def run_request(instance: DagsterInstance, request: RunRequest) -> None:
 
 def sessions_of(installation: Installation) -> list[tuple[str | None, str]]:
     """The group and the outcome of each session, the first one first."""
-    with installation.tracker.connect() as connection:
-        entries = sorted(list_sessions(connection), key=lambda entry: entry.id)
+    entries = sorted(in_reading(installation.tracker, list_sessions), key=lambda entry: entry.id)
     return [(entry.group, entry.outcome) for entry in entries]
 
 
@@ -104,8 +103,7 @@ def test_beside_a_session_of_a_group_one_of_another_is_begun_for_what_waits(
         assert request.tags == {GROUP_TAG: AMERICA}
     with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
         assert asked(new_zips, instance) == "No submission is waiting."
-        with writing(grouped.tracker) as connection:
-            connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
+        execute_in(grouped.tracker, update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
         anew = requested(new_zips, instance)
         assert (anew.tags, session.id) == ({}, 4)
 

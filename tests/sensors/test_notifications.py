@@ -16,7 +16,6 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
 
-from dcc.databases.transactions import writing
 from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.register import centres
 from dcc_assets.archive_audits import AUDIT_JOB, COPIES, REPLICAS, archive_audit_definitions
@@ -26,6 +25,7 @@ from dcc_assets.runs import SESSION_TAG
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
 from tests.sensors.conftest import CENTRE, WRANGLER
+from tests.support.asking import in_writing
 from tests.support.dagster_instances import looked
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens
@@ -154,8 +154,7 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
 def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
     server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with writing(installation.tracker) as connection:
-        centres.change_centre(connection, "H", email=CENTRE)
+    in_writing(installation.tracker, centres.change_centre, "H", email=CENTRE)
     folder = installation.add_folder("H")
     folder.put("add/H.2013-10-31.1.impc.zip", specimens())
     asked = {"notify_centres": True, "notify_to": WRANGLER, "report_from": "dcc@dcc.example", "until": "xsd"}

@@ -9,7 +9,6 @@ import pytest
 from dagster import SkipReason
 
 from dcc.databases.columns import utc_now
-from dcc.databases.transactions import writing
 from dcc.phases import Phase
 from dcc.tracker.register import centres
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
@@ -18,6 +17,7 @@ from dcc_assets.sync import overdue as shown
 from dcc_sensors import notifications as watched
 from dcc_sensors.notifications import overdue
 from tests.sensors.conftest import CENTRE, WRANGLER
+from tests.support.asking import in_writing
 from tests.support.dagster_instances import Dagster, looked
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -119,8 +119,7 @@ def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
     monkeypatch.setenv("DCC_NOTIFY_TO", "")
     monkeypatch.setenv("DCC_NOTIFY_CENTRES", "true")
     monkeypatch.setenv("DCC_UNTIL", "xsd")
-    with writing(installation.tracker) as connection:
-        centres.change_centre(connection, "H", email=CENTRE, language="de")
+    in_writing(installation.tracker, centres.change_centre, "H", email=CENTRE, language="de")
     folder = installation.add_folder()
     folder.put(GOOD, b"no archive")
     crawl(installation, dagster, Phase.XSD)

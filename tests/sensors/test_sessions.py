@@ -40,6 +40,7 @@ from dcc_sensors.sessions import (
     retry_failed_downloads,
     valid_documents,
 )
+from tests.support.asking import execute_in, in_writing, row_in
 from tests.support.dagster_instances import looked, set_environment
 from tests.support.data_installations import DataInstallation, key_of
 from tests.support.data_installations import experiments as valid_experiments
@@ -146,8 +147,7 @@ def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
         assert asked(new_zips, kept_instance) == f"Session {session.id} is active."
         skipped = looked(schedule, kept_instance)
         assert isinstance(skipped, SkipReason)
-        with writing(installation.tracker) as connection:
-            connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
+        execute_in(installation.tracker, update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
         assert isinstance(asked(new_zips, kept_instance), RunRequest)
 
 
@@ -157,8 +157,7 @@ def test_sources_with_an_age_of_their_own_are_crawled_when_they_are_due(
 ) -> None:
     installation.add_folder(name="with every session")
     assert "No file source" in str(asked(due_sources, instance))
-    with writing(installation.tracker) as connection:
-        change_source(connection, folder.source_id, every="6h")
+    in_writing(installation.tracker, change_source, folder.source_id, every="6h")
     assert requested(due_sources, instance).tags == {SCHEDULED_TAG: "yes"}
     with open_session(installation.tracker, installation.settings) as session:
         assert asked(due_sources, instance) == f"Session {session.id} is active."
@@ -277,8 +276,7 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
     assert sessions == ["1", "1", "1"]
     assert request == "No document is waiting."
     assert data.states() == {ZIP: "qc pending"}
-    with data.tracker.connect() as connection:
-        lock = connection.execute(select(SessionLock.session_id, SessionLock.holder)).one()
+    lock = row_in(data.tracker, select(SessionLock.session_id, SessionLock.holder))
     assert tuple(lock) == (None, None)
 
 
@@ -334,8 +332,7 @@ def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_docum
     data.run()
     assert asked(valid_documents, instance) == "No document is waiting."
     today = utc_now().date()
-    with writing(data.qc) as connection:
-        add_waiver(connection, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)
+    in_writing(data.qc, add_waiver, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)
     assert isinstance(asked(valid_documents, instance), RunRequest)
     data.take_up()
     assert asked(valid_documents, instance) == "No document is waiting."

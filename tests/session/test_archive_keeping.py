@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from dcc.cli.demo import submissions
-from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.archive_audits import audit_archives
 from dcc.outcomes import EndReason, ZipKey
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from dcc.tracker.queries.zip_stories import zip_story
+from tests.support.asking import column_in, execute_in, rows_in
 from tests.support.installations import Folder, Installation, md5, specimens
 
 KEY = "add/H.2013-10-31.1.impc.zip"
@@ -29,8 +29,7 @@ def sha256(content: bytes) -> str:
 
 def delivered(installation: Installation) -> list[str | None]:
     """The SHA-256 of each attempt, in order."""
-    with installation.tracker.connect() as connection:
-        return list(connection.scalars(select(ZipDownload.sha256).order_by(ZipDownload.id)))
+    return column_in(installation.tracker, select(ZipDownload.sha256).order_by(ZipDownload.id))
 
 
 def copies(installation: Installation) -> list[tuple[str, str, str]]:
@@ -38,8 +37,7 @@ def copies(installation: Installation) -> list[tuple[str, str, str]]:
     query = select(StoredArchive.sha256, ArchiveCopy.replica, ArchiveCopy.state).join(
         ArchiveCopy, ArchiveCopy.archive_id == StoredArchive.id
     )
-    with installation.tracker.connect() as connection:
-        return sorted((row.sha256, Path(row.replica).name, row.state) for row in connection.execute(query))
+    return sorted((row.sha256, Path(row.replica).name, row.state) for row in rows_in(installation.tracker, query))
 
 
 def in_store(folder: Path) -> list[str]:
@@ -68,8 +66,7 @@ def test_a_replica_that_was_away_is_caught_up_with(installation: Installation, f
     assert result.zips[KEY].succeeded
     assert any(f"lacks copies in {two}" in notice for notice in result.closing_notices)
     assert copies(both) == [(content, "one", "good"), (content, "two", "pending")]
-    with both.tracker.connect() as connection:
-        assert connection.scalars(select(StoredArchive.stored)).all() == [None]
+    assert column_in(both.tracker, select(StoredArchive.stored)) == [None]
     two.mkdir()
     assert both.run_session().closing_notices == ()
     assert copies(both) == [(content, "one", "good"), (content, "two", "good")]
@@ -106,9 +103,7 @@ def test_a_session_keeps_what_earlier_versions_left_in_staging(installation: Ins
     with installation.tracker.connect() as connection:
         stories = [zip_story(connection, key) for key in keys]
     assert [(story.size_bytes, story.md5) for story in stories] == [(len(one), md5(one)) for one in contents]
-    with writing(installation.tracker) as connection:
-        connection.execute(delete(StoredArchive))
-        connection.execute(update(ZipDownload).values(sha256=None))
+    execute_in(installation.tracker, delete(StoredArchive), update(ZipDownload).values(sha256=None))
     shutil.rmtree(installation.settings.home / "archive")
     # What is not as it arrived is not kept.
     (installation.settings.staging_directory / INVALID).write_bytes(b"other")

@@ -21,6 +21,7 @@ from dcc.tracker import progress
 from dcc.tracker.attempts import end_attempts
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
+from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, md5, specimens
@@ -37,8 +38,7 @@ BAD = submissions.archive({"H.2013-10-31.1.specimen.impc.xml": b"<a/>"})
 
 def attempts(installation: Installation) -> list[Any]:
     """The rows of `zip_download`, oldest first."""
-    with installation.tracker.connect() as connection:
-        return list(connection.execute(select(ZipDownload.__table__).order_by(ZipDownload.id)))
+    return rows_in(installation.tracker, select(ZipDownload.__table__).order_by(ZipDownload.id))
 
 
 def ended(installation: Installation) -> list[tuple[str | None, int, str | None]]:
@@ -92,8 +92,7 @@ class TestOnAWebServer:
         assert installation.attempts(KEY) == [(web.folder.source_id, "xsd done")] * 2
         assert installation.process_again(KEY).zips[KEY].succeeded
         assert ended(installation)[2:] == [NOT_SENT]
-        with installation.tracker.connect() as connection:
-            report = collect_submission(connection, None, key_of(KEY), installation.settings)
+        report = in_reading(installation.tracker, collect_submission, None, key_of(KEY), installation.settings)
         catalogue = load_catalogue("en", installation.settings)
         unchanged = "It has not changed, so nothing was sent."
         assert [attempt_sentence(catalogue, one) for one in report.attempts] == ["It arrived.", unchanged, unchanged]

@@ -13,7 +13,6 @@ import pytest
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
-from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.outcomes import EndReason
 from dcc.reports.causes.collecting import causes_of
@@ -23,6 +22,7 @@ from dcc.reports.submissions.model import Outcome
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
 from tests.support import dying_session
+from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Fetches, Folder, Installation, growing, md5, specimens
 from tests.support.prepared_processes import run_dying
@@ -45,8 +45,7 @@ def publish(folder: Folder, content: bytes, key: str = KEY) -> None:
 @pytest.fixture
 def mirror(installation: Installation, folder: Folder) -> Folder:
     """A folder of another centre, to which H has delegated: copies there count also where they differ from its own."""
-    with writing(installation.tracker) as connection:
-        delegations.delegate(connection, "H", "J", recorded_by="wrangler")
+    in_writing(installation.tracker, delegations.delegate, "H", "J", recorded_by="wrangler")
     return installation.add_folder("J", "mirror")
 
 
@@ -120,8 +119,7 @@ def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy_and_is_tr
     assert outcome.main_reason is not None
     assert said in outcome.main_reason.message
     assert "mirror broke off" in outcome.reasons[-1].message
-    with installation.tracker.connect() as connection:
-        told = " ".join(session_report(connection, session.id).text.split())
+    told = " ".join(in_reading(installation.tracker, session_report, session.id).text.split())
     assert said in told
     assert "broke off" not in told
     failed = installation.states()
@@ -258,8 +256,7 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
     assert "UTF-8" in outcomes[keys[0]].reasons[-1].message
     for key in keys:
         reason = outcomes[key].reasons[-1]
-        with installation.tracker.connect() as connection:
-            (cause,) = causes_of(connection, None, outcomes[key].key, installation.settings)
+        (cause,) = in_reading(installation.tracker, causes_of, None, outcomes[key].key, installation.settings)
         advice = (
             reason.message,
             cause.remedy(load_catalogue("en", installation.settings)),

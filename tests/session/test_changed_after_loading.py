@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import update
 
-from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.notify.notifications import notify_session
 from dcc.phases import Phase, Status
@@ -19,7 +18,8 @@ from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.tracker.models import XmlFile, ZipAction
-from tests.notify.test_notifications import CENTRE, WRANGLER, letters, notified, text_of
+from tests.notify.test_notifications import CENTRE, WRANGLER, notified, text_of
+from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import (
@@ -52,49 +52,46 @@ def change(folder: Folder, key: str = KEY, mice: int = 3) -> None:
 
 
 def outcome_of(installation: Installation, key: str = KEY) -> Outcome:
-    with installation.tracker.connect() as connection:
-        return collect_submission(connection, None, key_of(key), installation.settings).outcome
+    return in_reading(installation.tracker, collect_submission, None, key_of(key), installation.settings).outcome
 
 
 @only_sqlite
 def test_the_centre_is_told_of_each_change_once_and_what_to_do(
     installation: Installation, folder: Folder, mail_server: Starter
 ) -> None:
-    server = mail_server()
-    installation = notified(installation, server).with_settings(notify_attachment_bytes=0)
-    loaded(installation, folder)
-    server.received.clear()
+    mailing = notified(installation, folder, mail_server()).with_settings(notify_attachment_bytes=0)
+    loaded(mailing, folder)
+    mailing.server.received.clear()
     change(folder)
-    session = installation.run_session()
-    (letter,) = letters(server, CENTRE)
+    session = mailing.run_session()
+    (letter,) = mailing.letters(CENTRE)
     assert letter["Subject"] == f"H: 1 archive needs a correction (session {session.id})"
     said = text_of(letter)
     assert f"{KEY}: {TOLD}" in said
     assert "what it holds now was not taken" in said
     assert "under a new name, in the directory “edit”" in said
-    (summary,) = letters(server, WRANGLER)
+    (summary,) = mailing.letters(WRANGLER)
     assert f"{KEY}: Changed afterwards" in text_of(summary)
 
-    installation.run_session()
-    assert notify_session(installation.tracker, installation.settings, session.id).sent == {}
-    with writing(installation.tracker) as connection:
-        connection.execute(update(ZipAction).values(phase_id=int(Phase.QC), status_id=int(Status.DONE)))
-    installation.run_session()
-    assert server.received == []
+    mailing.run_session()
+    assert notify_session(mailing.tracker, mailing.settings, session.id).sent == {}
+    execute_in(mailing.tracker, update(ZipAction).values(phase_id=int(Phase.QC), status_id=int(Status.DONE)))
+    mailing.run_session()
+    assert mailing.server.received == []
 
     until_the_next_second()
     change(folder, mice=4)
-    installation.run_session()
-    assert len(letters(server, CENTRE)) == 1
+    mailing.run_session()
+    assert len(mailing.letters(CENTRE)) == 1
 
     # Also if a retry notices it.
-    server.received.clear()
+    mailing.server.received.clear()
     until_the_next_second()
     change(folder, mice=5)
     with pytest.raises(ConfigurationError, match="dcc data undo"):
-        installation.process_again(KEY)
-    installation.run_session()
-    (letter,) = letters(server, CENTRE)
+        mailing.process_again(KEY)
+    mailing.run_session()
+    (letter,) = mailing.letters(CENTRE)
     assert f"{KEY}: {TOLD}" in text_of(letter)
 
 
@@ -102,19 +99,17 @@ def test_the_centre_is_told_of_each_change_once_and_what_to_do(
 def test_nobody_is_told_of_what_was_not_loaded_or_was_withdrawn(
     installation: Installation, folder: Folder, mail_server: Starter
 ) -> None:
-    server = mail_server()
-    installation = notified(installation, server).with_settings(notify_attachment_bytes=0)
+    mailing = notified(installation, folder, mail_server()).with_settings(notify_attachment_bytes=0)
     folder.put(KEY)
-    installation.run_session()
-    note_withdrawn(installation.tracker)
-    with writing(installation.tracker) as connection:
-        connection.execute(update(ZipAction).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.CANCELLED)))
+    mailing.run_session()
+    note_withdrawn(mailing.tracker)
+    execute_in(mailing.tracker, update(ZipAction).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.CANCELLED)))
     until_the_next_second()
-    server.received.clear()
+    mailing.server.received.clear()
     change(folder)
-    assert installation.run_session().crawls[folder.source_id].changed == 1
-    assert server.received == []
-    assert outcome_of(installation) is Outcome.WITHDRAWN
+    assert mailing.run_session().crawls[folder.source_id].changed == 1
+    assert mailing.server.received == []
+    assert outcome_of(mailing) is Outcome.WITHDRAWN
 
 
 @only_sqlite
@@ -123,9 +118,11 @@ def test_what_was_withdrawn_is_not_taken_with_what_failed_beside_it(installation
     installation.run_session()
     note_withdrawn(installation.tracker)
     refused = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.FAILED)}
-    with writing(installation.tracker) as connection:
-        connection.execute(update(XmlFile).where(XmlFile.fname.contains("31.2")).values(refused))
-        connection.execute(update(ZipAction).values(refused))
+    execute_in(
+        installation.tracker,
+        update(XmlFile).where(XmlFile.fname.contains("31.2")).values(refused),
+        update(ZipAction).values(refused),
+    )
     change(folder)
     assert installation.run_session().zips == {}
     assert installation.states() == {KEY: "upload failed"}
@@ -139,10 +136,9 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     change(folder, OTHER)
     session = installation.run_session()
     settings, catalogue = installation.settings, load_catalogue(None, installation.settings)
-    with installation.tracker.connect() as connection:
-        report = collect_submission(connection, None, key_of(KEY), settings)
-        centre = collect_centre(connection, None, "H", settings)
-        of_session = collect_session(connection, None, session.id, settings)
+    report = in_reading(installation.tracker, collect_submission, None, key_of(KEY), settings)
+    centre = in_reading(installation.tracker, collect_centre, None, "H", settings)
+    of_session = in_reading(installation.tracker, collect_session, None, session.id, settings)
     assert (report.outcome, report.tone) == (Outcome.CHANGED, Tone.WARN)
     for shown in (render_text(report, catalogue), render_html(report, catalogue, settings)):
         assert TOLD in " ".join(shown.split())

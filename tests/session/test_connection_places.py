@@ -21,6 +21,7 @@ from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ConnectionPlace
 from dcc.tracker.register.source_addresses import load_addresses
+from tests.support.asking import execute_in, in_reading, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
@@ -37,8 +38,7 @@ def places(quick: Installation) -> Installation:
 
 
 def address_of(installation: Installation, source_id: int) -> SourceAddress:
-    with installation.tracker.connect() as connection:
-        (address,) = load_addresses(connection, ids=[source_id])
+    (address,) = in_reading(installation.tracker, load_addresses, ids=[source_id])
     return address
 
 
@@ -51,8 +51,7 @@ def is_full(places: ConnectionPlaces, address: SourceAddress) -> bool:
 
 
 def lines(installation: Installation) -> int:
-    with installation.tracker.connect() as connection:
-        return connection.scalar(select(func.count()).select_from(ConnectionPlace)) or 0
+    return value_in(installation.tracker, select(func.count()).select_from(ConnectionPlace)) or 0
 
 
 @pytest.mark.both_databases
@@ -111,8 +110,7 @@ def test_who_was_killed_has_no_place(places: Installation, sftp_server: Share, e
     with _two_that_hold_places(places.settings, address.id):
         assert is_full(some, address)
     if elsewhere:
-        with writing(places.tracker) as connection:
-            connection.execute(update(ConnectionPlace).values(host="another"))
+        execute_in(places.tracker, update(ConnectionPlace).values(host="another"))
         assert is_full(some, address)
         with writing(places.tracker) as connection:
             long_ago = select(func.datetime(func.current_timestamp(), "-61 seconds")).scalar_subquery()
@@ -124,8 +122,7 @@ def test_who_was_killed_has_no_place(places: Installation, sftp_server: Share, e
 def _hold(said: Any, settings: Settings, source_id: int) -> None:
     """Hold a place until killed."""
     tracker = open_tracker(settings)
-    with tracker.connect() as connection:
-        (address,) = load_addresses(connection, ids=[source_id])
+    (address,) = in_reading(tracker, load_addresses, ids=[source_id])
     with ConnectionPlaces(tracker, settings).place(address, lambda: False):
         said.send(None)
         time.sleep(PATIENCE)

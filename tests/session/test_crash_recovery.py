@@ -16,6 +16,7 @@ from tests.support.installations import Fetches, Folder, Installation, experimen
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
 from tests.support.prepared_processes import run_dying
+from tests.support.qc_files import without_day
 from tests.support.trials import usually
 
 LIKE_OTHERS = {
@@ -55,7 +56,7 @@ def ending(installation: Installation) -> dict[str, Any]:
                 key=str,
             ),
             "archive errors": sorted(connection.scalars(select(ZipLog.message))),
-            "files": installation.staged(),
+            "files": {place: without_day(place, content) for place, content in installation.staged().items()},
             "finished downloads": len(connection.scalars(finished).all()),
         }
 

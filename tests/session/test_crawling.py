@@ -32,6 +32,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.states import State
+from tests.support.asking import in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, SessionResult
 from tests.support.session_reports import session_report
@@ -112,8 +113,7 @@ def test_a_fault_of_the_platform_costs_one_source_its_crawl_and_no_other(
     assert crawled.error is not None
     assert crawled.error.kind == "InternalFaultError"
     assert "ZeroDivisionError: oh" in crawled.error.message
-    with installation.tracker.connect() as connection:
-        assert connection.scalar(select(CrawlingSession.status)) == int(Phase.ZIP_NAME)
+    assert value_in(installation.tracker, select(CrawlingSession.status)) == int(Phase.ZIP_NAME)
 
 
 @pytest.mark.both_databases
@@ -141,9 +141,8 @@ def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(install
     empty = crawl(installation)
     assert empty.crawls == {}
     told = "failed 3 times in a row, left alone until"
-    with installation.tracker.connect() as connection:
-        assert told in session_report(connection, result.id).text
-        assert told in session_report(connection, empty.id).text
+    assert told in in_reading(installation.tracker, session_report, result.id).text
+    assert told in in_reading(installation.tracker, session_report, empty.id).text
     figures = text_string_to_metric_families(exposition(Collection(installation.settings).collect()).decode())
     samples = [sample for family in figures for sample in family.samples if "why" in sample.labels]
     found = {sample.labels["why"]: sample.value for sample in samples}
@@ -206,9 +205,7 @@ def test_nothing_is_fetched_outside_the_windows_of_a_source(installation: Instal
     folder.put(f"add/{FIRST}")
     crawl(installation)
     tomorrow = (utc_now() + timedelta(days=1)).strftime("%a")
-    with writing(installation.tracker) as connection:
-        change_source(connection, folder.source_id, windows=f"{tomorrow} 12:00-12:01")
+    in_writing(installation.tracker, change_source, folder.source_id, windows=f"{tomorrow} 12:00-12:01")
     assert installation.run_session().zips == {}
-    with writing(installation.tracker) as connection:
-        change_source(connection, folder.source_id, windows="")
+    in_writing(installation.tracker, change_source, folder.source_id, windows="")
     assert set(installation.run_session().zips) == {f"add/{FIRST}"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc.databases.transactions import writing
 from dcc.errors import (
     ConfigurationError,
     NotFoundError,
@@ -21,6 +20,7 @@ from dcc.session.data.corrections import confirm_submission, recheck, withdraw_s
 from dcc.session.data.quality_control import QcSettled, settle_qc
 from dcc.tracker.models import DocumentReopening
 from dcc.vocabulary import ContextState
+from tests.support.asking import execute_in, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_installations import PreparedInstallations
 
@@ -34,8 +34,7 @@ WHO = {"author": "someone", "reason": "A mistake."}
 
 def why(data: DataInstallation) -> set[tuple[str, str]]:
     """Who had documents set back, and why."""
-    with data.tracker.connect() as connection:
-        return {(row.requested_by, row.reason) for row in connection.execute(select(DocumentReopening))}
+    return {(row.requested_by, row.reason) for row in rows_in(data.tracker, select(DocumentReopening))}
 
 
 # Corrections by centres
@@ -238,8 +237,7 @@ def test_documents_are_judged_again_by_rule_centre_and_zip_action(data: DataInst
 
 
 def set_contexts(qc: Engine, state: ContextState) -> None:
-    with writing(qc) as connection:
-        connection.execute(update(models.CONTEXT).values(state=state.value, data_state=state.value))
+    execute_in(qc, update(models.CONTEXT).values(state=state.value, data_state=state.value))
 
 
 def settle(data: DataInstallation) -> QcSettled:

@@ -22,6 +22,7 @@ from dcc.session.data.documents import (
 from dcc.tracker import progress
 from dcc.tracker.progress import NewDocument
 from dcc.tracker.states import State
+from tests.support.asking import in_reading
 from tests.support.databases import seed_centre, seed_download, seed_hosting, seed_source, seed_zip
 
 VALID = State(Phase.XSD, Status.DONE)
@@ -152,8 +153,7 @@ def source(tracker: Engine) -> tuple[int, int]:
 
 
 def due(tracker: Engine, phase: Phase) -> list[int]:
-    with tracker.connect() as connection:
-        return [document.xml_id for document in load_due(connection, phase, NAMING)]
+    return [document.xml_id for document in in_reading(tracker, load_due, phase, NAMING)]
 
 
 @pytest.mark.both_databases

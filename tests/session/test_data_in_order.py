@@ -18,6 +18,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.hostings.older_archives import MOST_RETRIES
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, utc_now
 from dcc.tracker.queries.zip_stories import zip_story
+from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import Folder
 from tests.support.session_reports import session_report
@@ -80,8 +81,7 @@ def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_t
     known_but_away(data, second)
     hosted = update(FileSourceHasZip).where(FileSourceHasZip.file_source_id == second.source_id)
     for uploading_since in (utc_now(), None):
-        with writing(data.tracker) as connection:
-            connection.execute(hosted.values(uploading_since=uploading_since))
+        execute_in(data.tracker, hosted.values(uploading_since=uploading_since))
         result = data.run()
         assert (state(data, EDIT), state(data, DELETE)) == (WAITING, WAITING)
         told = result.document(EDITED, Phase.UPLOAD)
@@ -92,8 +92,7 @@ def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_t
     back(second)
     data.run()
     assert not {one for one in data.base.states().values() if not one.startswith("qc")}
-    with data.tracker.connect() as connection:
-        assert not [one for one in zip_story(connection, key_of(EDIT)).reasons if one.kind == "waits"]
+    assert not [one for one in in_reading(data.tracker, zip_story, key_of(EDIT)).reasons if one.kind == "waits"]
 
 
 def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallation, second: Folder) -> None:

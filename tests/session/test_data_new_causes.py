@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from dcc.databases.transactions import writing
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
@@ -19,6 +18,7 @@ from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import recheck
 from dcc.vocabulary import WaiverEffect
+from tests.support.asking import execute_in, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
@@ -61,8 +61,7 @@ def judged(data: DataInstallation) -> list[str]:
 def genotypes(data: DataInstallation, centre: str) -> dict[str, int]:
     """The measurements that contexts of a centre count, by genotype."""
     counted = select(CONTEXT.c.genotype, func.sum(CONTEXT.c.measurements)).where(CONTEXT.c.centre == centre)
-    with data.qc.connect() as connection:
-        return {genotype: int(number) for genotype, number in connection.execute(counted.group_by(CONTEXT.c.genotype))}
+    return {genotype: int(number) for genotype, number in rows_in(data.qc, counted.group_by(CONTEXT.c.genotype))}
 
 
 def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_are_newer(
@@ -99,8 +98,7 @@ def assert_that_experiments_count(data: DataInstallation, *, are_counted: bool =
 
 def _waived(data: DataInstallation) -> None:
     waiver = Waiver("S4", WaiverEffect.WAIVE, "they are being registered", "a wrangler", today().date())
-    with writing(data.qc) as connection:
-        add_waiver(connection, waiver, today().date())
+    in_writing(data.qc, add_waiver, waiver, today().date())
 
 
 def _told_to_recheck(data: DataInstallation) -> None:
@@ -124,8 +122,7 @@ def today() -> datetime:
 def give(data: DataInstallation, *, begins_in: int = 0, effect: WaiverEffect = WaiverEffect.WAIVE) -> int:
     begins = (today() + timedelta(days=begins_in)).date()
     waiver = Waiver("E4", effect, "the animals are on their way", "a wrangler", begins, None, None, None)
-    with writing(data.qc) as connection:
-        return add_waiver(connection, waiver, today().date())
+    return in_writing(data.qc, add_waiver, waiver, today().date())
 
 
 @pytest.mark.parametrize("effect", WaiverEffect)
@@ -139,8 +136,7 @@ def test_a_waiver_takes_effect_on_what_was_judged_before_and_ends_when_it_is_rev
     assert judged(data) == [EXPERIMENTS]
     assert data.documents() == {EXPERIMENTS: "qc pending"}
     assert judged(data) == []
-    with writing(data.qc) as connection:
-        revoke_waiver(connection, number, author="a wrangler", reason="they came")
+    in_writing(data.qc, revoke_waiver, number, author="a wrangler", reason="they came")
     assert judged(data) == [EXPERIMENTS]
     assert data.documents() == {EXPERIMENTS: "data failed"}
     assert judged(data) == []
@@ -151,9 +147,11 @@ def test_a_waiver_takes_effect_on_the_day_on_which_it_begins(data: DataInstallat
     data.run()
     number = give(data, begins_in=5)
     assert judged(data) == []
-    with writing(data.qc) as connection:
-        connection.execute(update(WAIVER).where(WAIVER.c.id == number).values(valid_from=today().date()))
-        connection.execute(update(WAIVER).values(created=today().replace(tzinfo=None) - timedelta(days=9)))
-        connection.execute(update(DOCUMENT).values(judged_at=today().replace(tzinfo=None) - timedelta(days=2)))
+    execute_in(
+        data.qc,
+        update(WAIVER).where(WAIVER.c.id == number).values(valid_from=today().date()),
+        update(WAIVER).values(created=today().replace(tzinfo=None) - timedelta(days=9)),
+        update(DOCUMENT).values(judged_at=today().replace(tzinfo=None) - timedelta(days=2)),
+    )
     assert judged(data) == [EXPERIMENTS]
     assert judged(data) == []

@@ -15,6 +15,7 @@ from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.quality_control import settle_qc
 from dcc.tracker import progress
 from dcc.tracker.models import XmlFile, ZipAction
+from tests.support.asking import execute_in, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.judging_cases import IS_VALID
 
@@ -37,8 +38,7 @@ def counted(data: DataInstallation) -> int:
 
 def forget(data: DataInstallation) -> None:
     """Have the tracker lose all documents, as when a file source is removed with all that is known of it."""
-    with writing(data.tracker) as connection:
-        connection.execute(delete(XmlFile))
+    execute_in(data.tracker, delete(XmlFile))
 
 
 def take_beside(data: DataInstallation) -> None:
@@ -93,8 +93,7 @@ def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(
     data.run()
     assert active(data) == []
     if not is_known:
-        with writing(data.tracker) as connection:
-            connection.execute(delete(XmlFile).where(XmlFile.fname == name))
+        execute_in(data.tracker, delete(XmlFile).where(XmlFile.fname == name))
     withdraw_submission(data.tracker, data.qc, data.settings, key_of(edit), **WHO)
     data.take_up()
     assert active(data) == ["E4"]
@@ -105,8 +104,7 @@ def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
     """The ids of a tracker that was made anew begin at 1 again."""
     data.put(ZIP, specimens(), experiments(), experiments("2013-10-31.2", procedure="IMPC_CBC_001"))
     data.validate()
-    with data.tracker.connect() as connection:
-        ids = dict(connection.execute(select(XmlFile.fname, XmlFile.id)).all())
+    ids = dict(rows_in(data.tracker, select(XmlFile.fname, XmlFile.id)))
     with writing(data.qc) as connection:
         for number, (state, (name, xml_id)) in enumerate(
             zip(("refused", "held", "undone"), ids.items(), strict=True), 1
@@ -133,9 +131,7 @@ def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
 def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.run()
-    with writing(data.qc) as connection:
-        connection.execute(delete(models.SHARE))
-        connection.execute(update(models.DOCUMENT).values(tracker_id=None))
+    execute_in(data.qc, delete(models.SHARE), update(models.DOCUMENT).values(tracker_id=None))
     settle_qc(data.tracker, data.qc, data.settings, **WHO)
     assert data.documents()[EXPERIMENTS] == "qc pending"
     data.take_up()

@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.transactions import writing
 from dcc.outcomes import Problem
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.tracker.models import AnException, XmlLog
 from dcc.vocabulary import Severity
+from tests.support.asking import column_in, in_writing
 from tests.support.databases import seed_centre, seed_documents, seed_download, seed_source, seed_zip
 
 
@@ -22,8 +22,7 @@ def documents(tracker: Engine) -> list[int]:
 
 
 def rewrite(tracker: Engine, wanted: dict[int, list[Problem]]) -> None:
-    with writing(tracker) as connection:
-        rewrite_log(connection, wanted)
+    in_writing(tracker, rewrite_log, wanted)
 
 
 def entries(tracker: Engine, xml_id: int, *, cleared: bool = False) -> list[tuple[object, ...]]:
@@ -54,15 +53,13 @@ def test_entries_are_written_under_the_ids_of_rules_with_what_they_demand(
 def test_what_holds_no_more_is_cleared_and_what_holds_stays(tracker: Engine, documents: list[int]) -> None:
     first, second, third = (Problem("E4", f"No animal {number}.", number) for number in range(3))
     rewrite(tracker, {documents[0]: [first, second], documents[1]: [first]})
-    with tracker.connect() as connection:
-        before = connection.scalars(select(XmlLog.id).order_by(XmlLog.id)).all()
+    before = column_in(tracker, select(XmlLog.id).order_by(XmlLog.id))
     rewrite(tracker, {documents[0]: [second, third]})
     assert entries(tracker, documents[0]) == [("E4", second.message, 1), ("E4", third.message, 2)]
     assert entries(tracker, documents[0], cleared=True) == [("E4", first.message, 0)]
     assert entries(tracker, documents[1]) == [("E4", first.message, 0)]
     rewrite(tracker, {documents[0]: [second, third]})
-    with tracker.connect() as connection:
-        after = connection.scalars(select(XmlLog.id).order_by(XmlLog.id)).all()
+    after = column_in(tracker, select(XmlLog.id).order_by(XmlLog.id))
     assert after[: len(before)] == before
     assert len(after) == len(before) + 1
     rewrite(tracker, {document: [] for document in documents})

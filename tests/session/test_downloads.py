@@ -19,10 +19,11 @@ from dcc.errors import (
 )
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.fetching.archive_transfer import receive
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import TransferCompleted, TransferFailed
+from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.store.staging import Staging
+from tests.support.raising import raising
 from tests.support.served_from_memory import (
     KEY,
     PATIENCE,
@@ -168,10 +169,7 @@ class TestSourceThreads:
         sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
         refusal = SourceUnreachableError("refused")
 
-        def refuse(source_id: int) -> FakeConnection:
-            raise refusal
-
-        sources.make = refuse
+        sources.make = raising(refusal)
         source = sources.source()
         first, second, third = transfers_of(3)
         source.put(first)

@@ -13,8 +13,9 @@ from dcc.rights import Delegations
 from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.documents import load_due
 from dcc.session.data.prepared_archives import prepared_once
-from dcc.session.data.uploader import Uploader
+from dcc.session.data.uploading import Uploader
 from dcc.store.staging import Staging
+from tests.support.asking import in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.rewritten_documents import rewritten
@@ -80,8 +81,7 @@ def test_a_duplicate_is_known_again_when_the_session_was_killed_before_it_was_re
         data.run()
     data.put(again, specimens())
     data.validate()
-    with data.tracker.connect() as connection:
-        due = load_due(connection, Phase.UPLOAD, data.settings.naming)
+    due = in_reading(data.tracker, load_due, Phase.UPLOAD, data.settings.naming)
     with prepared_once(Staging(data.settings.staging_directory), due, data.qc) as prepared:
         Uploader(data.qc, data.settings, Delegations()).upload(due, [prepared(document) for document in due])
     before = data.rows(models.DOCUMENT, "id", "state")

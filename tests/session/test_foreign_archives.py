@@ -22,6 +22,7 @@ from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archiv
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
 from tests.qc.test_ownership import notices
+from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens
 
 PLANTED = "add/J.2013-11-01.1.impc.zip"
@@ -39,8 +40,7 @@ def planted(data: DataInstallation) -> DataInstallation:
 
 
 def decline(data: DataInstallation, reason: str = "Made by mistake") -> None:
-    with writing(data.tracker) as connection:
-        decline_archive(connection, KEY, declined_by="wrangler", reason=reason)
+    in_writing(data.tracker, decline_archive, KEY, declined_by="wrangler", reason=reason)
 
 
 def of_session(connection: Connection) -> int:
@@ -123,32 +123,27 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
     assert all("dcc " not in text for text in told)
     # Those of the archive and of H, on whose source it lies.
     assert all("Made by mistake" in text for text in (*told[0:4], *told[8:12]))
-    with planted.tracker.connect() as connection:
-        (entry,) = list_declines(connection)
-        story = zip_story(connection, KEY)
+    (entry,) = in_reading(planted.tracker, list_declines)
+    story = in_reading(planted.tracker, zip_story, KEY)
     assert (entry.key, entry.owner, entry.declined_by, entry.reason) == (KEY, "J", "wrangler", "Made by mistake")
     assert "wrangler" in story.reasons[-1].message
     assert f"dcc archive decline {PLANTED} --revoke" in story.reasons[-1].message
     # Sessions do not tell it anew, and a delegation does not bring it back.
     assert planted.base.run_session().zips == {}
-    with writing(planted.tracker) as connection:
-        delegations.delegate(connection, "J", "H", recorded_by="wrangler")
+    in_writing(planted.tracker, delegations.delegate, "J", "H", recorded_by="wrangler")
     planted.base.run_session()
     assert planted.states() == {PLANTED: "zip_name done"}
 
 
 def test_what_was_turned_down_is_held_again_when_that_is_taken_back(planted: DataInstallation) -> None:
     decline(planted)
-    with writing(planted.tracker) as connection:
-        ended = accept_archive(connection, KEY, revoked_by="another")
+    ended = in_writing(planted.tracker, accept_archive, KEY, revoked_by="another")
     assert (ended.revoked_by, ended.revoked is not None) == ("another", True)
     assert reports(planted)[0].outcome is Outcome.FOREIGN
     assert [(one[0], one[3]) for one in notices(planted)[-2:]] == [("J", "held"), ("H", "held")]
-    with planted.tracker.connect() as connection:
-        assert list_declines(connection) == []
-        assert [one.revoked_by for one in list_declines(connection, everything=True)] == ["another"]
-    with writing(planted.tracker) as connection:
-        delegations.delegate(connection, "J", "H", recorded_by="wrangler")
+    assert in_reading(planted.tracker, list_declines) == []
+    assert [one.revoked_by for one in in_reading(planted.tracker, list_declines, everything=True)] == ["another"]
+    in_writing(planted.tracker, delegations.delegate, "J", "H", recorded_by="wrangler")
     planted.base.run_session()
     assert planted.states() == {PLANTED: "xsd done"}
 

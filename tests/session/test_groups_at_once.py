@@ -26,6 +26,7 @@ from dcc.tracker.crawls import list_held_sessions, list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.queries.session_zips import session_zips
+from tests.support.asking import column_in, in_reading, rows_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_processes import FORKED
 
@@ -86,8 +87,7 @@ def without_order(ending: dict[str, Any]) -> dict[str, Any]:
 
 
 def overviews(qc: Engine) -> list[tuple[object, ...]]:
-    with qc.connect() as connection:
-        return sorted((tuple(row) for row in connection.execute(select(OVERVIEW_GENOTYPE))), key=str)
+    return sorted((tuple(row) for row in rows_in(qc, select(OVERVIEW_GENOTYPE))), key=str)
 
 
 @pytest.mark.both_databases
@@ -122,8 +122,7 @@ def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataI
         assert leftover.is_dir()
         for _ in processing:
             pass
-    with grouped.tracker.connect() as connection:
-        downloads = connection.scalars(select(ZipDownload.id)).all()
+    downloads = column_in(grouped.tracker, select(ZipDownload.id))
     assert len(downloads) == 6
     whole_session(grouped, AMERICA)
     assert not leftover.exists()
@@ -139,8 +138,7 @@ class TestLeases:
                     pytest.fail("two sessions of one centre at once")
             with pytest.raises(SessionActiveError, match=f"Session {first.id} of europe is active"):
                 whole_session(grouped, EUROPE)
-            with tracker.connect() as connection:
-                assert {entry.group for entry in list_held_sessions(connection)} == {EUROPE, AMERICA}
+            assert {entry.group for entry in in_reading(tracker, list_held_sessions)} == {EUROPE, AMERICA}
         with open_session(tracker, settings):
             for group in (EUROPE, AMERICA):
                 with pytest.raises(SessionActiveError), open_session(tracker, settings, group=group):
@@ -176,14 +174,12 @@ class TestLeases:
                 os.kill(process.pid or 0, signal.SIGKILL)
                 process.join(PATIENCE)
             living.check()
-            with tracker.connect() as connection:
-                held = {lease.session: lease.is_dead for lease in read_leases(connection, settings)}
+            held = {lease.session: lease.is_dead for lease in in_reading(tracker, read_leases, settings)}
             assert held == {living.id: False, dead: True}
             with open_session(tracker, settings, group=AMERICA) as following:
                 assert [one.session for one in following.dead] == [dead]
             living.write(lambda connection: connection.execute(select(1)) and None)
-        with tracker.connect() as connection:
-            outcomes = {entry.id: entry.outcome for entry in list_sessions(connection)}
+        outcomes = {entry.id: entry.outcome for entry in in_reading(tracker, list_sessions)}
         assert outcomes == {living.id: "finished", dead: "died", following.id: "finished"}
 
 

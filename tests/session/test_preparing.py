@@ -223,7 +223,7 @@ def test_what_the_rules_find_is_what_they_find_in_the_document_by_itself(
 
 def test_a_process_that_prepares_loads_no_database_not_even_by_what_it_is_sent() -> None:
     code = (
-        "import pickle, sys, dcc.session.prepare.worker; pickle.load(sys.stdin.buffer); "
+        "import pickle, sys, dcc.session.prepare.documents; pickle.load(sys.stdin.buffer); "
         "print(sorted({'sqlalchemy', 'pydantic'} & set(sys.modules)))"
     )
     sent = replace(BASIS, accepted=AcceptedElements())

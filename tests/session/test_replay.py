@@ -26,6 +26,7 @@ from tests.session.test_session_data_processes import change, mixed
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
+from tests.support.raising import raising
 
 SCHEMAS = Path(replaying.__file__).parents[2] / "documents" / "schemas"
 LATER = "add/H.2013-11-20.1.impc.zip"
@@ -183,8 +184,5 @@ def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_n
     data.put(LATER, specimens())
     data.run()
 
-    def interrupt(done: int, of: int) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run(data, Proposal(), on_progress=interrupt)
+        run(data, Proposal(), on_progress=raising(KeyboardInterrupt))

@@ -17,6 +17,7 @@ from dcc.tracker.models import Reopening
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.sync.archives import recorded_zips
 from tests.support import dying_session
+from tests.support.asking import in_reading, value_in
 from tests.support.installations import (
     MODIFIED,
     Fetches,
@@ -44,10 +45,9 @@ def wrong() -> bytes:
 def told(installation: Installation) -> dict[str, Any]:
     """What the tracker tells of the archive: its state, documents with their errors, reasons and causes."""
     key = ZipKey(Action.ADD, NAME)
-    with installation.tracker.connect() as connection:
-        story = zip_story(connection, key)
-        causes = causes_of(connection, None, key, installation.settings)
-        (shown,) = recorded_zips(connection, [key])
+    story = in_reading(installation.tracker, zip_story, key)
+    causes = in_reading(installation.tracker, causes_of, None, key, installation.settings)
+    (shown,) = in_reading(installation.tracker, recorded_zips, [key])
     english = load_catalogue("en", installation.settings)
     return {
         "shown in Dagster": (shown.phase, shown.status, shown.documents, shown.reasons, shown.downloaded),
@@ -85,8 +85,7 @@ def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
     assert (outcome.kept, outcome.failed, len(outcome.reasons)) == (True, True, 1)
     assert told(installation) == before
     assert [state for _, state in installation.attempts(KEY)] == ["xsd failed", "download failed"]
-    with installation.tracker.connect() as connection:
-        assert connection.scalar(select(Reopening.fell_back)) is not None
+    assert value_in(installation.tracker, select(Reopening.fell_back)) is not None
 
 
 def test_a_retry_without_room_keeps_what_the_last_attempt_came_to(installation: Installation, failed: Folder) -> None:

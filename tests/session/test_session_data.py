@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, update
 
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
@@ -22,6 +22,7 @@ from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archives import recorded_zips
+from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements
 
@@ -33,8 +34,7 @@ PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
 def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.validate()
-    with data.tracker.connect() as connection:
-        assert count_waiting(connection) == 2
+    assert in_reading(data.tracker, count_waiting) == 2
     result = data.take_up()
     assert result.told(ZIP) == [
         (Phase.UPLOAD, "upload done"),
@@ -56,8 +56,7 @@ def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallat
     ]
     assert len(result.overviews) == 1
     assert data.last_session() == (0, [(phase, 0) for phase in PHASES])
-    with data.tracker.connect() as connection:
-        assert count_waiting(connection) == 0
+    assert in_reading(data.tracker, count_waiting) == 0
     # A session without anything to do tells nothing, and changes nothing.
     before = data.ending()
     result = data.take_up()
@@ -93,8 +92,7 @@ def test_add_edit_and_delete_mean_what_they_say(data: DataInstallation) -> None:
 
 
 def current_values(data: DataInstallation) -> list[str]:
-    with data.qc.connect() as connection:
-        return list(connection.scalars(text("SELECT value FROM current_measurement ORDER BY id")))
+    return column_in(data.qc, "SELECT value FROM current_measurement ORDER BY id")
 
 
 def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
@@ -116,9 +114,8 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert data.log(EXPERIMENTS, cleared=True) == ["E4"] * 3
     assert data.set_back() == [(EXPERIMENTS, "data failed", "upload done")]
     assert [reached for reached, _ in healed.told(ZIP)] == PHASES[1:]
-    with data.tracker.connect() as connection:
-        (story,) = zip_story(connection, key_of(ZIP)).documents
-        (recorded,) = recorded_zips(connection, [key_of(ZIP)])
+    (story,) = in_reading(data.tracker, zip_story, key_of(ZIP)).documents
+    (recorded,) = in_reading(data.tracker, recorded_zips, [key_of(ZIP)])
     assert story.errors == ()
     assert [document.errors for document in recorded.documents] == [()]
     assert story.reopenings[0].from_phase is Phase.DATA
@@ -181,8 +178,7 @@ def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypat
     data.validate()
     with pytest.raises(ZeroDivisionError):
         data.take_up()
-    with data.tracker.connect() as connection:
-        (session,) = list_sessions(connection, limit=1)
+    (session,) = in_reading(data.tracker, list_sessions, limit=1)
     *_, task = session.tasks
     assert task.outcome == "failed"
     assert (task.comment or "").startswith("Build of data contexts, for 2 documents: ZeroDivisionError: ")
@@ -294,8 +290,7 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
 ) -> None:
     """No document need be new for it, and a session that finds everything as it was asks no more of the databases."""
     path = tmp_path / "projects.csv"
-    with writing(data.qc) as connection:
-        connection.execute(update(models.SNAPSHOT).values(is_active=False))
+    execute_in(data.qc, update(models.SNAPSHOT).values(is_active=False))
     data = data.with_settings(reference_projects=str(path))
     data.put(ZIP, specimens())
     data.run()
@@ -319,9 +314,9 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    from dcc.session.data import data_session, due_documents, uploader
+    from dcc.session.data import data_session, due_documents, uploading
 
-    apply, calls = uploader.apply_documents, 0
+    apply, calls = uploading.apply_documents, 0
 
     def away(engine: Engine, *arguments: object, **options: object) -> object:
         nonlocal calls
@@ -330,7 +325,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
             raise QcDatabaseUnreachableError("The QC database is away.")
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploader, "apply_documents", away)
+    monkeypatch.setattr(uploading, "apply_documents", away)
     monkeypatch.setattr(due_documents, "MOST_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
@@ -349,8 +344,7 @@ def test_documents_that_the_qc_database_lost_are_uploaded_again(data: DataInstal
     data.put(ZIP, specimens())
     data.validate()
     data.take_up(Phase.UPLOAD)
-    with writing(data.qc) as connection:
-        connection.execute(update(models.DOCUMENT).values(tracker_id=None))
+    execute_in(data.qc, update(models.DOCUMENT).values(tracker_id=None))
     data.take_up(Phase.DATA)
     assert data.documents() == {SPECIMENS: "upload pending"}
     data.take_up()

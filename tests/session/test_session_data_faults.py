@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import select
 
 from dcc.databases.engines import MOST_ATTACHED
-from dcc.session.data import prepared_archives, uploader
+from dcc.session.data import prepared_archives, uploading
 from dcc.tracker.models import XmlLog
 from tests.support import dying_data_session
+from tests.support.asking import rows_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.prepared_databases import PreparedFile
@@ -99,12 +100,12 @@ def test_documents_that_fail_together_are_applied_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(data)
-    apply = uploader.apply_documents
+    apply = uploading.apply_documents
 
     def one_at_a_time(engine: Any, documents: Any, **options: Any) -> Any:
         return apply(engine, documents, **options) if len(documents) == 1 else 1 // 0
 
-    monkeypatch.setattr(uploader, "apply_documents", one_at_a_time)
+    monkeypatch.setattr(uploading, "apply_documents", one_at_a_time)
     data.take_up()
     assert data.ending() == undisturbed
     assert "documents are applied one by one" in caplog.text
@@ -126,6 +127,5 @@ def test_archives_of_both_kinds_of_documents_are_applied_together(
 def count_of_same_entries(data: DataInstallation) -> int:
     """How many times the most frequent entry of a log that holds is there."""
     query = select(XmlLog.xml_id, XmlLog.message, XmlLog.line).where(XmlLog.cleared.is_(None))
-    with data.tracker.connect() as connection:
-        rows = [tuple(row) for row in connection.execute(query)]
+    rows = [tuple(row) for row in rows_in(data.tracker, query)]
     return max(rows.count(row) for row in rows)

@@ -16,7 +16,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.session.data import checking, prepared_archives
 from dcc.session.data.corrections import recheck
-from dcc.session.prepare import worker
+from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
@@ -148,7 +148,7 @@ def killed(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
     if archive.key.file_name in DEADLY or (archive.key.file_name in LATER and not once.exists()):
         once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return worker.prepare(basis, archive)
+    return documents.prepare(basis, archive)
 
 
 @only_sqlite
@@ -156,7 +156,7 @@ def killed(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
 def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_time_is_failed(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared_archives, "worker", SimpleNamespace(begin=worker.begin, prepare=killed))
+    monkeypatch.setattr(prepared_archives, "preparing", SimpleNamespace(begin=documents.begin, prepare=killed))
     data.put(ZIP, specimens(), experiments())
     data.put(LATER, specimens("2013-11-05.1", first=40))
     data.put(DEADLY, specimens("2013-11-06.1", first=70))

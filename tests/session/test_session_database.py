@@ -27,6 +27,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile, utc_now
+from tests.support.asking import column_in
 from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import Folder, Installation, experiments, specimens
 from tests.support.served_sources import Relay
@@ -195,7 +196,6 @@ def test_a_database_that_stays_away_ends_the_session_in_time_and_the_next_goes_o
     assert "Session 1 died" in impatient.run_session().notices[0]
     assert through.states() == dict.fromkeys(KEYS[:-1], "xsd done") | {KEYS[-1]: "unzip failed"}
     assert [state for _, state in through.documents()] == ["xsd done"] * 8
-    with through.tracker.connect() as connection:
-        first, second = connection.scalars(select(CrawlingSession.status).order_by(CrawlingSession.id))
-        assert (first != 0, second) == (True, 0)
-        assert None not in set(connection.scalars(select(ZipDownload.received)))
+    first, second = column_in(through.tracker, select(CrawlingSession.status).order_by(CrawlingSession.id))
+    assert (first != 0, second) == (True, 0)
+    assert None not in set(column_in(through.tracker, select(ZipDownload.received)))

@@ -13,12 +13,12 @@ from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
+from tests.support.asking import in_reading
 from tests.support.installations import Installation, specimens
 
 
 def end_of(installation: Installation, session_id: int) -> tuple[str, Phase | None]:
-    with installation.tracker.connect() as connection:
-        (entry,) = list_sessions(connection, ids=[session_id])
+    (entry,) = in_reading(installation.tracker, list_sessions, ids=[session_id])
     return entry.outcome, entry.failed_phase
 
 
@@ -54,8 +54,7 @@ def test_a_task_that_failed_is_a_fault_and_a_time_limit_is_none(installation: In
         while True:
             session.check()
             time.sleep(0.1)
-    with installation.tracker.connect() as connection:
-        (entry,) = list_sessions(connection, ids=[session.id])
+    (entry,) = in_reading(installation.tracker, list_sessions, ids=[session.id])
     assert (entry.outcome, entry.failed_phase) == (EndReason.TIME_LIMIT, None)
     assert [task.outcome for task in entry.tasks] == ["cancelled"]
 
@@ -72,10 +71,9 @@ def test_it_leaves_what_it_did_with_each_source(installation: Installation) -> N
     ]
     first.put("add/wrong.zip", b"x")
     session = installation.run_session().id
-    with installation.tracker.connect() as connection:
-        found = [asdict(one) for one in statistics_of(connection, session)]
-        assert all(one.pop("seconds") <= 60 for one in found)
-        (entry,) = list_sessions(connection, ids=[session])
+    found = [asdict(one) for one in in_reading(installation.tracker, statistics_of, session)]
+    assert all(one.pop("seconds") <= 60 for one in found)
+    (entry,) = in_reading(installation.tracker, list_sessions, ids=[session])
     nothing = dict.fromkeys(("listed", "fetched", "bytes", "documents", "findings", "failed"), 0)
     size = sum(map(len, archives))
     done = {"listed": 4, "fetched": 3, "bytes": size, "documents": 2, "findings": found[0]["findings"], "failed": 3}
@@ -86,6 +84,5 @@ def test_it_leaves_what_it_did_with_each_source(installation: Installation) -> N
     assert found[0]["findings"] >= 1
     assert list(seconds_by_phase(entry)) == ["zip_name", "download", "xsd"]
     again = installation.run_session().id
-    with installation.tracker.connect() as connection:
-        quiet = statistics_of(connection, again)
+    quiet = in_reading(installation.tracker, statistics_of, again)
     assert [(one.listed, one.fetched, one.bytes) for one in quiet] == [(4, 0, 0), (0, 0, 0)]

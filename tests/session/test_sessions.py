@@ -17,7 +17,6 @@ from sqlalchemy import Engine, Row, make_url, select, update
 
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import WRITES
-from dcc.databases.transactions import writing
 from dcc.errors import SessionActiveError, SessionLostError
 from dcc.operations import archive_copies
 from dcc.operations.sessions import open_session
@@ -29,7 +28,9 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from tests.support.asking import execute_in, in_reading
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
+from tests.support.raising import raising
 from tests.support.waiting import wait_until
 
 PATIENCE = 20.0
@@ -50,8 +51,7 @@ def _lock(tracker: Engine) -> Row[Any]:
 
 
 def _change_lock(tracker: Engine, **values: object) -> None:
-    with writing(tracker) as connection:
-        connection.execute(update(SessionLock).values(**values))
+    execute_in(tracker, update(SessionLock).values(**values))
 
 
 def _leased(settings: Settings, seconds: float) -> Settings:
@@ -221,23 +221,18 @@ class TestLease:
         with pytest.raises(KeyboardInterrupt), open_session(patient, settings) as session:
             work(session.tracker)
         assert _lock(tracker).holder is None
-        with tracker.connect() as connection:
-            assert list_sessions(connection)[0].outcome == "stopped"
+        assert in_reading(tracker, list_sessions)[0].outcome == "stopped"
 
     def test_who_interrupts_the_cleaning_of_staging_gives_the_lock_back(
         self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def interrupt(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(archive_copies, "catch_up_after_session", interrupt)
+        monkeypatch.setattr(archive_copies, "catch_up_after_session", raising(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt), open_session(tracker, settings) as session:  # noqa: PT012
             task = session.start_task(Phase.DOWNLOAD, "done")
             session.finish_task(task, failed=False)
             session.start_task(Phase.XSD, "under way")
         assert _lock(tracker).holder is None
-        with tracker.connect() as connection:
-            (entry,) = list_sessions(connection)
+        (entry,) = in_reading(tracker, list_sessions)
         assert (entry.outcome, entry.failed_phase) == ("stopped", None)
         assert [task.outcome for task in entry.tasks] == ["succeeded", "cancelled"]
 
@@ -353,8 +348,7 @@ def test_a_session_that_was_taken_over_while_the_database_was_away_writes_nothin
     """A write that waited past the lease must not come after what the next session did."""
     written = []
     with open_session(tracker, settings) as session:
-        with writing(tracker) as connection:
-            connection.execute(update(SessionLock).values(holder="someone else"))
+        execute_in(tracker, update(SessionLock).values(holder="someone else"))
         with pytest.raises(SessionLostError, match="lost its lock"):
             session.write(written.append)
     assert written == []

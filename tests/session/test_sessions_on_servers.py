@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.tracker.models import BadCopy, CrawlingSession
+from tests.support.asking import value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.served_sources import Relay, large_archive, logged, register
@@ -53,8 +54,7 @@ class TestOneTreeOverEveryProtocol:
             staged |= {f"{key}.contents/{name}": content for name, content in documents.items()}
         assert quick.staged() == staged
         assert all(outcome.succeeded for outcome in result.zips.values())
-        with quick.tracker.connect() as connection:
-            assert connection.scalar(select(CrawlingSession.status)) == 0
+        assert value_in(quick.tracker, select(CrawlingSession.status)) == 0
 
 
 def manifest(name: str, content: bytes, **changed: object) -> str:

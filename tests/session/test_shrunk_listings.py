@@ -17,6 +17,7 @@ from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import FileSourceHasZip, SourceCrawlRow
+from tests.support.asking import column_in, in_reading
 from tests.support.installations import Folder, Installation
 from tests.support.served_sources import register
 from tests.support.servers import Share
@@ -42,8 +43,7 @@ def take(folder: Folder, first: int, last: int, action: str = "add") -> None:
 
 def present(installation: Installation) -> int:
     """How many hostings are not gone."""
-    with installation.tracker.connect() as connection:
-        return sum(when is None for when in connection.scalars(select(FileSourceHasZip.gone_since)))
+    return sum(when is None for when in column_in(installation.tracker, select(FileSourceHasZip.gone_since)))
 
 
 @pytest.mark.parametrize("is_back", [True, False])
@@ -171,6 +171,5 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         (trouble,) = sources_away(connection, installation.settings, session)
         assert said in str(trouble.reason)
     session = installation.run_session().id
-    with installation.tracker.connect() as connection:
-        assert sources_away(connection, installation.settings, session) == []
-        assert "add: 5 archives of" in session_report(connection, session).text
+    assert in_reading(installation.tracker, sources_away, installation.settings, session) == []
+    assert "add: 5 archives of" in in_reading(installation.tracker, session_report, session).text

@@ -19,6 +19,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.sources.due import Windows
 from dcc.tracker.hostings.urgent_archives import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
+from tests.support.asking import column_in, in_reading
 from tests.support.installations import Installation
 
 NAMES = [f"H.2013-10-{day}.1.impc.zip" for day in range(10, 15)]
@@ -41,8 +42,7 @@ def fetched(installation: Installation, *urgent: ZipKey) -> list[str]:
         .where(ZipDownload.session_id == session.id)
         .order_by(ZipDownload.id)
     )
-    with one.tracker.connect() as connection:
-        return list(connection.scalars(query))
+    return column_in(one.tracker, query)
 
 
 def test_the_order_of_downloads(installation: Installation) -> None:
@@ -63,8 +63,7 @@ def test_the_order_of_downloads(installation: Installation) -> None:
         assert urgent_keys(connection) == [URGENT, unknown]
     assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-1]), FAILING]
     assert fetched(installation) == []
-    with installation.tracker.connect() as connection:
-        assert urgent_keys(connection) == [unknown]
+    assert in_reading(installation.tracker, urgent_keys) == [unknown]
 
 
 def test_a_session_of_urgent_archives_leaves_all_others_to_the_next(installation: Installation) -> None:

@@ -23,6 +23,7 @@ from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS, NEEDING_OTHERS
 from dcc.session.validation.checking import check_paths
 from tests.rules.test_rules import EXAMPLES
 from tests.support import data_installations
+from tests.support.asking import column_in
 from tests.support.data_installations import DataInstallation
 from tests.support.databases import only_sqlite
 from tests.support.integrity_cases import REFERENCE, TODAY, check, experiments, line, mutant, specimens
@@ -107,8 +108,7 @@ def found_by_session(data: DataInstallation) -> Found:
 
 def found_by_validation(data: DataInstallation, paths: Iterable[Path], reference: ReferenceData) -> Found:
     """What validation finds by the rules, in documents that are uploaded."""
-    with data.qc.connect() as connection:
-        uploaded = set(connection.scalars(select(DOCUMENT.c.file_name)))
+    uploaded = set(column_in(data.qc, select(DOCUMENT.c.file_name)))
     found: Found = defaultdict(Counter)
     for verdict in check_paths(paths, data.settings, None, SchemaSet.load(data.settings.xsd_dir), reference):
         name = Path(verdict.path).name
@@ -170,8 +170,7 @@ def test_an_animal_with_experiments_is_deleted_by_neither(data: DataInstallation
     again = data_installations.specimens("2013-10-31.6", mice=3)
     data.folder.put("add/H.2013-10-31.6.impc.zip", again)
     found = judged_alike(data)
-    with data.qc.connect() as connection:
-        rules = list(connection.scalars(select(FINDING.c.rule).where(FINDING.c.is_active.is_(True))))
+    rules = column_in(data.qc, select(FINDING.c.rule).where(FINDING.c.is_active.is_(True)))
     assert Counter(rules) == {"Q4": 2, "S13": 1}
     assert [list(counts.values()) for counts in found.values()] == [[1]]
 

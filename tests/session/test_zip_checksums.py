@@ -12,6 +12,7 @@ from sqlalchemy import select
 from dcc.cli.demo import submissions
 from dcc.tracker.models import Reopening, ZipFile, ZipLog
 from tests.support import dying_session
+from tests.support.asking import column_in, rows_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Fetches, Folder, Installation, md5, specimens
 from tests.support.prepared_processes import run_dying
@@ -37,13 +38,11 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def recorded(installation: Installation) -> list[tuple[int | None, str | None]]:
     """Size and MD5 of each archive in the tracker."""
-    with installation.tracker.connect() as connection:
-        return [tuple(row) for row in connection.execute(select(ZipFile.size_bytes, ZipFile.content_md5))]
+    return [tuple(row) for row in rows_in(installation.tracker, select(ZipFile.size_bytes, ZipFile.content_md5))]
 
 
 def faults(installation: Installation) -> list[str]:
-    with installation.tracker.connect() as connection:
-        return list(connection.scalars(select(ZipLog.message)))
+    return column_in(installation.tracker, select(ZipLog.message))
 
 
 def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
@@ -118,7 +117,6 @@ def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_t
     assert staged.read_bytes() == content
     assert recorded(installation) == [(len(content), md5(content))]
     assert installation.attempts(KEY) == [(folder.source_id, "unzip cancelled"), (folder.source_id, "xsd done")]
-    with installation.tracker.connect() as connection:
-        assert list(connection.scalars(select(Reopening.reason))) == [
-            "The archive in staging was damaged, perhaps not when it arrived."
-        ]
+    assert column_in(installation.tracker, select(Reopening.reason)) == [
+        "The archive in staging was damaged, perhaps not when it arrived."
+    ]

@@ -20,7 +20,9 @@ from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import (
     CrawlingSession,
 )
+from tests.support.asking import column_in
 from tests.support.installations import Fetches, Folder, Installation, specimens
+from tests.support.raising import raising
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -65,17 +67,13 @@ def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
 ) -> None:
     folder.put(KEY)
 
-    def full(*_: object) -> None:
-        raise DiskFullError("No room. Free some space.")
-
     with monkeypatch.context() as patched:
-        patched.setattr(ArchiveChecker, "extract", full)
+        patched.setattr(ArchiveChecker, "extract", raising(DiskFullError("No room. Free some space.")))
         outcome = installation.run_session().zips[KEY]
     assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
     assert not outcome.failed
     assert installation.run_session().zips[KEY].succeeded
-    with installation.tracker.connect() as connection:
-        statuses = list(connection.scalars(select(CrawlingSession.status).order_by(CrawlingSession.id)))
+    statuses = column_in(installation.tracker, select(CrawlingSession.status).order_by(CrawlingSession.id))
     assert statuses == [int(Phase.XSD), 0]
 
 

@@ -28,7 +28,9 @@ from dcc.tracker.models import (
     XmlLog,
 )
 from dcc.tracker.queries.zip_stories import zip_story
+from tests.support.asking import in_reading, rows_in
 from tests.support.installations import Folder, Installation, experiments, specimens
+from tests.support.raising import raising
 from tests.support.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -48,8 +50,7 @@ def test_an_invalid_document_fails_its_zip_and_not_its_sibling(installation: Ins
         SPECIMENS: "xsd failed",
         SPECIMENS.replace("specimen", "experiment"): "xsd done",
     }
-    with installation.tracker.connect() as connection:
-        (error,) = connection.execute(select(XmlLog.line, XmlLog.col, XmlLog.message)).all()
+    (error,) = rows_in(installation.tracker, select(XmlLog.line, XmlLog.col, XmlLog.message))
     assert error.line is not None
     assert error.col is not None
     assert "gender" in error.message
@@ -62,9 +63,10 @@ def test_where_a_document_lay_in_its_archive_is_told(installation: Installation,
     inner = submissions.archive({f"weights/{INNER}": experiments(stem="2013-10-31.2")[INNER]})
     folder.put(KEY, {f"animals/{SPECIMENS}": specimens()[SPECIMENS], "more.zip": inner})
     assert installation.run_session().zips[KEY].succeeded
-    with installation.tracker.connect() as connection:
-        told = {one.file_name: one for one in zip_story(connection, ZipKey(Action.ADD, NAME)).documents}
-        report = collect_submission(connection, None, ZipKey(Action.ADD, NAME), installation.settings)
+    told = {
+        one.file_name: one for one in in_reading(installation.tracker, zip_story, ZipKey(Action.ADD, NAME)).documents
+    }
+    report = in_reading(installation.tracker, collect_submission, None, ZipKey(Action.ADD, NAME), installation.settings)
     assert {name: (one.place, one.archives) for name, one in told.items()} == {
         SPECIMENS: (f"animals/{SPECIMENS}", ()),
         INNER: (f"more.zip/weights/{INNER}", (("more.zip", hashlib.md5(inner).hexdigest()),)),
@@ -82,8 +84,9 @@ def test_an_archive_that_holds_what_is_not_opened_or_named_wrongly_is_not_throug
     assert installation.states() == {KEY: "xml_name failed"}
     refused = [("more.7z", "xml_name failed"), ("results.xml", "xml_name failed")]
     assert installation.documents() == [(SPECIMENS, "xsd done"), *refused]
-    with installation.tracker.connect() as connection:
-        causes = collect_submission(connection, None, ZipKey(Action.ADD, NAME), installation.settings).causes
+    causes = in_reading(
+        installation.tracker, collect_submission, None, ZipKey(Action.ADD, NAME), installation.settings
+    ).causes
     assert "member-not-opened" in {cause.code for cause in causes}
 
 
@@ -175,11 +178,8 @@ def test_a_source_that_refuses_every_connection_is_left_alone_after_some(
     for inc, key in enumerate(keys, start=1):
         folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
 
-    def refuse(*_: object) -> None:
-        raise SourceUnreachableError("No route. Ask the centre.")
-
     with monkeypatch.context() as patched:
-        patched.setattr(downloads, "connect", refuse)
+        patched.setattr(downloads, "connect", raising(SourceUnreachableError("No route. Ask the centre.")))
         result = installation.with_settings(source_failure_limit=3).run_session()
     failed = [outcome for outcome in result.zips.values() if outcome.failed]
     assert failed

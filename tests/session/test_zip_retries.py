@@ -17,6 +17,7 @@ from dcc.tracker.models import (
     XmlFile,
     XmlLog,
 )
+from tests.support.asking import value_in
 from tests.support.installations import (
     Fetches,
     Folder,
@@ -56,8 +57,7 @@ def test_retries_are_counted_across_sessions(installation: Installation, folder:
     for _ in range(3):
         assert once.run_session().zips[KEY].failed
     assert once.run_session().zips[KEY].succeeded
-    with installation.tracker.connect() as connection:
-        assert connection.scalar(select(FileSourceHasZip.num_retries)) == 3
+    assert value_in(installation.tracker, select(FileSourceHasZip.num_retries)) == 3
     assert [state for _, state in installation.attempts(KEY)] == ["download failed"] * 3 + ["xsd done"]
 
 
@@ -111,8 +111,7 @@ def test_an_archive_that_was_bad_is_no_failed_download(installation: Installatio
     folder.put(KEY)
     installation.run_session()
     assert installation.process_again(KEY).zips[KEY].succeeded
-    with installation.tracker.connect() as connection:
-        assert connection.scalar(select(FileSourceHasZip.num_retries)) == 0
+    assert value_in(installation.tracker, select(FileSourceHasZip.num_retries)) == 0
 
 
 @pytest.mark.both_databases
@@ -135,8 +134,7 @@ def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_w
     note_withdrawn(installation.tracker)
     assert installation.process_again(KEY).zips[KEY].succeeded
     assert installation.staged()[KEY] == changed
-    with installation.tracker.connect() as connection:
-        assert connection.scalar(select(Reopening.requested_by)) == "tester"
+    assert value_in(installation.tracker, select(Reopening.requested_by)) == "tester"
 
 
 def test_a_retry_of_what_no_source_hosts_says_so_and_changes_nothing(

@@ -18,6 +18,7 @@ from dcc.settings.reference import is_from_source, shown_source
 from dcc.settings.renamed import NEW_NAMES, warnings_of
 from dcc.settings.settings_page import settings_page
 from dcc.settings.wanted_values import wanted_value
+from tests.support.raising import raising
 
 SECRET = "s3cret-pass"
 DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
@@ -374,10 +375,7 @@ def test_a_home_that_can_be_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(Path, "home", raising(RuntimeError("Could not determine home directory.")))
     with pytest.raises(ConfigurationError, match="Name a directory in DCC_HOME"):
         load_settings()
     assert load_settings(home=tmp_path).home == tmp_path

@@ -13,6 +13,7 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress
 from dcc.sources.connect import open_added
+from tests.support.raising import raising
 from tests.support.served_from_memory import CONTENT, FakeConnection
 
 ADDRESS = SourceAddress(1, "H", "acme", "host", "user", SecretStr("x"), "")
@@ -71,11 +72,8 @@ def test_what_the_caller_raises_is_not_the_package_s_fault() -> None:
     class StopError(Exception):
         pass
 
-    def stop(_: object) -> None:
-        raise StopError
-
     with pytest.raises(StopError):
-        fetch(opened(FakeConnection()), stop)
+        fetch(opened(FakeConnection()), raising(StopError))
 
 
 def test_a_sound_connection_delivers_and_its_own_errors_stay() -> None:

@@ -33,6 +33,7 @@ from dcc.sources.http.source import HttpConnection
 from tests.support import web_server
 from tests.support.installations import MODIFIED, Folder
 from tests.support.ports import free_port
+from tests.support.raising import raising
 from tests.support.servers import Authority
 from tests.support.trials import MANY
 from tests.support.web_server import IndexStyle, WebServer
@@ -299,11 +300,8 @@ def test_the_connection_serves_again_after_the_server_closed_it_and_after_failur
     folder.put(f"add/{NAME}", CONTENT)
     connection = opened()
 
-    def full(_: bytes) -> None:
-        raise DiskFullError("full")
-
     with pytest.raises(DiskFullError) as failure:
-        connection.fetch(Action.ADD, NAME, full, size=len(CONTENT))
+        connection.fetch(Action.ADD, NAME, raising(DiskFullError("full")), size=len(CONTENT))
     with pytest.raises(FileMissingError, match=r"/data/add/H\.2013-10-31\.9\.impc\.zip"):
         fetched(connection, "H.2013-10-31.9.impc.zip")
     assert failure.traceback

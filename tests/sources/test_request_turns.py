@@ -15,6 +15,7 @@ from dcc.settings.server_limits import ServerLimits, parse_server_limits
 from dcc.sources.connect import connect
 from dcc.sources.request_turns import Reserve, Turns, sharing
 from dcc.tracker.register.source_addresses import load_addresses
+from tests.support.asking import in_reading
 from tests.support.installations import Installation
 from tests.support.served_sources import register
 from tests.support.servers import Share
@@ -73,8 +74,7 @@ def test_sessions_that_overlap_in_a_process_leave_none_of_their_turns_behind() -
 @pytest.mark.both_databases
 def test_processes_share_the_turns_at_a_server(installation: Installation, sftp_server: Share) -> None:
     source = register(installation, sftp_server)
-    with installation.tracker.connect() as connection:
-        (address,) = load_addresses(connection, ids=[source])
+    (address,) = in_reading(installation.tracker, load_addresses, ids=[source])
     places = ConnectionPlaces(installation.tracker, installation.settings)
     with places.keep_alive(), places.place(address, lambda: False):
         # As two processes have them.

@@ -19,6 +19,7 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.connect import connect
+from tests.support.raising import raising
 from tests.support.servers import SftpServer, Share
 from tests.support.trials import MANY
 
@@ -164,16 +165,13 @@ def test_no_more_is_taken_than_one_block_beyond_the_listed_size_and_a_connection
     content = os.urandom(8_000_000)
     any_share.put(f"add/{NAME}", content)
 
-    def refuse(block: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
     with connect(any_share.address(), source_settings) as connection:
         received = fetch(connection, NAME, 1_000_000)
         assert 1_000_000 < len(received) <= 1_000_000 + 1024 * 1024
         assert content.startswith(received)
         assert fetch(connection, NAME, 8_000_000) == content
         with pytest.raises(OSError, match="No space left"):
-            connection.fetch(Action.ADD, NAME, refuse, size=len(content))
+            connection.fetch(Action.ADD, NAME, raising(OSError(28, "No space left on device")), size=len(content))
         with pytest.raises(FileMissingError, match=r"gone\.zip"):
             fetch(connection, "gone.zip", 10)
         # A file that became shorter is known by what arrived.

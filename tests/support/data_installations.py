@@ -20,6 +20,7 @@ from dcc.qc import models
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
+from tests.support.asking import column_in, rows_in
 from tests.support.installations import Folder, Installation
 
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
@@ -152,8 +153,7 @@ class DataInstallation:
             .where(XmlFile.fname == file_name, XmlLog.cleared.is_not(None) if cleared else XmlLog.cleared.is_(None))
             .order_by(XmlLog.id)
         )
-        with self.tracker.connect() as connection:
-            return list(connection.scalars(query))
+        return column_in(self.tracker, query)
 
     def set_back(self) -> list[tuple[str, str, str]]:
         """The documents set back: name, from where, to where."""
@@ -162,22 +162,18 @@ class DataInstallation:
             .join(XmlFile, XmlFile.id == DocumentReopening.xml_id)
             .order_by(DocumentReopening.id)
         )
-        with self.tracker.connect() as connection:
-            return [
-                (
-                    row.fname,
-                    f"{Phase(row.from_phase_id).short_name} {Status(row.from_status_id).short_name}",
-                    f"{Phase(row.to_phase_id).short_name} {Status(row.to_status_id).short_name}",
-                )
-                for row in connection.execute(query)
-            ]
+        return [
+            (
+                row.fname,
+                f"{Phase(row.from_phase_id).short_name} {Status(row.from_status_id).short_name}",
+                f"{Phase(row.to_phase_id).short_name} {Status(row.to_status_id).short_name}",
+            )
+            for row in rows_in(self.tracker, query)
+        ]
 
     def rows(self, table: Table, *names: str) -> list[tuple[Any, ...]]:
         """Columns of all rows of a table of the QC database, sorted."""
-        with self.qc.connect() as connection:
-            return sorted(
-                (tuple(row) for row in connection.execute(select(*(table.c[name] for name in names)))), key=str
-            )
+        return sorted((tuple(row) for row in rows_in(self.qc, select(*(table.c[name] for name in names)))), key=str)
 
     def last_session(self) -> tuple[int, list[tuple[Phase, int]]]:
         """The status of the latest session, and of its tasks."""

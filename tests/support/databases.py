@@ -46,6 +46,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.progress import NewDocument, NewZipAction
 from dcc.tracker.states import State
+from tests.support.asking import in_writing
 from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
 
@@ -470,8 +471,7 @@ def seed_documents(tracker: Engine, download_id: int, count: int, state: State =
         NewDocument(download_id, f"H.2026-01-31.{inc}.specimen.impc.xml", None, None, inc, 1_000, None, state)
         for inc in range(count)
     ]
-    with writing(tracker) as connection:
-        return progress.add_documents(connection, rows)
+    return in_writing(tracker, progress.add_documents, rows)
 
 
 def is_sqlite(url: str) -> bool:

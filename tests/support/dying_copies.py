@@ -21,7 +21,7 @@ from tests.support.prepared_processes import FORKED
 from tests.support.stores import Store
 
 POINTS: dict[str, tuple[Any, str, int]] = {
-    "when the QC database is half there": (row_copies.Summing, "add", 12),
+    "when the QC database is half there": (row_copies, "shape_of", 12),
     "when the QC database is there": (Target, "fill", 1),
     "when both are there": (Target, "fill", 2),
     "when the old ones are marked": (Target, "mark", 2),

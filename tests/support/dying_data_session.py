@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dcc.operations.sessions import open_session
 from dcc.qc.apply import documents
 from dcc.qc.database import open_qc_database
-from dcc.session.data import checking, prepared_archives, quality_control, session_data, uploader
+from dcc.session.data import checking, prepared_archives, quality_control, session_data, uploading
 from dcc.session.data.data_session import DataSession, Recorder
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
@@ -20,7 +20,7 @@ from tests.support.dying_session import _after, _before
 POINTS: dict[str, Callable[[], None]] = {
     "when an archive is prepared": lambda: _after(prepared_archives, "prepare_archive"),
     "within the transaction of documents": lambda: _after(documents, "insert_documents"),
-    "when documents are applied": lambda: _after(uploader, "apply_documents"),
+    "when documents are applied": lambda: _after(uploading, "apply_documents"),
     "before the tracker hears of uploads": lambda: _before(Recorder, "write"),
     "when the uploads are recorded": lambda: _after(Recorder, "write"),
     "when documents are set back": lambda: _after(DataSession, "reopen"),

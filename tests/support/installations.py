@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from pydantic import SecretStr
@@ -32,6 +32,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
+from tests.support.asking import execute_in, in_writing, rows_in, value_in
 
 MODIFIED = 1_400_000_000
 
@@ -97,8 +98,7 @@ class Installation:
 
     def add_source(self, address: SourceAddress) -> int:
         """Register a file source; returns its id."""
-        with writing(self.tracker) as connection:
-            return file_sources.add_source(connection, address)
+        return in_writing(self.tracker, file_sources.add_source, address)
 
     def add_folder(self, centre: str = "H", name: str = "centre") -> Folder:
         """A file source that is a local folder."""
@@ -107,7 +107,7 @@ class Installation:
         address = SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(path))
         return Folder(path, self.add_source(address))
 
-    def with_settings(self, **changes: object) -> Installation:
+    def with_settings(self, **changes: object) -> Self:
         """The same installation under other settings."""
         return replace(self, settings=self.settings.model_copy(update=changes))
 
@@ -139,11 +139,10 @@ class Installation:
         query = select(ZipFile.file_name, ZipAction.todo_id, ZipAction.phase_id, ZipAction.status_id).join(
             ZipAction, ZipAction.zip_id == ZipFile.id
         )
-        with self.tracker.connect() as connection:
-            return {
-                f"{actions[row.todo_id]}/{row.file_name}": _state(row.phase_id, row.status_id)
-                for row in connection.execute(query)
-            }
+        return {
+            f"{actions[row.todo_id]}/{row.file_name}": _state(row.phase_id, row.status_id)
+            for row in rows_in(self.tracker, query)
+        }
 
     def attempts(self, key: str) -> list[tuple[int, str]]:
         """The download attempts of a zip action, oldest first: file source and state of each."""
@@ -156,19 +155,16 @@ class Installation:
             .where(ZipFile.file_name == name, ZipAction.todo_id == ACTION_IDS[Action(action)])
             .order_by(ZipDownload.id)
         )
-        with self.tracker.connect() as connection:
-            return [(row.file_source_id, _state(row.phase_id, row.status_id)) for row in connection.execute(query)]
+        return [(row.file_source_id, _state(row.phase_id, row.status_id)) for row in rows_in(self.tracker, query)]
 
     def documents(self) -> list[tuple[str, str]]:
         """All rows of `xml_file`: name and state, by name."""
         query = select(XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).order_by(XmlFile.fname, XmlFile.id)
-        with self.tracker.connect() as connection:
-            return [(row.fname, _state(row.phase_id, row.status_id)) for row in connection.execute(query)]
+        return [(row.fname, _state(row.phase_id, row.status_id)) for row in rows_in(self.tracker, query)]
 
     def count(self, model: type) -> int:
         """How many rows a table has."""
-        with self.tracker.connect() as connection:
-            return connection.scalar(select(func.count()).select_from(model)) or 0
+        return value_in(self.tracker, select(func.count()).select_from(model)) or 0
 
     def staged(self) -> dict[str, bytes]:
         """Every file in staging by its path there."""
@@ -207,14 +203,12 @@ def until_the_next_second() -> None:
 
 def note_uploaded(tracker: Engine) -> None:
     """Have the tracker say that the data of all documents were uploaded."""
-    with writing(tracker) as connection:
-        connection.execute(update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.DONE)))
+    execute_in(tracker, update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.DONE)))
 
 
 def note_withdrawn(tracker: Engine) -> None:
     """Have the tracker say that the data of all documents were withdrawn."""
-    with writing(tracker) as connection:
-        connection.execute(update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.CANCELLED)))
+    execute_in(tracker, update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.CANCELLED)))
 
 
 def _state(phase: int, status: int) -> str:

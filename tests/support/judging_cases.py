@@ -21,6 +21,7 @@ from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import Validity, WaiverEffect
+from tests.support.asking import column_in, row_in, rows_in
 from tests.support.integrity_cases import REFERENCE, TODAY
 from tests.support.qc_documents import apply_document, to_apply
 from tests.support.sent_statements import sent_statements
@@ -80,8 +81,7 @@ def findings(qc: Engine, document: Applied | None = None) -> list[Any]:
     statement = select(FINDING).order_by(FINDING.c.id)
     if document is not None:
         statement = statement.where(FINDING.c.document_id == document.document_id)
-    with qc.connect() as connection:
-        return list(connection.execute(statement))
+    return rows_in(qc, statement)
 
 
 IS_VALID = {Validity.UNJUDGED: None, Validity.VALID: True, Validity.INVALID: False}
@@ -89,13 +89,11 @@ IS_VALID = {Validity.UNJUDGED: None, Validity.VALID: True, Validity.INVALID: Fal
 
 def validity(qc: Engine, table: Table = models.EXPERIMENT) -> list[bool | None]:
     """Whether each version of an entity is valid, in the order of their ids; None for those that were not judged."""
-    with qc.connect() as connection:
-        return [IS_VALID[each] for each in connection.scalars(select(table.c.validity).order_by(table.c.id))]
+    return [IS_VALID[each] for each in column_in(qc, select(table.c.validity).order_by(table.c.id))]
 
 
 def document_row(qc: Engine, document: Applied) -> Any:
-    with qc.connect() as connection:
-        return connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == document.document_id)).one()
+    return row_in(qc, select(DOCUMENT).where(DOCUMENT.c.id == document.document_id))
 
 
 def statements(qc: Engine) -> AbstractContextManager[list[str]]:

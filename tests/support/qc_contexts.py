@@ -16,6 +16,7 @@ from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import Severity, Validity
+from tests.support.asking import in_reading
 from tests.support.qc_documents import apply
 
 TABLES = {**models.QcBase.metadata.tables, OVERVIEW_STRAIN.name: OVERVIEW_STRAIN}
@@ -171,7 +172,6 @@ def parts_of(connection: Connection) -> dict[tuple[Any, ...], int]:
 
 def assert_contexts_are_right(engine: Engine) -> None:
     """What is in the contexts is what a count from nothing yields."""
-    with engine.connect() as connection:
-        expected, parts = contexts_from_nothing(connection)
-        assert contexts_of(connection) == expected
-        assert parts_of(connection) == parts
+    expected, parts = in_reading(engine, contexts_from_nothing)
+    assert in_reading(engine, contexts_of) == expected
+    assert in_reading(engine, parts_of) == parts

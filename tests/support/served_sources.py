@@ -18,6 +18,7 @@ from sqlalchemy import select
 from dcc.cli.demo import submissions
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import ZipLog
+from tests.support.asking import column_in
 from tests.support.faulty_servers import CuttingProxy, shut, start
 from tests.support.installations import Installation, specimens
 from tests.support.servers import Authority, Share, add_pinned
@@ -55,8 +56,7 @@ def put_many(share: Share, centre: str, number: int) -> list[str]:
 
 def logged(installation: Installation) -> list[str]:
     """What `zip_log` says, oldest first."""
-    with installation.tracker.connect() as connection:
-        return list(connection.scalars(select(ZipLog.message).order_by(ZipLog.id)))
+    return column_in(installation.tracker, select(ZipLog.message).order_by(ZipLog.id))
 
 
 @pytest.fixture

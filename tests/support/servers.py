@@ -33,11 +33,11 @@ from pydantic import SecretStr
 from sqlalchemy import Engine
 
 from benchmarks.servers import configure_vsftpd
-from dcc.databases.transactions import writing
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
 from dcc.tracker.register import file_sources
+from tests.support.asking import in_writing
 from tests.support.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
 from tests.support.ports import free_port
 
@@ -84,8 +84,7 @@ class Share:
 def add_pinned(tracker: Engine, address: SourceAddress) -> int:
     """Register a file source, its host keys pinned; its id."""
     keys = [HostKey.parse(line) for line in address.host_keys]
-    with writing(tracker) as connection:
-        return file_sources.add_source(connection, address, keys)
+    return in_writing(tracker, file_sources.add_source, address, keys)
 
 
 def server_program(name: str) -> str:

@@ -2,10 +2,10 @@
 
 from sqlalchemy import Connection
 
+from dcc.notify import session_report as reports
 from dcc.notify.channels.reports import Report
-from dcc.notify.session_report import load_facts, render_report
 
 
 def session_report(connection: Connection, session_id: int) -> Report:
     """The report of a session, which nobody is sent."""
-    return render_report(load_facts(connection, session_id, failure_limit=3))
+    return reports.session_report(connection, session_id, failure_limit=3)

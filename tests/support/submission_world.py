@@ -29,6 +29,7 @@ from dcc.reports.submissions.page import render_html
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import Settings
+from tests.support.asking import column_in, execute_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import Installation
 from tests.support.report_pages import Page
@@ -105,10 +106,8 @@ def populate(data: DataInstallation) -> DataInstallation:
 
 def _applied_earlier(data: DataInstallation, key: str) -> None:
     mine = (DOCUMENT.c.zip_file == key.partition("/")[2]) & (DOCUMENT.c.applied_at.is_not(None))
-    with data.qc.connect() as connection:
-        (applied,) = connection.scalars(select(DOCUMENT.c.applied_at).where(mine))
-    with writing(data.qc) as connection:
-        connection.execute(update(DOCUMENT).where(mine).values(applied_at=applied - timedelta(hours=1)))
+    (applied,) = column_in(data.qc, select(DOCUMENT.c.applied_at).where(mine))
+    execute_in(data.qc, update(DOCUMENT).where(mine).values(applied_at=applied - timedelta(hours=1)))
 
 
 @dataclass

@@ -34,6 +34,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
+from tests.support.asking import column_in, execute_in, in_writing, rows_in, value_in
 from tests.support.databases import (
     PASSWORD,
     MariaDb,
@@ -51,8 +52,7 @@ SESSION = {"start_time": NOON, "status": -1, "created": NOON}
 
 
 def _count(tracker: Engine, model: type[Base]) -> int:
-    with tracker.connect() as connection:
-        return connection.scalar(select(func.count()).select_from(model)) or 0
+    return value_in(tracker, select(func.count()).select_from(model)) or 0
 
 
 # Foreign keys and columns
@@ -62,22 +62,18 @@ def test_removing_a_centre_removes_its_sources_and_hostings_and_keeps_its_archiv
     centre = seed_centre(tracker)
     archive = seed_zip(tracker, seed_source(tracker, centre), centre_id=centre)
     seed_documents(tracker, seed_download(tracker, archive.hosting_id), 2)
-    with writing(tracker) as connection:
-        connection.execute(delete(Centre))
+    execute_in(tracker, delete(Centre))
     assert [_count(tracker, model) for model in (FileSource, FileSourceHasZip, ZipDownload, XmlFile)] == [0, 0, 0, 0]
     assert [_count(tracker, model) for model in (ZipFile, ZipAction)] == [1, 1]
-    with tracker.connect() as connection:
-        assert connection.scalar(select(ZipFile.centre_id)) is None
+    assert value_in(tracker, select(ZipFile.centre_id)) is None
 
 
 def test_times_are_kept_in_utc_to_the_second(tracker: Engine) -> None:
     summer = timezone(timedelta(hours=2))
     row = SESSION | {"start_time": datetime(2026, 1, 31, 14, 0, 0, 900_000, summer)}
-    with writing(tracker) as connection:
-        (number,) = insert_rows(connection, CrawlingSession, [row])
-    with tracker.connect() as connection:
-        assert connection.scalar(select(CrawlingSession.start_time).where(CrawlingSession.id == number)) == NOON
-        now = connection.scalar(select(func.current_timestamp()))
+    (number,) = in_writing(tracker, insert_rows, CrawlingSession, [row])
+    assert value_in(tracker, select(CrawlingSession.start_time).where(CrawlingSession.id == number)) == NOON
+    now = value_in(tracker, select(func.current_timestamp()))
     now = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
     assert abs(now.replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(seconds=5)
 
@@ -90,8 +86,7 @@ def test_a_message_too_long_for_its_column_is_shortened_and_odd_characters_survi
         kind = exception_id(connection, "SomeError", "Something.")
         rows = [{"zip_id": download, "exception_id": kind, "message": message} for message in texts]
         insert_rows(connection, ZipLog, rows)
-    with tracker.connect() as connection:
-        stored = [message or "" for message in connection.scalars(select(ZipLog.message).order_by(ZipLog.id))]
+    stored = [message or "" for message in column_in(tracker, select(ZipLog.message).order_by(ZipLog.id))]
     assert stored[0].endswith("ü…")
     assert MESSAGE_BYTES - 4 <= len(stored[0].encode()) <= MESSAGE_BYTES
     assert stored[1:] == ["not UTF-8: \\udcff", "mouse 🐭"]
@@ -143,8 +138,7 @@ def test_readers_go_on_while_a_writer_works(tracker: Engine) -> None:
 
 
 def test_many_threads_write_without_losing_anything(tracker: Engine) -> None:
-    with writing(tracker) as connection:
-        (number,) = insert_rows(connection, CrawlingSession, [SESSION | {"status": 0}])
+    (number,) = in_writing(tracker, insert_rows, CrawlingSession, [SESSION | {"status": 0}])
 
     def add_one(connection: Connection) -> None:
         status = connection.scalar(select(CrawlingSession.status).where(CrawlingSession.id == number).with_for_update())
@@ -153,14 +147,12 @@ def test_many_threads_write_without_losing_anything(tracker: Engine) -> None:
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(run_writing, tracker, add_one, patience_seconds=60) for _ in range(160)]:
             done.result()
-    with tracker.connect() as connection:
-        assert connection.scalar(select(CrawlingSession.status)) == 160
+    assert value_in(tracker, select(CrawlingSession.status)) == 160
 
 
 @only_mariadb
 def test_work_that_runs_into_a_deadlock_is_done_again(tracker: Engine) -> None:
-    with writing(tracker) as connection:
-        ids = insert_rows(connection, CrawlingSession, [SESSION | {"status": 0}] * 2)
+    ids = in_writing(tracker, insert_rows, CrawlingSession, [SESSION | {"status": 0}] * 2)
     both = threading.Barrier(2)
     tries = []
 
@@ -179,8 +171,7 @@ def test_work_that_runs_into_a_deadlock_is_done_again(tracker: Engine) -> None:
         for done in [pool.submit(work, ids), pool.submit(work, ids[::-1])]:
             done.result()
     assert len(tries) == 3
-    with tracker.connect() as connection:
-        assert connection.scalars(select(CrawlingSession.status)).all() == [2, 2]
+    assert column_in(tracker, select(CrawlingSession.status)) == [2, 2]
 
 
 @only_sqlite
@@ -225,8 +216,7 @@ def test_a_commit_whose_answer_was_lost_is_not_done_twice(tracker: Engine, maria
 
     ids = run_writing(tracker, work, patience_seconds=30)
     assert (len(lost), len(tries)) == (1, 1)
-    with tracker.connect() as connection:
-        assert connection.scalars(select(CrawlingSession.id)).all() == ids
+    assert column_in(tracker, select(CrawlingSession.id)) == ids
 
 
 @only_mariadb
@@ -249,8 +239,7 @@ def test_a_database_that_goes_away_and_comes_back_loses_nothing(tracker: Engine,
         mariadb.kill()
         mariadb.start()
         ids = [done.result() for done in writers]
-    with tracker.connect() as connection:
-        stored = {row.id: row.status for row in connection.execute(select(CrawlingSession.id, CrawlingSession.status))}
+    stored = {row.id: row.status for row in rows_in(tracker, select(CrawlingSession.id, CrawlingSession.status))}
     assert stored == dict(zip(ids, range(1, 200), strict=True))
 
 

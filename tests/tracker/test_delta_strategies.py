@@ -20,6 +20,7 @@ from dcc.tracker.listings.recording import ListingRecorder
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
+from tests.support.asking import in_reading, in_writing, row_in
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 
 DISABLED, INITIAL, ADDITIVE, FULL = DeltaStrategy
@@ -68,19 +69,16 @@ class Sources:
             connection.execute(update(ZipAction).values(state))
 
     def proposed(self, *states: ProposalState) -> list[tuple[int, str, ProposalState]]:
-        with self.tracker.connect() as connection:
-            found = list_proposals(connection, states=states or (ProposalState.OPEN,))
+        found = in_reading(self.tracker, list_proposals, states=states or (ProposalState.OPEN,))
         return [(one.source, one.key.file_name, one.state) for one in found]
 
     def missing(self, source: int | None = None) -> list[tuple[int, str, bool, bool, bool, str | None]]:
-        with self.tracker.connect() as connection:
-            found = missing_archives(connection, source)
+        found = in_reading(self.tracker, missing_archives, source)
         return [(m.source, m.key.file_name, m.believed, m.loaded, m.elsewhere, m.proposal) for m in found]
 
     def hosting(self) -> tuple[int | None, bool]:
         """Size of the first archive as it is recorded, and whether it counts as gone."""
-        with self.tracker.connect() as connection:
-            row = connection.execute(select(FileSourceHasZip).order_by(FileSourceHasZip.id).limit(1)).one()
+        row = row_in(self.tracker, select(FileSourceHasZip).order_by(FileSourceHasZip.id).limit(1))
         return row.size_bytes, row.gone_since is not None
 
 
@@ -88,8 +86,9 @@ class Sources:
 def sources(tracker: Engine, settings: Settings) -> Sources:
     centre = seed_centre(tracker)
     assert [seed_source(tracker, centre), seed_source(tracker, centre)] == [ONE, TWO]
-    with writing(tracker) as connection:
-        (session,) = insert_rows(connection, CrawlingSession, [{"start_time": START, "status": -1, "created": START}])
+    (session,) = in_writing(
+        tracker, insert_rows, CrawlingSession, [{"start_time": START, "status": -1, "created": START}]
+    )
     return Sources(tracker, settings, centre, session)
 
 
@@ -132,8 +131,7 @@ def test_what_a_whole_listing_lists_no_more_is_proposed_once(sources: Sources) -
     assert "dcc data proposals" in finding.message
     both = [(ONE, A.name, ProposalState.OPEN), (ONE, B.name, ProposalState.OPEN)]
     assert sources.proposed() == both
-    with sources.tracker.connect() as connection:
-        first = list_proposals(connection)[0]
+    first = in_reading(sources.tracker, list_proposals)[0]
     assert (first.since, first.created, first.documents) == (sources.now, sources.now, ("document 1.xml",))
     assert sources.list(C, D).findings == []
     assert sources.proposed() == both
@@ -167,8 +165,7 @@ def test_what_was_turned_down_is_proposed_again_only_after_it_was_back(sources: 
     with writing(sources.tracker) as connection:
         (open_one,) = list_proposals(connection)
         decide(connection, [open_one.za_id], ProposalState.TURNED_DOWN, author="a" * 64, reason="r" * 256)
-    with sources.tracker.connect() as connection:
-        (turned_down,) = list_proposals(connection, states=[ProposalState.TURNED_DOWN])
+    (turned_down,) = in_reading(sources.tracker, list_proposals, states=[ProposalState.TURNED_DOWN])
     assert (turned_down.decided_by, turned_down.reason) == ("a" * 64, "r" * 255), "cut to their columns"
     assert turned_down.decided is not None
     for files in ([B], [A, B]):
@@ -211,8 +208,7 @@ def test_what_is_proposed(sources: Sources, case: str, proposed: bool) -> None:
     if case != "no document of it stands":
         sources.load()
     if case == "another source that was removed hosts it":
-        with writing(sources.tracker) as connection:
-            file_sources.set_source_state(connection, TWO, SourceState.REMOVED)
+        in_writing(sources.tracker, file_sources.set_source_state, TWO, SourceState.REMOVED)
     if case == "it went while the strategy was additive":
         sources.list(B, delta=ADDITIVE)
         assert sources.proposed() == []

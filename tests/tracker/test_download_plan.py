@@ -38,6 +38,7 @@ from dcc.tracker.models import (
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register import delegations
 from dcc.tracker.states import WAITING, State
+from tests.support.asking import execute_in, in_reading, in_writing, row_in
 from tests.support.databases import (
     SeededZip,
     only_sqlite,
@@ -59,8 +60,7 @@ VALID = State(Phase.XSD, Status.DONE)
 
 def _update(tracker: Engine, model: type, row_id: int, **values: object) -> None:
     table = model.__table__  # type: ignore[attr-defined]
-    with writing(tracker) as connection:
-        connection.execute(update(table).where(table.c.id == row_id).values(**values))
+    execute_in(tracker, update(table).where(table.c.id == row_id).values(**values))
 
 
 def _statistics(tracker: Engine, source_id: int, failures: int = 0, size: int = 0, seconds: float = 0.0) -> None:
@@ -70,8 +70,7 @@ def _statistics(tracker: Engine, source_id: int, failures: int = 0, size: int = 
 
 
 def _plans(tracker: Engine, sources: set[int] | None = None, za_ids: list[int] | None = None) -> list[PlannedZip]:
-    with tracker.connect() as connection:
-        return load_waiting(connection, sources, za_ids)
+    return in_reading(tracker, load_waiting, sources, za_ids)
 
 
 def _order(tracker: Engine, sources: set[int] | None = None) -> list[int]:
@@ -82,8 +81,7 @@ def _order(tracker: Engine, sources: set[int] | None = None) -> list[int]:
 
 def _state(tracker: Engine, model: type, row_id: int) -> State:
     table = model.__table__  # type: ignore[attr-defined]
-    with tracker.connect() as connection:
-        row = connection.execute(select(table.c.phase_id, table.c.status_id).where(table.c.id == row_id)).one()
+    row = row_in(tracker, select(table.c.phase_id, table.c.status_id).where(table.c.id == row_id))
     return State(Phase(row.phase_id), Status(row.status_id))
 
 
@@ -95,15 +93,13 @@ def _rows(tracker: Engine, model: type) -> list[Row[tuple[object, ...]]]:
 def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> int:
     """Let the download of a submission fail for good; the id of the attempt."""
     download = seed_download(tracker, zip_.hosting_id)
-    with writing(tracker) as connection:
-        progress.report(connection, [Proposal(Subject.ZIP_DOWNLOAD, download, state)])
+    in_writing(tracker, progress.report, [Proposal(Subject.ZIP_DOWNLOAD, download, state)])
     return download
 
 
 def _reopened(tracker: Engine, sources: set[int] | None) -> int:
     """How many failed downloads a session of these sources tries again."""
-    with writing(tracker) as connection:
-        return reopen_failed_downloads(connection, sources, None)
+    return in_writing(tracker, reopen_failed_downloads, sources, None)
 
 
 class TestPreference:
@@ -148,8 +144,7 @@ class TestPreference:
         sessions = [Conduct(failures=5), Conduct(failures=1), Conduct(1, 1, 3_000, 2.0), Conduct(1, 0, 1_000, 0.5)]
         known = []
         for conduct in sessions:
-            with writing(tracker) as connection:
-                record_conduct(connection, {source: conduct})
+            in_writing(tracker, record_conduct, {source: conduct})
             known.append(_rows(tracker, FileSourceStatistics)[0][1:])
         assert known == [(5, 0, 0.0), (6, 0, 0.0), (4, 3_000, 2.0), (2, 4_000, 2.5)]
 
@@ -168,8 +163,7 @@ class TestWhatWaits:
         for year, month, day, inc, producer, name in reversed(names):
             zip_ = seed_zip(tracker, source, name, centre_id=producer)
             _update(tracker, ZipFile, zip_.zip_id, created=date(year, month, day), inc=inc)
-        with writing(tracker) as connection:
-            delegations.delegate(connection, "H", "J", recorded_by="wrangler")
+        in_writing(tracker, delegations.delegate, "H", "J", recorded_by="wrangler")
         assert [plan.key.file_name for plan in _plans(tracker)] == [row[-1] for row in names]
 
     def test_sources_that_are_not_available_or_active_or_do_not_host_it_any_more_are_left_out(
@@ -294,12 +288,10 @@ class TestInterrupted:
         _reopened(tracker, None)
         download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
         one, two = seed_documents(tracker, download, 2)
-        with writing(tracker) as connection:
-            progress.report(connection, [Proposal(Subject.XML_FILE, one, VALID)])
+        in_writing(tracker, progress.report, [Proposal(Subject.XML_FILE, one, VALID)])
         _update(tracker, ZipDownload, download, downloaded_size_bytes=321)
         _update(tracker, ZipFile, zip_.zip_id, content_md5="0" * 32)
-        with tracker.connect() as connection:
-            (left,) = load_interrupted(connection)
+        (left,) = in_reading(tracker, load_interrupted)
         assert (left.za_id, left.zip_id, left.key) == (zip_.za_id, zip_.zip_id, ZipKey(Action.ADD, NAME))
         assert (left.centre, left.source_id, left.download_id) == ("H", source, download)
         assert (left.size_bytes, left.md5) == (321, "0" * 32)
@@ -330,6 +322,5 @@ class TestInterrupted:
         for state in taken_up + left_alone:
             zip_ = seed_zip(tracker, source, f"{state}.zip")
             seed_download(tracker, zip_.hosting_id, state)
-        with tracker.connect() as connection:
-            found = load_interrupted(connection)
+        found = in_reading(tracker, load_interrupted)
         assert [left.key.file_name for left in found] == [f"{state}.zip" for state in taken_up]

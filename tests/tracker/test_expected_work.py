@@ -15,6 +15,7 @@ from dcc.tracker.decisions import DecisionKind, decide
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
 from dcc.tracker.models import SessionStatistics
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+from tests.support.asking import in_reading, in_writing
 from tests.support.databases import seed_centre, seed_source, seed_zip
 from tests.support.installations import Installation
 
@@ -65,8 +66,7 @@ def test_a_session_leaves_what_the_next_is_expected_by(installation: Installatio
     folder.put("add/H.2013-10-31.3.impc.zip")
     with open_session(installation.tracker, installation.settings) as session:
         list(crawl_file_sources(session))
-    with installation.tracker.connect() as connection:
-        found = expected_work(connection)[folder.source_id]
+    found = in_reading(installation.tracker, expected_work)[folder.source_id]
     assert (found.archives, found.seconds) == (2, 14)
     assert found.bytes == 2 * len((folder.path / "add" / "H.2013-10-31.1.impc.zip").read_bytes())
 
@@ -80,8 +80,6 @@ def test_what_no_session_fetches_is_not_expected(tracker: Engine) -> None:
         seed_zip(tracker, source, f"H.2013-10-31.{inc}.impc.zip", centre_id=centre, size_bytes=5) for inc in (1, 2)
     )
     seed_zip(tracker, source, "J.2013-10-31.1.impc.zip", centre_id=other, size_bytes=5)
-    with writing(tracker) as connection:
-        decide(connection, DecisionKind.HOLD, [held.za_id], by="me", reason="asked for")
-    with tracker.connect() as connection:
-        assert [str(key) for key in waiting_zip_actions(connection)] == ["add/H.2013-10-31.1.impc.zip"]
-        assert expected_work(connection) == {source: ExpectedWork(1, 5, None)}
+    in_writing(tracker, decide, DecisionKind.HOLD, [held.za_id], by="me", reason="asked for")
+    assert [str(key) for key in in_reading(tracker, waiting_zip_actions)] == ["add/H.2013-10-31.1.impc.zip"]
+    assert in_reading(tracker, expected_work) == {source: ExpectedWork(1, 5, None)}

@@ -31,6 +31,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.states import WAITING, State
+from tests.support.asking import execute_in, rows_in, value_in
 from tests.support.databases import seed_centre, seed_source
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import MANY
@@ -54,8 +55,7 @@ class Shelf:
             (self.session,) = insert_rows(connection, CrawlingSession, [row])
 
     def record(self, *listings: ActionListing, source: int | None = None, quiet_seconds: float = 0) -> RecordedListing:
-        with self.tracker.connect() as connection:
-            centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
+        centres = {name: number for number, name in rows_in(self.tracker, select(Centre.id, Centre.short_name))}
         number = self.one if source is None else source
         address = SourceAddress(number, "H", SourceProtocol.SFTP, "host.example", "user", SecretStr("x"), "")
         return run_writing(
@@ -75,13 +75,11 @@ class Shelf:
 
     def set_state(self, state: State) -> None:
         values = {"phase_id": int(state.phase), "status_id": int(state.status)}
-        with writing(self.tracker) as connection:
-            connection.execute(update(ZipAction).values(**values))
+        execute_in(self.tracker, update(ZipAction).values(**values))
 
     def rows(self, model: type) -> list[Row[tuple[object, ...]]]:
         table = model.__table__  # type: ignore[attr-defined]
-        with self.tracker.connect() as connection:
-            return list(connection.execute(select(table).order_by(table.c.id)))
+        return rows_in(self.tracker, select(table).order_by(table.c.id))
 
     def states(self) -> list[State]:
         return [State(Phase(row.phase_id), Status(row.status_id)) for row in self.rows(ZipAction)]
@@ -331,8 +329,7 @@ def test_very_many_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
     assert time.process_time() - began < SECONDS / 2
     assert (found.known, len(found.new_zips), found.gone) == (MANY - 1, 3, 1)
     assert len(sent) < 25
-    with shelf.tracker.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(FileSourceHasZip)) == MANY + 3
+    assert value_in(shelf.tracker, select(func.count()).select_from(FileSourceHasZip)) == MANY + 3
 
 
 def test_the_time_for_each_new_archive_does_not_grow_with_their_number(shelf: Shelf) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, delete, select
 
 from dcc.databases.schema import init_database
-from dcc.databases.transactions import run_writing, writing
+from dcc.databases.transactions import run_writing
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import progress
@@ -29,6 +29,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
+from tests.support.asking import execute_in, rows_in
 from tests.support.databases import (
     SeededZip,
     seed_centre,
@@ -96,8 +97,7 @@ def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: 
     requested = utc_now()
     hosting_ids = [archive.hosting_id, archive.hosting_id]
     ids = do(tracker, lambda connection: progress.add_downloads(connection, hosting_ids, requested))
-    with tracker.connect() as connection:
-        rows = connection.execute(select(ZipDownload.request, ZipDownload.received).order_by(ZipDownload.id)).all()
+    rows = rows_in(tracker, select(ZipDownload.request, ZipDownload.received).order_by(ZipDownload.id))
     assert [tuple(row) for row in rows] == [(requested, requested)] * 2
     assert states(tracker, Subject.ZIP_DOWNLOAD) == dict.fromkeys(ids, REQUESTED)
     assert action_state(tracker, archive) == WAITING
@@ -150,8 +150,7 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
     )
     assert action_state(tracker, archive) == WAITING
     assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: NOT_DOWNLOADED}
-    with tracker.connect() as connection:
-        (row,) = connection.execute(select(Reopening.__table__)).all()
+    (row,) = rows_in(tracker, select(Reopening.__table__))
     assert (row.za_id, row.from_phase_id, row.from_status_id) == (archive.za_id, *NOT_DOWNLOADED)
     assert (row.requested_by, row.reason, row.last_download_id) == ("w" * 64, "r" * 256, download)
     assert before <= row.created <= utc_now()
@@ -246,8 +245,7 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
 ) -> None:
     """The algebra holds from where documents were set to, as it does from where they began."""
     tracker, (source, _) = scratch
-    with writing(tracker) as connection:
-        connection.execute(delete(ZipFile))
+    execute_in(tracker, delete(ZipFile))
     archive = seed_zip(tracker, source)
     download = seed_download(tracker, archive.hosting_id, EXTRACTED)
     documents = seed_documents(tracker, download, 3)
@@ -266,10 +264,10 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
     assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
     assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == roll_up(expected)
     assert action_state(tracker, archive) == (roll_up(expected) if is_latest else action_before)
-    with tracker.connect() as connection:
-        rows = connection.execute(
-            select(DocumentReopening).where(DocumentReopening.xml_id.in_(documents)).order_by(DocumentReopening.xml_id)
-        ).all()
+    rows = rows_in(
+        tracker,
+        select(DocumentReopening).where(DocumentReopening.xml_id.in_(documents)).order_by(DocumentReopening.xml_id),
+    )
     assert [
         (row.xml_id, row.from_phase_id, row.from_status_id, row.to_phase_id, row.to_status_id, row.reason)
         for row in rows
@@ -291,8 +289,7 @@ def test_any_sequence_of_reports_ends_where_the_algebra_says(
     scratch: tuple[Engine, list[int]], reports: list[list[tuple[int, State, bool]]]
 ) -> None:
     tracker, (source, other) = scratch
-    with writing(tracker) as connection:
-        connection.execute(delete(ZipFile))
+    execute_in(tracker, delete(ZipFile))
     archive = seed_zip(tracker, source)
     # The latest is that of the later attempt, whichever source it was at.
     hostings = [seed_hosting(tracker, archive.za_id, other), archive.hosting_id]

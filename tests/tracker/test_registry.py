@@ -15,14 +15,14 @@ from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.file_sources import SourceEntry
 from dcc.tracker.register.source_addresses import SourceState, load_addresses, pin_host_keys, pinned_keys
+from tests.support.asking import in_reading, in_writing
 from tests.support.databases import seed_documents, seed_download, seed_hosting, seed_source, seed_zip
 
 SECRET = "correct horse battery staple"
 
 
 def add_centre(tracker: Engine, code: str = "H", **details: str) -> int:
-    with writing(tracker) as connection:
-        return centres.add_centre(connection, NewCentre(code, **details))
+    return in_writing(tracker, centres.add_centre, NewCentre(code, **details))
 
 
 def address(centre: str = "H", **changes: object) -> SourceAddress:
@@ -44,13 +44,11 @@ def add_source(tracker: Engine, *keys: HostKey, **changes: object) -> int:
 
 
 def listed(tracker: Engine) -> list[SourceEntry]:
-    with tracker.connect() as connection:
-        return file_sources.list_sources(connection)
+    return in_reading(tracker, file_sources.list_sources)
 
 
 def crawlable(tracker: Engine) -> list[int]:
-    with tracker.connect() as connection:
-        return [found.id for found in load_addresses(connection)]
+    return [found.id for found in in_reading(tracker, load_addresses)]
 
 
 def test_a_code_that_file_names_cannot_hold_is_refused(tracker: Engine) -> None:
@@ -67,12 +65,10 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
         (SourceState.REMOVED, []),
         (SourceState.AVAILABLE, [source]),
     ):
-        with writing(tracker) as connection:
-            file_sources.set_source_state(connection, source, state)
+        in_writing(tracker, file_sources.set_source_state, source, state)
         assert crawlable(tracker) == expected
         assert [entry.state for entry in listed(tracker)] == [state]
-        with tracker.connect() as connection:
-            assert centres.list_centres(connection)[0].sources == (0 if state is SourceState.REMOVED else 1)
+        assert in_reading(tracker, centres.list_centres)[0].sources == (0 if state is SourceState.REMOVED else 1)
     with pytest.raises(NotFoundError, match="no file source 99"), writing(tracker) as connection:
         file_sources.set_source_state(connection, 99, SourceState.REMOVED)
 
@@ -125,8 +121,7 @@ def test_a_source_counts_what_it_hosts_at_present(tracker: Engine) -> None:
 def test_what_is_changed_of_a_source_is_what_was_given(tracker: Engine) -> None:
     add_centre(tracker)
     source = add_source(tracker)
-    with writing(tracker) as connection:
-        file_sources.change_source(connection, source, hostname="new.example.org", accesskey=SecretStr("env:NEW"))
+    in_writing(tracker, file_sources.change_source, source, hostname="new.example.org", accesskey=SecretStr("env:NEW"))
     (entry,) = listed(tracker)
     assert (entry.hostname, entry.accesskey) == ("new.example.org", "env:NEW")
     assert (entry.username, entry.base_path) == ("dcc", "/impc")
@@ -158,8 +153,6 @@ def test_a_newly_accepted_host_key_takes_the_place_of_the_old_one(tracker: Engin
     old, new = HostKey("ssh-ed25519", "AAAA"), HostKey("ssh-rsa", "BBBB")
     source = add_source(tracker, old)
     other = add_source(tracker, old, username="other")
-    with writing(tracker) as connection:
-        pin_host_keys(connection, source, [new])
-    with tracker.connect() as connection:
-        assert pinned_keys(connection, source) == [new]
-        assert pinned_keys(connection, other) == [old]
+    in_writing(tracker, pin_host_keys, source, [new])
+    assert in_reading(tracker, pinned_keys, source) == [new]
+    assert in_reading(tracker, pinned_keys, other) == [old]

@@ -22,6 +22,7 @@ from dcc.tracker import database
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Base
 from dcc.tracker.upgrades import REVISIONS
+from tests.support.asking import rows_in, value_in
 from tests.support.databases import MariaDb, broken_off_on_mariadb, is_sqlite, only_mariadb, only_sqlite, schema_of
 from tests.support.earlier_schemas import init_as
 
@@ -111,8 +112,7 @@ def test_a_tool_of_the_field_finds_every_column_with_its_type(tracker: Engine) -
         "SELECT table_name, column_name, column_type, is_nullable, column_default, extra "
         "FROM information_schema.columns WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position"
     )
-    with tracker.connect() as connection:
-        found = [tuple(row) for row in connection.execute(query)]
+    found = [tuple(row) for row in rows_in(tracker, query)]
     columns = {(table, column): f"{kind}{' nn' if null == 'NO' else ''}" for table, column, kind, null, *_ in found}
     more = {(table, column): (default, extra) for table, column, _, _, default, extra in found}
     for table, (id_type, listed) in SEED_TABLES.items():
@@ -164,9 +164,8 @@ def test_init_leaves_reference_rows_that_are_there(tracker: Engine) -> None:
     with tracker.begin() as connection:
         connection.execute(text("UPDATE phase SET description = 'in other words' WHERE id = 1"))
     init_database(tracker)
-    with tracker.connect() as connection:
-        assert connection.scalar(text("SELECT description FROM phase WHERE id = 1")) == "in other words"
-        assert connection.scalar(text("SELECT COUNT(*) FROM phase")) == len(REFERENCE_ROWS["phase"])
+    assert value_in(tracker, "SELECT description FROM phase WHERE id = 1") == "in other words"
+    assert value_in(tracker, "SELECT COUNT(*) FROM phase") == len(REFERENCE_ROWS["phase"])
 
 
 @only_sqlite

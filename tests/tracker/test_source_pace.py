@@ -15,6 +15,7 @@ from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_
 from dcc.tracker.register.file_sources import change_source, list_sources
 from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys
 from dcc.tracker.register.source_pace import load_dues, paused_sources, set_pause
+from tests.support.asking import in_reading, in_writing
 from tests.support.installations import Installation
 
 HOUR = timedelta(hours=1)
@@ -22,8 +23,7 @@ NOW = utc_now()
 
 
 def why(installation: Installation, source: int, **given: int) -> Why:
-    with installation.tracker.connect() as connection:
-        return load_dues(connection, 3, NOW, named=given.values())[source].why
+    return in_reading(installation.tracker, load_dues, 3, NOW, named=given.values())[source].why
 
 
 @pytest.mark.both_databases
@@ -39,8 +39,7 @@ def test_past_crawls_decide_whether_a_source_is_due(installation: Installation) 
     def crawled(hours: float, outcome: str) -> None:
         at = NOW - hours * HOUR
         row = {"session_id": session, "file_source_id": source, "start_time": at, "finish_time": at, "outcome": outcome}
-        with writing(installation.tracker) as connection:
-            insert_rows(connection, SourceCrawlRow.__table__, [row])
+        in_writing(installation.tracker, insert_rows, SourceCrawlRow.__table__, [row])
 
     assert why(installation, source) is Why.DUE
     for hours, outcome, expected in (
@@ -63,8 +62,7 @@ def test_past_crawls_decide_whether_a_source_is_due(installation: Installation) 
             change_source(connection, source, every="2h")
             connection.execute(update(FileSource).values(last_update=NOW - 9 * HOUR))
         assert why(installation, source) is Why.FAILING
-        with writing(installation.tracker) as connection:
-            mend(connection)
+        in_writing(installation.tracker, mend)
         assert why(installation, source) is Why.DUE
 
 
@@ -73,19 +71,15 @@ def test_a_paused_source_is_used_by_nobody_until_its_pause_ends(installation: In
     source = installation.add_folder().source_id
 
     def used() -> bool:
-        with installation.tracker.connect() as connection:
-            return bool(load_addresses(connection))
+        return bool(in_reading(installation.tracker, load_addresses))
 
     for until, is_used in ((None, False), (NOW + HOUR, False), (NOW - HOUR, True)):
-        with writing(installation.tracker) as connection:
-            set_pause(connection, source, Pause("a move", "ann", NOW - 2 * HOUR, until))
+        in_writing(installation.tracker, set_pause, source, Pause("a move", "ann", NOW - 2 * HOUR, until))
         assert used() == is_used
         assert (why(installation, source, named=source) is Why.PAUSED) == (not is_used)
-        with installation.tracker.connect() as connection:
-            assert bool(list_sources(connection)[0].pause) == (not is_used)
-            assert paused_sources(connection) == (set() if is_used else {source})
-    with writing(installation.tracker) as connection:
-        set_pause(connection, source, None)
+        assert bool(in_reading(installation.tracker, list_sources)[0].pause) == (not is_used)
+        assert in_reading(installation.tracker, paused_sources) == (set() if is_used else {source})
+    in_writing(installation.tracker, set_pause, source, None)
     assert used()
     with pytest.raises(NotFoundError, match="no file source 99"), writing(installation.tracker) as connection:
         set_pause(connection, 99, None)
@@ -96,6 +90,5 @@ def test_a_schedule_that_cannot_be_read_changes_nothing(installation: Installati
     for given in ({"every": "often"}, {"windows": "at night"}, {"schedule": "06"}, {"every": "99999w"}):
         with pytest.raises(ConfigurationError, match="Write"), writing(installation.tracker) as connection:
             change_source(connection, source, **given)
-    with installation.tracker.connect() as connection:
-        (entry,) = list_sources(connection)
+    (entry,) = in_reading(installation.tracker, list_sources)
     assert (entry.every, entry.windows) == ("", "")

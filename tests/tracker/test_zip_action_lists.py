@@ -33,6 +33,7 @@ from dcc.tracker.queries import board, zip_action_lists
 from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.zip_action_lists import ZipFilter
 from dcc.tracker.states import REFUSED, State
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
     SeededZip,
     seed_centre,
@@ -55,27 +56,23 @@ def put_zip(
 ) -> SeededZip:
     """An archive with the date and increment of its name, waiting at a source."""
     seeded = seed_zip(tracker, source_id, f"H.{day}.{inc}.impc.zip", action, centre_id=centre_id, size_bytes=1_000)
-    with writing(tracker) as connection:
-        connection.execute(
-            update(ZipFile).where(ZipFile.id == seeded.zip_id).values(created=date.fromisoformat(day), inc=inc)
-        )
+    execute_in(
+        tracker, update(ZipFile).where(ZipFile.id == seeded.zip_id).values(created=date.fromisoformat(day), inc=inc)
+    )
     return seeded
 
 
 def propose(tracker: Engine, za_id: int, *states: State) -> None:
     for state in states:
-        with writing(tracker) as connection:
-            progress.report(connection, [Proposal(Subject.ZIP_ACTION, za_id, state)])
+        in_writing(tracker, progress.report, [Proposal(Subject.ZIP_ACTION, za_id, state)])
 
 
 def note_gone(tracker: Engine, za_id: int) -> None:
-    with writing(tracker) as connection:
-        connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.za_id == za_id).values(gone_since=NOW))
+    execute_in(tracker, update(FileSourceHasZip).where(FileSourceHasZip.za_id == za_id).values(gone_since=NOW))
 
 
 def waiting(tracker: Engine) -> list[str]:
-    with tracker.connect() as connection:
-        return [str(key) for key in zip_action_lists.waiting_zip_actions(connection)]
+    return [str(key) for key in in_reading(tracker, zip_action_lists.waiting_zip_actions)]
 
 
 def is_read(statement: str) -> bool:
@@ -163,8 +160,7 @@ def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(
         for document, kind, severity, cleared in entries:
             row = {"xml_id": document, "exception_id": exception_id(connection, kind, kind), "message": f"Of {kind}."}
             insert_rows(connection, XmlLog.__table__, [{**row, "severity": severity, "cleared": cleared}])
-    with tracker.connect() as connection:
-        reasons = zip_action_lists.failure_reasons(connection, [failed.za_id, sound.za_id])
+    reasons = in_reading(tracker, zip_action_lists.failure_reasons, [failed.za_id, sound.za_id])
     assert {za_id: reason.kind for za_id, reason in reasons.items()} == {failed.za_id: "X4"}
 
 
@@ -176,8 +172,7 @@ def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present
     put_zip(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
     seed_hosting(tracker, young.za_id, source)
     note_gone(tracker, tenth.za_id)
-    with tracker.connect() as connection:
-        entries = zip_action_lists.find_zips(connection)
+    entries = in_reading(tracker, zip_action_lists.find_zips)
     assert [(e.file_name, e.action, e.sources) for e in entries] == [
         ("H.2026-01-01.2.impc.zip", Action.DELETE, (source,)),
         ("H.2026-01-01.10.impc.zip", Action.ADD, ()),
@@ -205,8 +200,7 @@ def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Eng
         "add/H.2026-01-04.1.impc.zip",
         "add/H.2026-03-01.1.impc.zip",
     ]
-    with tracker.connect() as connection:
-        assert len(zip_action_lists.waiting_zip_actions(connection, limit=2)) == 2
+    assert len(in_reading(tracker, zip_action_lists.waiting_zip_actions, limit=2)) == 2
 
 
 def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
@@ -289,8 +283,7 @@ def add_finding(tracker: Engine, session_id: int, source_id: int, message: str, 
         "message": message,
         "created": NOW,
     }
-    with writing(tracker) as connection:
-        insert_rows(connection, CrawlFinding, [row])
+    in_writing(tracker, insert_rows, CrawlFinding, [row])
 
 
 def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker: Engine) -> None:
@@ -303,23 +296,19 @@ def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker
     add_finding(tracker, seen, source, "changed again", zipped.za_id)
 
     def findings() -> list[str]:
-        with tracker.connect() as connection:
-            return [finding.message for finding in crawls.latest_findings(connection)]
+        return [finding.message for finding in in_reading(tracker, crawls.latest_findings)]
 
     def set_gone(when: datetime | None) -> None:
-        with writing(tracker) as connection:
-            connection.execute(update(FileSourceHasZip).values(gone_since=when))
+        execute_in(tracker, update(FileSourceHasZip).values(gone_since=when))
 
     assert findings() == [], "what was never fetched will be fetched as it is at present"
-    with writing(tracker) as connection:
-        progress.add_downloads(connection, [zipped.hosting_id], NOW - timedelta(seconds=1))
+    in_writing(tracker, progress.add_downloads, [zipped.hosting_id], NOW - timedelta(seconds=1))
     assert findings() == ["changed again"]
     set_gone(NOW)
     assert findings() == []
     set_gone(None)
     assert findings() == ["changed again"]
-    with writing(tracker) as connection:
-        progress.add_downloads(connection, [zipped.hosting_id], NOW)
+    in_writing(tracker, progress.add_downloads, [zipped.hosting_id], NOW)
     assert findings() == []
 
 
@@ -341,8 +330,7 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
                 "created": NOW,
             }
             insert_rows(connection, SessionTask, [row])
-    with tracker.connect() as connection:
-        entries = {entry.id: entry for entry in crawls.list_sessions(connection)}
+    entries = {entry.id: entry for entry in in_reading(tracker, crawls.list_sessions)}
     assert list(entries) == [dead, bad, good]
     assert [entry.outcome for entry in entries.values()] == ["died", "faults", "finished"]
     assert [entry.failed_phase for entry in entries.values()] == [None, Phase.UNZIP, None]
@@ -356,8 +344,7 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
             assert outcomes == ["died"], "the process has died"
             connection.rollback()
         session.hand_over()
-    with tracker.connect() as connection:
-        assert [entry.outcome for entry in crawls.list_sessions(connection, limit=1)] == ["open"]
+    assert [entry.outcome for entry in in_reading(tracker, crawls.list_sessions, limit=1)] == ["open"]
 
 
 def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engine) -> None:

@@ -119,7 +119,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 @command(
     examples=['dcc data confirm delete/H.2013-11-06.5.impc.zip --reason "agreed with Harwell on 5 November"'],
-    exits={1: "a document was refused", 2: "none is held"},
+    exits={1: "a document was refused", 2: "none is held, or an older archive of the centre comes first"},
 )
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @reason_option

@@ -112,7 +112,7 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     \b
     JSON: a list of {"zip", "withdrawn" (how many documents), "problem" (why it stays open, or null)}
     """
-    from dcc.session.data.proposed_withdrawals import accept_proposals
+    from dcc.session.data.corrections import accept_proposals
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
@@ -148,7 +148,7 @@ def turn_down(
 
     JSON: a list of the submissions
     """
-    from dcc.session.data.proposed_withdrawals import settle_proposals
+    from dcc.session.data.corrections import settle_proposals
     from dcc.tracker.hostings.missing_archives import ProposalState
 
     settings = settings_from_environment()

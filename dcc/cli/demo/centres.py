@@ -95,132 +95,106 @@ def demo_sources() -> tuple[DemoSource, ...]:
     )
 
 
+_OCTOBER = date(2013, 10, 31)
+
+
+def _november(day: int) -> date:
+    return date(2013, 11, day)
+
+
+def _packed(centre: str, day: date, first: int, *documents: bytes) -> bytes:
+    """An archive of documents, which are numbered from `first` and named after their kinds."""
+    kinds = ["specimen" if b"<centreSpecimenSet " in document else "experiment" for document in documents]
+    numbered = enumerate(zip(kinds, documents, strict=True), first)
+    return archive({f"{centre}.{day}.{inc}.{kind}.impc.xml": document for inc, (kind, document) in numbered}, day)
+
+
 def _with_md5(path: str, content: bytes) -> dict[str, bytes]:
     """The archive with a checksum file as `md5sum` writes it."""
     checksum = hashlib.md5(content, usedforsecurity=False).hexdigest()
     return {path: content, f"{path}.md5": f"{checksum}  {Path(path).name}\n".encode()}
 
 
+def _measured_again(centre: str, day: date, animals: int, first: int) -> bytes:
+    """A correction of submitted blood chemistry, with another value for each of the first parameters."""
+    document = experiment_document(centre, animals=animals, first=first, created=day)
+    return _packed(centre, day, 1, document.replace(b"<value>1", b"<value>2", animals))
+
+
 def _harwell() -> dict[str, bytes]:
-    october, fourth, fifth, sixth = date(2013, 10, 31), date(2013, 11, 4), date(2013, 11, 5), date(2013, 11, 6)
-    first = archive(
-        {
-            "H.2013-10-31.1.specimen.impc.xml": specimen_document("H", mice=24),
-            "H.2013-10-31.2.experiment.impc.xml": experiment_document("H", animals=24),
-        },
-        october,
-    )
-    chemistry = experiment_document("H", animals=6, first=25, created=fourth)
+    day = _november(4)
+    good = _packed("H", _OCTOBER, 1, specimen_document("H", mice=24), experiment_document("H", animals=24))
+    animals = damaged(specimen_document("H", mice=6, first=25, created=day), ' zygosity="', ' zigosity="')
+    chemistry = experiment_document("H", animals=6, first=25, created=day)
     chemistry = damaged(chemistry, "<simpleParameter ", "<simpleParamter ")
-    chemistry = damaged(chemistry, "</simpleParameter>", "</simpleParamter>")
-    animals = damaged(specimen_document("H", mice=6, first=25, created=fourth), ' zygosity="', ' zigosity="')
-    faulty = archive(
-        {
-            "H.2013-11-04.1.specimen.impc.xml": damaged(animals, 'isBaseline="false"', 'isBaseline="no"'),
-            "H.2013-11-04.2.experiment.impc.xml": chemistry,
-            "H.2013-11-04.3.experiment.impc.xml": experiment_document(
-                "H", procedure="IMPC_HEM_001", first=25, created=fourth
-            ),
-        },
-        fourth,
+    faulty = _packed(
+        "H",
+        day,
+        1,
+        damaged(animals, 'isBaseline="false"', 'isBaseline="no"'),
+        damaged(chemistry, "</simpleParameter>", "</simpleParamter>"),
+        experiment_document("H", procedure="IMPC_HEM_001", first=25, created=day),
     )
-    correction = {"H.2013-11-05.1.experiment.impc.xml": _measured_again("H", animals=2, first=3, created=fifth)}
-    withdrawal = {"H.2013-11-06.1.experiment.impc.xml": experiment_document("H", animals=1, first=7, created=sixth)}
+    withdrawal = experiment_document("H", animals=1, first=7, created=_november(6))
     return {
-        **_with_md5("add/H.2013-10-31.1.impc.zip", first),
+        **_with_md5("add/H.2013-10-31.1.impc.zip", good),
         "add/H.2013-11-04.3.impc.zip": faulty,
         "add/README.txt": b"Exported by the LIMS every night at two.\n",
-        "add/archived/H.2013-09-30.1.impc.zip": first,
-        "edit/H.2013-11-05.4.impc.zip": archive(correction, fifth),
-        "delete/H.2013-11-06.5.impc.zip": archive(withdrawal, sixth),
+        "add/archived/H.2013-09-30.1.impc.zip": good,
+        "edit/H.2013-11-05.4.impc.zip": _measured_again("H", _november(5), animals=2, first=3),
+        "delete/H.2013-11-06.5.impc.zip": _packed("H", _november(6), 1, withdrawal),
     }
 
 
 def _harwell_procedures() -> bytes:
-    return archive(
-        {
-            f"H.2013-10-31.{number}.experiment.impc.xml": experiment_document("H", procedure=procedure, animals=24)
-            for number, procedure in ((3, "IMPC_IPG_001"), (4, "IMPC_GRS_001"), (5, "IMPC_BWT_001"))
-        }
-    )
+    procedures = ("IMPC_IPG_001", "IMPC_GRS_001", "IMPC_BWT_001")
+    return _packed("H", _OCTOBER, 3, *(experiment_document("H", procedure=one, animals=24) for one in procedures))
 
 
 def _jackson() -> dict[str, bytes]:
-    good = archive(
-        {
-            "J.2013-10-31.26.specimen.impc.xml": specimen_document("J", mice=40),
-            "J.2013-10-31.27.experiment.impc.xml": experiment_document("J", animals=40),
-        }
+    good = _packed("J", _OCTOBER, 26, specimen_document("J", mice=40), experiment_document("J", animals=40))
+    first, fourth = _november(1), _november(4)
+    late = _packed("J", first, 28, experiment_document("J", procedure="IMPC_HEM_001", animals=30, created=first))
+    # Valid documents whose data break the rules: an unknown colony and animal, a weight that is no number.
+    animals = specimen_document("J", mice=6, first=41, created=fourth)
+    weights = experiment_document("J", procedure="IMPC_BWT_001", animals=8, first=41, created=fourth)
+    animals, weights = (
+        damaged(animals, 'colonyID="J-', 'colonyID="JAX-'),
+        damaged(weights, "<value>2", "<value>approx. 2"),
     )
-    november = date(2013, 11, 1)
-    document = experiment_document("J", procedure="IMPC_HEM_001", animals=30, created=november)
-    late = archive({"J.2013-11-01.28.experiment.impc.xml": document}, november)
     return {
         **_with_md5("add/J.2013-10-31.26.impc.zip", good),
-        "add/J.2013-11-04.28.impc.zip": _jackson_in_error(),
+        "add/J.2013-11-04.28.impc.zip": _packed("J", fourth, 29, animals, weights),
         "add/J.2013-11-01.27.impc.zip": late[: len(late) * 2 // 3],
         "add/jax_november_final.zip": late,
     }
 
 
-def _jackson_in_error() -> bytes:
-    """Valid documents whose data break the rules: an unknown colony and animal, a weight that is no number."""
-    fourth = date(2013, 11, 4)
-    animals = specimen_document("J", mice=6, first=41, created=fourth)
-    weights = experiment_document("J", procedure="IMPC_BWT_001", animals=8, first=41, created=fourth)
-    return archive(
-        {
-            "J.2013-11-04.29.specimen.impc.xml": damaged(animals, 'colonyID="J-', 'colonyID="JAX-'),
-            "J.2013-11-04.30.experiment.impc.xml": damaged(weights, "<value>2", "<value>approx. 2"),
-        },
-        fourth,
-    )
-
-
-def _measured_again(centre: str, *, animals: int, first: int, created: date) -> bytes:
-    """The blood chemistry of submitted animals, with another value for each of the first parameters."""
-    document = experiment_document(centre, animals=animals, first=first, created=created)
-    return document.replace(b"<value>1", b"<value>2", animals)
-
-
 def _sanger() -> dict[str, bytes]:
-    second, third = date(2013, 11, 2), date(2013, 11, 3)
-    misnamed = archive(
-        {
-            "Wtsi.2013-11-02.1.specimen.impc.xml": specimen_document("Wtsi", mice=16, created=second),
-            "weights final version.xml": experiment_document("Wtsi", procedure="IMPC_BWT_001", created=second),
-        },
-        second,
-    )
-    correction = {"Wtsi.2013-11-03.1.experiment.impc.xml": _measured_again("Wtsi", animals=4, first=5, created=third)}
-    return {"add/Wtsi.2013-11-02.2.impc.zip": misnamed, "edit/Wtsi.2013-11-03.5.impc.zip": archive(correction, third)}
+    day = _november(2)
+    misnamed = {
+        "Wtsi.2013-11-02.1.specimen.impc.xml": specimen_document("Wtsi", mice=16, created=day),
+        "weights final version.xml": experiment_document("Wtsi", procedure="IMPC_BWT_001", created=day),
+    }
+    return {
+        "add/Wtsi.2013-11-02.2.impc.zip": archive(misnamed, day),
+        "edit/Wtsi.2013-11-03.5.impc.zip": _measured_again("Wtsi", _november(3), animals=4, first=5),
+    }
 
 
 def _sanger_procedures() -> bytes:
-    second = date(2013, 11, 2)
-    return archive(
-        {
-            f"Wtsi.2013-11-02.{number}.experiment.impc.xml": experiment_document(
-                "Wtsi", procedure=procedure, animals=16, created=second
-            )
-            for number, procedure in ((2, "IMPC_IPG_001"), (3, "IMPC_CBC_001"))
-        },
-        second,
-    )
+    day, procedures = _november(2), ("IMPC_IPG_001", "IMPC_CBC_001")
+    made = (experiment_document("Wtsi", procedure=one, animals=16, created=day) for one in procedures)
+    return _packed("Wtsi", day, 2, *made)
 
 
 def _toronto() -> dict[str, bytes]:
-    third = date(2013, 11, 3)
-    good = archive(
-        {
-            "Tcp.2013-11-03.1.specimen.impc.xml": specimen_document("Tcp", mice=12, created=third),
-            "Tcp.2013-11-03.2.experiment.impc.xml": experiment_document(
-                "Tcp", procedure="IMPC_GRS_001", animals=12, created=third
-            ),
-        },
-        third,
-    )
-    swapped = archive(
-        {"Tcp.2013-11-03.3.experiment.impc.xml": specimen_document("Tcp", first=13, created=third)}, third
-    )
-    return {"add/Tcp.2013-11-03.7.impc.zip": good, "add/Tcp.2013-11-03.8.impc.zip": swapped}
+    day = _november(3)
+    strength = experiment_document("Tcp", procedure="IMPC_GRS_001", animals=12, created=day)
+    swapped = {"Tcp.2013-11-03.3.experiment.impc.xml": specimen_document("Tcp", first=13, created=day)}
+    return {
+        "add/Tcp.2013-11-03.7.impc.zip": _packed(
+            "Tcp", day, 1, specimen_document("Tcp", mice=12, created=day), strength
+        ),
+        "add/Tcp.2013-11-03.8.impc.zip": archive(swapped, day),
+    }

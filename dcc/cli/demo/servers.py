@@ -14,11 +14,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dcc.errors import ConfigurationError
 
@@ -38,9 +39,6 @@ class Account:
     folder: Path
 
 
-_Start = Callable[[Mapping[str, Account]], int]
-
-
 def require_packages() -> None:
     """Check that the servers' packages are installed. Raises ConfigurationError."""
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
@@ -49,19 +47,6 @@ def require_packages() -> None:
             f"The demonstration needs {' and '.join(missing)}, which are not installed. "
             "Install them with the extra `demo`: pip install 'dcc[demo]'."
         )
-
-
-def sftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
-    """An SFTP server for accounts by user name, until the end of the block; gives its port on 127.0.0.1.
-
-    Raises ConfigurationError if it does not start.
-    """
-    return _running("sftp", accounts)
-
-
-def ftp_server(accounts: Mapping[str, Account]) -> AbstractContextManager[int]:
-    """An FTP server; as `sftp_server`."""
-    return _running("ftp", accounts)
 
 
 @contextmanager
@@ -74,14 +59,18 @@ def refusing_port() -> Iterator[int]:
 
 @contextmanager
 def _running(kind: str, accounts: Mapping[str, Account]) -> Iterator[int]:
-    plain = {name: (account.password, str(account.folder)) for name, account in accounts.items()}
+    """A server for accounts by user name, until the end of the block; gives its port on 127.0.0.1.
+
+    Raises ConfigurationError if it does not start.
+    """
     command = [sys.executable, "-m", "dcc.cli.demo.servers", kind]
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, text=True) as server:
         assert server.stdin is not None and server.stdout is not None  # noqa: S101, PT018 - for the type checker
         try:
             with suppress(BrokenPipeError):
-                server.stdin.write(json.dumps(plain) + "\n")
+                plain = {name: astuple(account) for name, account in accounts.items()}
+                server.stdin.write(json.dumps(plain, default=str) + "\n")
                 server.stdin.flush()
             ready, _, _ = select.select([server.stdout], [], [], _START_SECONDS)
             answer = server.stdout.readline().strip() if ready else f"no answer in {_START_SECONDS:g} seconds"
@@ -90,6 +79,13 @@ def _running(kind: str, accounts: Mapping[str, Account]) -> Iterator[int]:
             yield int(answer)
         finally:
             server.kill()
+
+
+sftp_server = partial(_running, "sftp")
+"""An SFTP server: see `_running`."""
+
+ftp_server = partial(_running, "ftp")
+"""An FTP server: see `_running`."""
 
 
 def _start_sftp(accounts: Mapping[str, Account]) -> int:
@@ -136,7 +132,7 @@ def _start_ftp(accounts: Mapping[str, Account]) -> int:
     return int(server.address[1])
 
 
-def _serve(start: _Start) -> None:
+def _serve(start: Callable[[Mapping[str, Account]], int]) -> None:
     """Serve in this process until its input is closed."""
     accounts = {name: Account(password, Path(folder)) for name, (password, folder) in json.loads(input()).items()}
     try:
@@ -148,7 +144,5 @@ def _serve(start: _Start) -> None:
     sys.stdin.read()
 
 
-_SERVERS: Final = {"sftp": _start_sftp, "ftp": _start_ftp}
-
 if __name__ == "__main__":
-    _serve(_SERVERS[sys.argv[1]])
+    _serve({"sftp": _start_sftp, "ftp": _start_ftp}[sys.argv[1]])

@@ -1,35 +1,33 @@
-"""The dialogue of `dcc source add` at a terminal: the centre, the server, the login, and the registration.
+"""The dialogue of `dcc source add` at a terminal: the centre, the server, the login, and the trial.
 
-Questions go to standard error. An impossible answer is explained and asked again. Nothing is written before everything
-is known.
+Questions go to standard error. An impossible answer is explained and asked again. Nothing is written here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from dcc.cli.shell.context import absolute_folder, confirmed
-from dcc.cli.shell.output import printable
-from dcc.cli.sources.trial import Trial, try_source
+from dcc.cli.sources.source_options import checked_address
+from dcc.cli.sources.trial import Trial, tell, try_source
 from dcc.errors import ConfigurationError
 from dcc.phases import KNOWN_CENTRES
 from dcc.redaction import keep_secret
 from dcc.runtime.installed_packages import SOURCES, added_names
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
     from sqlalchemy import Engine
 
     from dcc.settings import Settings
-    from dcc.sources.base import Extent, SourceAddress
-    from dcc.sources.host_keys import HostKey
+    from dcc.sources.base import SourceAddress
     from dcc.tracker.register.centres import NewCentre
     from dcc.tracker.register.source_addresses import TlsTrust
-
 
 _Answer = TypeVar("_Answer")
 
@@ -41,69 +39,31 @@ _PROTOCOLS = {
     "http": "a web server; whoever listens reads passwords and data",
     "file": "a folder of this machine",
 }
+_AS_BEFORE = "as before"
 _WAYS = {
+    _AS_BEFORE: "with what you gave",
     "key": "with a private key, which stays in its file",
     "file": "with a password that a file holds",
     "env": "with a password that an environment variable holds",
     "password": "with a password, typed here unseen, and kept in the tracker as it is",
+    "agent": "with the keys of the SSH agent",
+    "none": "without a password",
 }
-_AS_BEFORE = "as before"
+_NEXT = {
+    "again": "try the same once more",
+    "change": "answer the questions again",
+    "save": "register it as it is, to be tried later",
+    "stop": "leave everything as it was",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The answers about a source's address and login, and when it is crawled: `pace`, as of `change_source`.
+class Agreed:
+    """What a person agreed to register: what the trial found, the trust, and the centre if that is new."""
 
-    `new_centre` will be registered with it; `plain`: a password may be typed and stored in the tracker.
-    """
-
-    centre: str = ""
-    protocol: str = ""
-    hostname: str = ""
-    username: str = ""
-    accesskey: str = ""
-    base_path: str = ""
-    new_centre: NewCentre | None = None
-    plain: bool = False
-    delta: str = "additive"
-    extent: Extent | None = None
-    pace: Mapping[str, Any] = field(default_factory=dict)
-
-    def missing(self) -> list[str]:
-        """The options that are still missing."""
-        needed = {"--centre": self.centre, "--protocol": self.protocol}
-        if self.protocol == "file":
-            needed["--base-path"] = self.base_path
-        elif self.protocol:
-            needed["--hostname"] = self.hostname
-        return [option for option, value in needed.items() if not value]
-
-    def __repr__(self) -> str:
-        return f"Place({self.centre}, {self.protocol}://{self.hostname})"
-
-
-def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
-    """Ask for what is not `given`; `again`: for everything, with given values as proposals."""
-    place = ask_centre(tracker, given, again=again)
-    if again or not place.protocol:
-        place = replace(place, protocol=choose("What does the server speak?", protocols(), place.protocol or "sftp"))
-    if place.protocol == "file":
-        if again or not place.base_path:
-            folder = ask("Which folder holds add, edit and delete?", _folder, default=place.base_path)
-            place = replace(place, base_path=folder)
-        return replace(place, hostname="", username="", accesskey="")
-    if again or not place.hostname:
-        question = "Which server? HOST, HOST:PORT or [IPV6]:PORT"
-        place = replace(place, hostname=ask(question, _hostname, default=place.hostname))
-    if again or not given.username:
-        hint = "" if place.protocol == "sftp" else " (empty: anonymously)"
-        place = replace(place, username=ask(f"User name{hint}", str, default=place.username, empty=True))
-    if again or not given.accesskey:
-        place = replace(place, accesskey=_ask_accesskey(place))
-    if again or not given.base_path:
-        question = "Which directory holds add, edit and delete? (empty: the one after the login)"
-        place = replace(place, base_path=ask(question, str, default=place.base_path, empty=True))
-    return place
+    trial: Trial
+    tls: TlsTrust
+    new_centre: NewCentre | None
 
 
 def protocols() -> dict[str, str]:
@@ -111,59 +71,129 @@ def protocols() -> dict[str, str]:
     return _PROTOCOLS | dict.fromkeys(added_names(SOURCES), "what an installed package adds")
 
 
-def ask(question: str, check: Callable[[str], _Answer], *, default: str = "", empty: bool = False) -> _Answer:
-    """Ask until `check` accepts the answer, and return its result. Raises click.Abort at the end of input."""
+def ask_for_source(
+    tracker: Engine,
+    settings: Settings,
+    given: SourceAddress,
+    trust: Callable[[str], TlsTrust],
+    *,
+    plain: bool,
+    accept_host_key: bool,
+    test: bool,
+) -> Agreed:
+    """Ask for what is not `given`, and try the source.
+
+    `trust` is the trust of the options for a protocol; `plain`: a password may be typed and stored in the tracker.
+    Raises ConfigurationError if the person does not agree, and click.Abort.
+    """
+    from dcc.tracker.register import centres, file_sources
+
+    place, new_centre, again = given, None, False
     while True:
-        suffix = " " if question.endswith("?") and not default else ": "
-        answer = click.prompt(
-            question, default=default, show_default=bool(default), prompt_suffix=suffix, err=True
-        ).strip()
-        if not answer and not empty:
+        code, new_centre = _ask_centre(tracker, place.centre, new_centre, again=again)
+        place = _ask_address(replace(place, centre=code), plain=plain, again=again)
+        again = True
+        tls, address = trust(place.protocol), checked_address(place)
+        with tracker.connect() as connection:
+            known = {entry.short_name for entry in centres.list_centres(connection)} | {code}
+            try:
+                if new_centre is None:
+                    file_sources.check_new_source(connection, address)
+            except ConfigurationError as error:
+                tell(f"  {error}")
+                continue
+        trial, chosen = Trial(address), "again" if test else "save"
+        while chosen == "again":
+            trusting = replace(
+                address,
+                tls_authorities=tuple(authority.pem for authority in tls.authorities or ()),
+                tls_fingerprints=tuple(tls.fingerprints or ()),
+            )
+            trial = try_source(trusting, settings, known, accept_host_key=accept_host_key)
+            # An sftp server is not registered without its host key.
+            choices = {name: meaning for name, meaning in _NEXT.items() if name != "save" or trial.known}
+            chosen = "save" if trial.usable else _choose("What next?", choices, "change")
+        if chosen == "change":
             continue
-        try:
-            return check(answer)
-        except (ConfigurationError, ValueError) as error:
-            click.echo(f"  {printable(error)}", err=True)
+        if chosen == "stop" or not confirmed("Register it?", option=None, default=True):
+            raise ConfigurationError("Nothing was registered.")
+        return Agreed(trial, replace(tls, fingerprints=trial.address.tls_fingerprints or tls.fingerprints), new_centre)
 
 
-def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
+def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAddress:
+    """Ask for what an address lacks; `again`: for everything, with what it has as proposals."""
+    from pydantic import SecretStr
+
+    if again or not place.protocol:
+        place = replace(place, protocol=_choose("What does the server speak?", protocols(), place.protocol or "sftp"))
+    if place.protocol == "file":
+        if again or not place.base_path:
+            place = replace(place, base_path=_ask("Which folder holds add, edit and delete?", _folder, place.base_path))
+        return replace(place, hostname="", username="", accesskey=SecretStr(""))
+    if again or not place.hostname:
+        place = replace(place, hostname=_ask("Which server? HOST, HOST:PORT or [IPV6]:PORT", _hostname, place.hostname))
+    if again or not place.username:
+        hint = "" if place.protocol == "sftp" else " (empty: anonymously)"
+        place = replace(place, username=_ask(f"User name{hint}", str, place.username, empty=True))
+    if again or not place.accesskey.get_secret_value():
+        place = replace(place, accesskey=_ask_accesskey(place, plain=plain))
+    if again or not place.base_path:
+        question = "Which directory holds add, edit and delete? (empty: the one after the login)"
+        place = replace(place, base_path=_ask(question, str, place.base_path, empty=True))
+    return place
+
+
+def _ask(question: str, check: Callable[[str], _Answer], default: str = "", *, empty: bool = False) -> _Answer:
+    """Ask until `check` accepts the answer, and return its result. Raises click.Abort at the end of input."""
+    suffix = " " if question.endswith("?") and not default else ": "
+    while True:
+        answer = click.prompt(question, default, show_default=bool(default), prompt_suffix=suffix, err=True).strip()
+        if answer or empty:
+            try:
+                return check(answer)
+            except (ConfigurationError, ValueError) as error:
+                tell(f"  {error}")
+
+
+def _choose(question: str, options: dict[str, str], default: str) -> str:
+    """Ask for one of `options`, each shown with its meaning."""
+    for name, meaning in options.items():
+        click.echo(f"  {name:<9} {meaning}", err=True)
+    return str(click.prompt(question, default, type=click.Choice(list(options)), show_choices=False, err=True))
+
+
+def _ask_centre(
+    tracker: Engine, code: str, new_centre: NewCentre | None, *, again: bool
+) -> tuple[str, NewCentre | None]:
     """Ask for the centre and, for an unregistered one, whether to register it, and its name."""
     from dcc.tracker.register import centres
 
     with tracker.connect() as connection:
         registered = [entry.short_name for entry in centres.list_centres(connection)]
-    if given.centre in registered and not again:
-        return given
-    code = given.centre
+    asks = again or not code
     while True:
-        if again or not code:
-            click.echo(f"Registered centres: {', '.join(registered) or 'none yet'}.", err=True)
+        if asks:
+            tell(f"Registered centres: {', '.join(registered) or 'none yet'}.")
             proposed = code or (registered[0] if len(registered) == 1 else "")
-            code = ask("Which centre hosts it? Its code, as in its files' names", str, default=proposed)
+            code = _ask("Which centre hosts it? Its code, as in its files' names", str, proposed)
         if code in registered:
-            return replace(given, centre=code, new_centre=None)
-        new = _ask_new_centre(tracker, code, registered)
-        if new is not None:
-            return replace(given, centre=code, new_centre=new)
-        code = ""
+            return code, None
+        new_centre = _ask_new_centre(tracker, code, registered)
+        if new_centre is not None:
+            return code, new_centre
+        code, asks = "", True
 
 
 def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> NewCentre | None:
     """A centre to register; None for none."""
-    from dcc.settings.recipients import parse_addresses
     from dcc.tracker.register import centres
 
-    def addresses(text: str) -> str:
-        if text:
-            parse_addresses(text)
-        return text
-
-    def refused(centre: centres.NewCentre) -> bool:
+    def refused(centre: NewCentre) -> bool:
         try:
             with tracker.connect() as connection:
                 centres.check_new_centre(connection, centre)
         except ConfigurationError as error:
-            click.echo(f"  {printable(error)}", err=True)
+            tell(f"  {error}")
             return True
         return False
 
@@ -171,50 +201,37 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
     name = names.get(code, "")
     if refused(centres.NewCentre(code, name or code)):
         return None
-    shown = f"{printable(code)} ({name})" if name else printable(code)
-    similar = (
-        None if name else next((each for each in (*registered, *names) if each.casefold() == code.casefold()), None)
-    )
+    similar = next((each for each in (*registered, *names) if each.casefold() == code.casefold() and not name), None)
     if similar is not None:
-        click.echo(f"  Codes are told apart by capitals: {similar} is another centre than {printable(code)}.", err=True)
+        tell(f"  Codes are told apart by capitals: {similar} is another centre than {code}.")
+    shown = f"{code} ({name})" if name else code
     if not confirmed(f"Centre {shown} is not registered. Register it too?", option=None, default=similar is None):
         return None
+    called = ""
     while True:
-        called = name or ask("Its full name", str)
-        email = ask("Its e-mail address, for what concerns its data (may be empty)", addresses, empty=True)
+        called = name or _ask("Its full name", str, called)
+        email = _ask("Its e-mail address, for what concerns its data (may be empty)", str, empty=True)
         new = centres.NewCentre(code, called, email=email)
         if not refused(new):
             return new
 
 
-def choose(question: str, options: dict[str, str], default: str) -> str:
-    """Ask for one of `options`, each shown with its meaning."""
-    for name, meaning in options.items():
-        click.echo(f"  {name:<9} {meaning}", err=True)
-    chosen: str = click.prompt(
-        question, type=click.Choice(list(options)), default=default, show_choices=False, err=True
-    )
-    return chosen
-
-
-def _ask_accesskey(place: Place) -> str:
+def _ask_accesskey(place: SourceAddress, *, plain: bool) -> SecretStr:
     """An access key as for `dcc source add --accesskey`, whose reference exists."""
     from pydantic import SecretStr
 
     from dcc.sources.access import resolve_accesskey
 
-    if place.protocol == "sftp":
-        options = {**_WAYS, "agent": "with the keys of the SSH agent"}
-    else:
-        options = {**_WAYS, "none": "without a password"}
-        del options["key"]
-    if not place.plain:
-        del options["password"]
+    left_out = {"none"} if place.protocol == "sftp" else {"key", "agent"}
+    left_out |= set() if plain else {"password"}
     default = "key" if place.protocol == "sftp" else "none" if not place.username else "file"
-    if place.accesskey:
-        options, default = {_AS_BEFORE: "with what you gave", **options}, _AS_BEFORE
+    if place.accesskey.get_secret_value():
+        default = _AS_BEFORE
+    else:
+        left_out.add(_AS_BEFORE)
     while True:
-        way = choose("How does one log in?", options, default)
+        ways = {way: meaning for way, meaning in _WAYS.items() if way not in left_out}
+        way = _choose("How does one log in?", ways, default)
         if way == _AS_BEFORE:
             return place.accesskey
         accesskey = _accesskey(way)
@@ -223,24 +240,21 @@ def _ask_accesskey(place: Place) -> str:
         try:
             resolve_accesskey(SecretStr(accesskey))
         except ConfigurationError as error:
-            click.echo(f"  {printable(error)}", err=True)
+            tell(f"  {error}")
         else:
-            return accesskey
+            return SecretStr(accesskey)
 
 
 def _accesskey(way: str) -> str:
     if way == "key":
-        path = ask("Which file holds the private key?", absolute_folder)
-        passphrase: str = ask("Its passphrase: env:NAME or file:PATH (empty: it has none)", _reference, empty=True)
+        path = _ask("Which file holds the private key?", absolute_folder)
+        passphrase = _ask("Its passphrase: env:NAME or file:PATH (empty: it has none)", _reference, empty=True)
         return f"key:{path}" + (f"?passphrase={passphrase}" if passphrase else "")
     if way == "file":
-        return f"file:{ask('Which file holds the password?', absolute_folder)}"
+        return f"file:{_ask('Which file holds the password?', absolute_folder)}"
     if way == "env":
-        return f"env:{ask('Which environment variable holds the password?', str)}"
-    if way == "password":
-        typed: str = click.prompt("Password", hide_input=True, err=True)
-        return typed
-    return ""
+        return f"env:{_ask('Which environment variable holds the password?', str)}"
+    return str(click.prompt("Password", hide_input=True, err=True)) if way == "password" else ""
 
 
 def _reference(text: str) -> str:
@@ -261,134 +275,3 @@ def _folder(text: str) -> str:
     if not Path(folder).is_dir():
         raise ConfigurationError(f"There is no folder {folder}. Make it, or name another one.")
     return folder
-
-
-_NEXT = {
-    "again": "try the same once more",
-    "change": "answer the questions again",
-    "save": "register it as it is, to be tried later",
-    "stop": "leave everything as it was",
-}
-_NOTHING = "Nothing was registered."
-
-
-def source_address(place: Place) -> SourceAddress:
-    """The address of a source that is not registered yet. Raises ConfigurationError for an invalid one."""
-    from pydantic import SecretStr
-
-    from dcc.sources.access import parse_hostname
-    from dcc.sources.base import PLAIN, DeltaStrategy, SourceAddress, SourceProtocol
-
-    hostname, base_path = place.hostname, place.base_path
-    if place.protocol == SourceProtocol.FILE:
-        hostname = hostname or "localhost"
-        if not base_path:
-            raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
-        base_path = absolute_folder(base_path)
-    elif not hostname:
-        raise ConfigurationError(
-            f"A source of the protocol {place.protocol} needs its server: --hostname HOST or HOST:PORT."
-        )
-    else:
-        parse_hostname(hostname, 1)
-    return SourceAddress(
-        id=0,
-        centre=place.centre,
-        protocol=place.protocol,
-        hostname=hostname,
-        username=place.username,
-        accesskey=SecretStr(place.accesskey),
-        base_path=base_path,
-        delta=DeltaStrategy(place.delta),
-        extent=place.extent or PLAIN,
-    )
-
-
-def register_by_asking(
-    tracker: Engine,
-    settings: Settings,
-    given: Place,
-    trust: Callable[[str], TlsTrust],
-    *,
-    accept_host_key: bool,
-    test: bool,
-) -> tuple[int, list[HostKey], list[str]]:
-    """Ask for missing values, try the source and register it; returns the id, the pinned host keys, and warnings.
-
-    `trust` is the trust of the options for a protocol. Raises ConfigurationError if it is not registered after all, and
-    click.Abort; the tracker is then unchanged.
-    """
-    place, again = given, False
-    while True:
-        place = ask_place(tracker, place, again=again)
-        again = True
-        tls = trust(place.protocol)
-        address = source_address(place)
-        problem = _problem(tracker, place, address)
-        if problem is not None:
-            click.echo(f"  {printable(problem)}", err=True)
-            continue
-        trial = Trial(address, usable=True)
-        while test:
-            trial = _try(tracker, settings, place, address, tls, accept_host_key=accept_host_key)
-            chosen = "save" if trial.usable else choose("What next?", _options(trial), "change")
-            if chosen != "again":
-                break
-        else:
-            chosen = "save"
-        if chosen == "change":
-            continue
-        if chosen == "stop" or not confirmed("Register it?", option=None, default=True):
-            raise ConfigurationError(_NOTHING)
-        return _register(tracker, place, trial, tls)
-
-
-def _options(trial: Trial) -> dict[str, str]:
-    """The choices after a failed trial: an sftp server is not registered without its host key."""
-    return {name: meaning for name, meaning in _NEXT.items() if name != "save" or trial.known}
-
-
-def _problem(tracker: Engine, place: Place, address: SourceAddress) -> ConfigurationError | None:
-    """A problem that prevents the registration, whatever the server answers."""
-    from dcc.tracker.register import file_sources
-
-    if place.new_centre is not None:
-        return None
-    try:
-        with tracker.connect() as connection:
-            file_sources.check_new_source(connection, address)
-    except ConfigurationError as error:
-        return error
-    return None
-
-
-def _try(
-    tracker: Engine, settings: Settings, place: Place, address: SourceAddress, tls: TlsTrust, *, accept_host_key: bool
-) -> Trial:
-    from dcc.tracker.register import centres
-
-    with tracker.connect() as connection:
-        known = {entry.short_name for entry in centres.list_centres(connection)} | {place.centre}
-    trusting = replace(
-        address,
-        tls_authorities=tuple(authority.pem for authority in tls.authorities or ()),
-        tls_fingerprints=tuple(tls.fingerprints or ()),
-    )
-    return try_source(trusting, settings, known, accept_host_key=accept_host_key)
-
-
-def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tuple[int, list[HostKey], list[str]]:
-    from dcc.databases.transactions import writing
-    from dcc.tracker.register import centres, file_sources
-    from dcc.tracker.register.source_addresses import TlsTrust
-
-    keys = [] if trial.host_key is None else [trial.host_key]
-    trusted = TlsTrust(tls.authorities, trial.address.tls_fingerprints or tls.fingerprints)
-    with writing(tracker) as connection:
-        if place.new_centre is not None:
-            centres.add_centre(connection, place.new_centre)
-        source_id = file_sources.add_source(connection, trial.address, keys, trusted)
-        file_sources.change_source(connection, source_id, **place.pace)
-    if place.new_centre is not None:
-        click.echo(f"Registered centre {place.centre}, {printable(place.new_centre.full_name)}.", err=True)
-    return source_id, keys, [] if trial.usable else ["the trial failed, as said above."]

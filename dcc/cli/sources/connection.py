@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +10,6 @@ import click
 from dcc.cli.shell.context import (
     PLAIN_HELP,
     at_terminal,
-    confirmed,
     json_option,
     open_tracker,
     read_accesskey,
@@ -20,13 +19,13 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, picked, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.add_dialog import Place, protocols, register_by_asking, source_address
-from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import listing_line, tell
-from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceTimeoutError, UnreachableError
+from dcc.cli.sources.add_dialog import Agreed, ask_for_source, protocols
+from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
+from dcc.cli.sources.trial import Trial, host_key_to_pin, list_directories, listing_line, tell
+from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Engine
 
@@ -113,149 +112,114 @@ def add(
 
     JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
     """
+    from pydantic import SecretStr
+
+    from dcc.databases.transactions import writing
+    from dcc.sources.base import DeltaStrategy, SourceAddress
+    from dcc.tracker.register import centres, file_sources
     from dcc.tracker.register.source_pace import pace_columns
 
     pace_columns(**pace)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
-    given = Place(
-        centre,
-        protocol or "",
-        hostname,
-        username,
-        base_path=base_path,
-        plain=plain,
-        delta=delta,
-        extent=extent,
-        pace=pace,
-    )
-    asks = bool(given.missing())
-    if asks and not at_terminal():
+    where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
+    missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
+    if missing and not at_terminal():
         raise ConfigurationError(
-            f"Options are missing: {', '.join(given.missing())}. Give them, or run `dcc source add` at a terminal, "
+            f"Options are missing: {', '.join(missing)}. Give them, or run `dcc source add` at a terminal, "
             "where it asks."
         )
-    given = replace(given, accesskey=read_accesskey(accesskey, plain=plain))
-
-    def trust(protocol: str) -> TlsTrust:
-        return tls_trust(protocol, tls_ca, tls_fingerprints)
-
-    if not asks:
-        _warn_of_plain_password(given, accesskey)
-    register = register_by_asking if asks else _register_as_given
+    given = SourceAddress(
+        id=0,
+        centre=centre,
+        protocol=protocol or "",
+        hostname=hostname,
+        username=username,
+        accesskey=SecretStr(read_accesskey(accesskey, plain=plain)),
+        base_path=base_path,
+        delta=DeltaStrategy(delta),
+        extent=extent,
+    )
+    trust = partial(tls_trust, authorities=tls_ca, fingerprints=tls_fingerprints)
     with open_tracker(settings) as tracker:
-        source_id, keys, warnings = register(
-            tracker, settings, given, trust, accept_host_key=accept_host_key, test=not no_test
-        )
-        if not asks and not no_test and not warnings:
-            warnings = _trial(tracker, settings, source_id)
-        shared = _same_place(tracker, source_id)
-    _report_addition(source_id, keys, warnings, shared, as_json)
+        if missing:
+            asked = {"plain": plain, "accept_host_key": accept_host_key, "test": not no_test}
+            agreed = ask_for_source(tracker, settings, given, trust, **asked)
+            warnings = [] if agreed.trial.usable else ["the trial failed, as said above."]
+        else:
+            if accesskey != "-":
+                _warn_of_plain_password(given)
+            agreed, warnings = _as_given(tracker, settings, given, trust, accept=accept_host_key, test=not no_test)
+        new_centre, host_key = agreed.new_centre, agreed.trial.host_key
+        keys = [] if host_key is None else [host_key]
+        with writing(tracker) as connection:
+            if new_centre is not None:
+                centres.add_centre(connection, new_centre)
+            source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
+            file_sources.change_source(connection, source_id, **pace)
+        if new_centre is not None:
+            tell(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
+        address = _stored_address(tracker, source_id)
+        if not (missing or no_test or warnings):
+            try:
+                list_directories(address, settings)
+            except SourceError as error:
+                warnings = [str(error)]
+        with tracker.connect() as connection:
+            others = file_sources.sources_of_same_place(connection, address)
+    _report_addition(source_id, keys, warnings, others, as_json)
 
 
-def _warn_of_plain_password(given: Place, accesskey: str) -> None:
-    from dcc.tracker.register import column_texts
+def _warn_of_plain_password(given: SourceAddress) -> None:
+    from dcc.tracker.register.column_texts import is_plain_password
 
-    if accesskey != "-" and column_texts.is_plain_password(source_address(given).accesskey):
+    if is_plain_password(given.accesskey):
         click.echo(_PLAIN_HINT, err=True)
 
 
-def _register_as_given(
+def _as_given(
     tracker: Engine,
     settings: Settings,
-    given: Place,
+    given: SourceAddress,
     trust: Callable[[str], TlsTrust],
     *,
-    accept_host_key: bool,
+    accept: bool,
     test: bool,
-) -> tuple[int, list[HostKey], list[str]]:
-    """Register a source without a question; returns the id, the pinned host keys, and warnings.
+) -> tuple[Agreed, list[str]]:
+    """What the options say to register, with a warning if its host key could not be seen.
 
-    With `test` it looks up the host key of an sftp server first. Raises UnreachableError if that fails, unless it may
-    accept a key unseen.
+    With `test` it looks up the host key of an sftp server. Raises UnreachableError if that fails, unless it may
+    `accept` a key unseen.
     """
-    from dcc.databases.transactions import writing
     from dcc.tracker.register import file_sources
 
-    tls, address = trust(given.protocol), source_address(given)
+    tls, address = trust(given.protocol), checked_address(given)
     with tracker.connect() as connection:
         file_sources.check_new_source(connection, address)
-    keys: list[HostKey] = []
-    warnings: list[str] = []
+    key, warnings = None, []
     if address.protocol == "sftp" and test:
+        tell(f"Connecting to {address.hostname} ...")
         try:
-            keys = _new_host_keys(address, settings, accept=accept_host_key)
+            key = host_key_to_pin(address, settings, accept=accept, option="--accept-host-key")
+        except HostKeyUnknownError as error:
+            raise ConfigurationError("The host key was not accepted, so nothing was registered.") from error
         except UnreachableError as error:
-            if not accept_host_key:
+            if not accept:
                 raise
             warnings.append(f"{error} Its host key is not known yet.")
-    with writing(tracker) as connection:
-        source_id = file_sources.add_source(connection, address, keys, tls)
-        file_sources.change_source(connection, source_id, **given.pace)
-    return source_id, keys, warnings
+    return Agreed(Trial(address, key), tls, None), warnings
 
 
-def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[HostKey]:
-    """The key to pin for a new sftp source: none if DCC_KNOWN_HOSTS has it. Raises if nobody accepts it."""
-    from dcc.sources import host_keys
-    from dcc.sources.access import parse_hostname
-    from dcc.sources.sftp.connection import fetch_host_key
-
-    shown = fetch_host_key(address.hostname, settings)
-    endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
-    trusted = host_keys.trusted_keys(address, endpoint, settings.known_hosts)
-    try:
-        host_keys.check_host_key(address, shown, trusted)
-    except HostKeyUnknownError:
-        _ask_for_host_key(address.hostname, str(shown), accept=accept)
-    else:
-        return []
-    return [shown]
-
-
-def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
-    click.echo(f"The server {printable(hostname)} shows the host key {printable(shown)}.", err=True)
-    if not accept and not confirmed(
-        "Is it the fingerprint that the centre's administrator gives?", option="--accept-host-key"
-    ):
-        raise ConfigurationError("The host key was not accepted, so nothing was registered.")
-
-
-def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
-    """List a source registered a moment ago, for a trial's time; returns the problem."""
-    from dcc.session.source_listings import list_source
-    from dcc.sources.listing_watch import ListingWatch
-
-    address = _stored_address(tracker, source_id)
-    watch = ListingWatch.of_trial(address.label, settings, tell)
-    listing = list_source(address, settings, watch)
-    _print_listing(listing, err=True)
-    if listing.error is None:
-        return []
-    if isinstance(listing.error, SourceTimeoutError) and watch.has_seen_enough:
-        click.echo(printable(watch.stopped), err=True)
-        return []
-    return [str(listing.error)]
-
-
-def _same_place(tracker: Engine, source_id: int) -> list[str]:
-    """What to know of other sources of the same place; centres that act for each other may share one."""
-    from dcc.tracker.register.file_sources import sources_of_same_place
-
-    address = _stored_address(tracker, source_id)
-    with tracker.connect() as connection:
-        others = sources_of_same_place(connection, address)
-    return [
+def _report_addition(
+    source_id: int, keys: list[HostKey], warnings: list[str], others: Sequence[tuple[int, str]], as_json: bool
+) -> None:
+    """Tell of a new source; centres that act for each other may share the place of `others`."""
+    note_facts(added=source_id, unusable=source_id if warnings else None)
+    shared = [
         f"File source {other} of the centre {centre} is the same place: both list the same archives. If one of them is "
         f"enough: dcc source remove {source_id}"
         for other, centre in others
     ]
-
-
-def _report_addition(
-    source_id: int, keys: list[HostKey], warnings: list[str], shared: list[str], as_json: bool
-) -> None:
-    note_facts(added=source_id, unusable=source_id if warnings else None)
     for warning in warnings:
         warn(
             f"The source is registered, but does not work yet: {warning} Then try it again: dcc source test {source_id}"
@@ -308,7 +272,8 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     if as_json:
         echo_json(_listing_json(listing, accepted))
     else:
-        _print_listing(listing, err=False)
+        for part in listing.listings:
+            click.echo(listing_line(part))
     if listing.error is not None:
         if not as_json:
             raise listing.error
@@ -347,8 +312,3 @@ def _listing_json(listing: SourceListing, accepted: dict[str, object] | None) ->
             {**picked(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
         ],
     }
-
-
-def _print_listing(listing: SourceListing, *, err: bool) -> None:
-    for part in listing.listings:
-        click.echo(listing_line(part), err=err)

@@ -1,18 +1,19 @@
-"""The options of `dcc source add` and `change`: what is listed and when, and which certificates are trusted."""
+"""The options of `dcc source add` and `change`: the address, what is listed and when, and trusted certificates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dcc.cli.shell.context import options
+from dcc.cli.shell.context import absolute_folder, options
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from dcc.sources.base import Extent
+    from dcc.sources.base import Extent, SourceAddress
     from dcc.tracker.register.source_addresses import TlsTrust
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
@@ -36,6 +37,23 @@ source_options = options(
     ),
 )
 """What is listed and when, and the certificates that are trusted."""
+
+
+def checked_address(address: SourceAddress) -> SourceAddress:
+    """The address of a new source, a folder's as an absolute path. Raises ConfigurationError for an invalid one."""
+    from dcc.sources.access import parse_hostname
+
+    if address.protocol == "file":
+        if not address.base_path:
+            raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
+        base_path = absolute_folder(address.base_path)
+        return replace(address, hostname=address.hostname or "localhost", base_path=base_path)
+    if not address.hostname:
+        raise ConfigurationError(
+            f"A source of the protocol {address.protocol} needs its server: --hostname HOST or HOST:PORT."
+        )
+    parse_hostname(address.hostname, 1)
+    return address
 
 
 def listing_extent(

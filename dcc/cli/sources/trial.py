@@ -1,8 +1,8 @@
-"""Tries a source for `dcc source add` before it is registered, step by step, and explains the results."""
+"""Tries a source for `dcc source add`, step by step, and explains the results."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from dcc.errors import (
     ConfigurationError,
     HostKeyUnknownError,
     SourceError,
-    SourceMisconfiguredError,
     SourceTimeoutError,
 )
 from dcc.messages import count_of
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
     from dcc.sources.base import ActionListing, SourceAddress
     from dcc.sources.host_keys import HostKey
+
+_IS_IT_RIGHT = "Is it the fingerprint that the centre's administrator gives?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,67 +38,63 @@ class Trial:
 
     address: SourceAddress
     host_key: HostKey | None = None
-    known: bool = False
-    usable: bool = False
+    known: bool = True
+    usable: bool = True
 
 
 def try_source(address: SourceAddress, settings: Settings, centres: Collection[str], *, accept_host_key: bool) -> Trial:
     """Connect to a source that is not registered yet, and print each step. Raises only click.Abort."""
-    trial = Trial(address, known=address.protocol != "sftp")
+    trial = Trial(address, known=address.protocol != "sftp", usable=False)
+    tell(f"Connecting to {address.hostname} ...")
     try:
         if address.protocol == "sftp":
-            tell(f"Connecting to {address.hostname} ...")
-            trusted = _host_key(address, settings, accept=accept_host_key)
-            if trusted is None:
-                tell("Its host key was not accepted, and without that it cannot be used.")
-                return trial
-            trial = Trial(trusted[0], trusted[1], known=True)
-        else:
-            tell(f"Connecting to {address.hostname or 'this machine'} ...")
-        listings, whole = _listings(trial.address, settings)
-    except CertificateRefusedError as error:
-        tell(f"That failed: {error}")
-        if error.fingerprint is None or address.tls_fingerprints:
-            return trial
-        if not confirmed("Is it the fingerprint that the centre's administrator gives? Trust it?", option=None):
-            return trial
-        pinned = replace(address, tls_fingerprints=(error.fingerprint,))
-        return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
-    except SourceError as error:
-        tell(f"That failed: {error}")
+            key = host_key_to_pin(address, settings, accept=accept_host_key, option=None)
+            trial = Trial(replace(address, host_keys=() if key is None else (key.line,)), key, usable=False)
+        listings, whole = list_directories(trial.address, settings)
+    except HostKeyUnknownError:
+        tell("Its host key was not accepted, and without that it cannot be used.")
         return trial
-    return replace(trial, usable=_explain(listings, settings, centres, whole=whole))
+    except (SourceError, ConfigurationError) as error:
+        tell(f"That failed: {error}")
+        shown = error.fingerprint if isinstance(error, CertificateRefusedError) else None
+        if shown is None or address.tls_fingerprints or not confirmed(f"{_IS_IT_RIGHT} Trust it?", option=None):
+            return trial
+        pinned = replace(address, tls_fingerprints=(shown,))
+        return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
+    return replace(trial, usable=not whole or _explain(listings, settings, centres))
 
 
-def _host_key(
-    address: SourceAddress, settings: Settings, *, accept: bool
-) -> tuple[SourceAddress, HostKey | None] | None:
-    """The address that trusts the server's key, with the key if it will be pinned; None if refused."""
+def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool, option: str | None) -> HostKey | None:
+    """The key of a new sftp server, which a person accepts, or `accept`; None if DCC_KNOWN_HOSTS has it.
+
+    Raises HostKeyUnknownError if it is not accepted, other errors of the server, and as `confirmed` with `option`.
+    """
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
     from dcc.sources.sftp.connection import fetch_host_key
 
     shown = fetch_host_key(address.hostname, settings)
     tell(f"It shows the host key {shown}.")
+    endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
     try:
-        endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
         host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
     except HostKeyUnknownError:
-        question = "Is it the fingerprint that the centre's administrator gives?"
-        if not accept and not confirmed(question, option=None):
-            return None
-        return replace(address, host_keys=(shown.line,)), shown
-    except ConfigurationError as error:
-        raise SourceMisconfiguredError(str(error)) from error
+        if not accept and not confirmed(_IS_IT_RIGHT, option=option):
+            raise
+        return shown
     tell("It is in DCC_KNOWN_HOSTS, and so is trusted.")
-    return address, None
+    return None
 
 
-def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
-    """The directories that could be listed in a trial's time, and whether these are all of them."""
+def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
+    """List and tell of the directories in a trial's time; returns them, and whether these are all. Raises SourceError.
+
+    A trial that ends while entries come shows that the directory can be listed.
+    """
     from dcc.sources.connect import connect
     from dcc.sources.listing_watch import ListingWatch, watching
 
+    settings = settings.for_protocol(address.protocol)
     listings: list[ActionListing] = []
     with (
         connect(address, settings) as connection,
@@ -108,38 +105,35 @@ def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionLi
         try:
             for action in Action:
                 listings.append(connection.list_action(action))
+                tell(listing_line(listings[-1]))
         except SourceTimeoutError:
             if not watch.has_seen_enough:
                 raise
-            tell(f"  {watch.stopped}")
+            tell(watch.stopped)
             return listings, False
     return listings, True
 
 
-def _explain(listings: list[ActionListing], settings: Settings, centres: Collection[str], *, whole: bool) -> bool:
-    """Print the content of the three directories and what a crawl would do; returns whether any of them exists."""
-    refused: list[str] = []
-    total = 0
-    for part in listings:
-        tell(f"  {listing_line(part)}")
-        total += len(part.zips)
-        for listed in part.zips:
-            try:
-                settings.naming.parse_zip_name(listed.name, centres)
-            except BadFileNameError as error:
-                refused.append(str(error))
-    if not whole:
-        return True
+def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Collection[str]) -> bool:
+    """Print what a crawl would do with the content of the three directories; returns whether any of them exists."""
     if all(part.missing for part in listings):
         tell("None of the three is there: probably the directory is another one.")
         return False
-    if not total:
+    refused: list[str] = []
+    names = [listed.name for part in listings for listed in part.zips]
+    for name in names:
+        try:
+            settings.naming.parse_zip_name(name, centres)
+        except BadFileNameError as error:
+            refused.append(str(error))
+    if not names:
         tell("There is nothing to collect yet; what the centre puts there, a crawl finds.")
     elif refused:
-        tell(f"A crawl would collect {total - len(refused):,} of them and refuse {len(refused):,} by name, such as:")
+        good = len(names) - len(refused)
+        tell(f"A crawl would collect {good:,} of them and refuse {len(refused):,} by name, such as:")
         tell(f"  {refused[0]}")
     else:
-        tell(f"A crawl would collect {count_of(total, 'archive')}.")
+        tell(f"A crawl would collect {count_of(len(names), 'archive')}.")
     return True
 
 

@@ -22,11 +22,12 @@ REPORT_WORDING: Final = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and D
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of one session, in plain text; `subject` is one line."""
+    """The report of one session, in plain text; `subject` is one line. `is_quiet`: nothing happened, nothing failed."""
 
     session_id: int
     subject: str
     text: str
+    is_quiet: bool = False
 
 
 def send_by_mail(settings: Settings, report: Report) -> str:

@@ -52,25 +52,6 @@ class TableSum:
     checksum: str
 
 
-class Summing:
-    """Adds up rows to a `TableSum`."""
-
-    def __init__(self) -> None:
-        self._rows, self._total = 0, 0
-
-    def add(self, rows: Sequence[Row]) -> None:
-        """Add rows, with their values in the order of the columns' names."""
-        blake = hashlib.blake2b
-        hashes = [int.from_bytes(blake(repr(row).encode(), digest_size=16).digest(), "big") for row in rows]
-        self._total = (self._total + sum(hashes)) % _MODULUS
-        self._rows += len(rows)
-
-    @property
-    def sum(self) -> TableSum:
-        """The sum of all added rows."""
-        return TableSum(self._rows, f"{self._total:032x}")
-
-
 @dataclass(frozen=True, slots=True)
 class TableShape:
     """A table's name and columns, by name, with how each is read; `long` are the indexes of columns of any length."""
@@ -158,14 +139,16 @@ def sum_tables(
     sums: dict[str, TableSum] = {}
     done = 0
     for name in known_tables(connection, database):
-        shape, summing = shape_of(connection, name), Summing()
+        shape, number, checksum = shape_of(connection, name), 0, 0
         for rows in read_rows(connection, shape):
             if write is not None:
                 write(shape, rows)
-            summing.add(rows)
-            done += len(rows)
-            on_progress(what, done, total)
-        sums[name] = summing.sum
+            hashes = (hashlib.blake2b(repr(row).encode(), digest_size=16).digest() for row in rows)
+            checksum = (checksum + sum(int.from_bytes(each, "big") for each in hashes)) % _MODULUS
+            number += len(rows)
+            on_progress(what, done + number, total)
+        sums[name] = TableSum(number, f"{checksum:032x}")
+        done += number
     return sums
 
 

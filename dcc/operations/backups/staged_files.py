@@ -7,13 +7,13 @@ followed.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -103,27 +103,21 @@ def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:
         known = os.fstat(descriptor)
         if not stat.S_ISREG(known.st_mode):
             return None
-        md5 = hashlib.md5(usedforsecurity=False)
-        if copy_to is None:
-            while block := file.read(1 << 20):
-                md5.update(block)
-        else:
-            place = _place(copy_to, relative)
-            with open(place, "xb", opener=_private) as copy:
-                while block := file.read(1 << 20):
-                    md5.update(block)
-                    copy.write(block)
-                copy.flush()
-                os.fsync(copy.fileno())
-            os.utime(place, ns=(known.st_mtime_ns, known.st_mtime_ns))
-        return StagedFile(relative.as_posix(), file.tell(), md5.hexdigest(), known.st_mtime_ns)
+        md5 = md5_of_open_file(file) if copy_to is None else _copied(file, copy_to / relative, known.st_mtime_ns)
+        return StagedFile(relative.as_posix(), file.tell(), md5, known.st_mtime_ns)
 
 
-def _place(root: Path, relative: PurePosixPath | Path) -> Path:
-    """The path of a file below `root`; makes its folders, private to this user."""
-    place = root / relative
+def _copied(source: BufferedReader, place: Path, modified_ns: int) -> str:
+    """Copy an open file to a new place, which is private to this user, and to the disk; returns the MD5 of the copy."""
     make_directory(place.parent)
-    return place
+    with open(place, "xb+", opener=_private) as copy:
+        shutil.copyfileobj(source, copy, 1 << 20)
+        copy.flush()
+        os.fsync(copy.fileno())
+        copy.seek(0)
+        md5 = md5_of_open_file(copy)
+    os.utime(place, ns=(modified_ns, modified_ns))
+    return md5
 
 
 def _private(path: str, flags: int) -> int:
@@ -200,7 +194,8 @@ def put_back(index: Path, staging: Path) -> None:
     for file in read_index(index):
         try:
             if (prepared / file.path).exists():
-                (prepared / file.path).replace(_place(staging, PurePosixPath(file.path)))
+                make_directory((staging / file.path).parent)
+                (prepared / file.path).replace(staging / file.path)
         except OSError as error:
             raise _not_put_back(staging, file, error) from error
 
@@ -224,14 +219,10 @@ def _no_link(path: str, flags: int) -> int:
 
 def _prepare(copy: Path, staging: Path, file: StagedFile) -> None:
     try:
-        place = _place(staging / _PREPARED, PurePosixPath(file.path))
-        with open(copy, "rb", opener=_no_link) as source, open(place, "xb", opener=_private) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-            target.flush()
-            os.fsync(target.fileno())
-        if _md5_of(place) != file.md5:
+        with open(copy, "rb", opener=_no_link) as source:
+            md5 = _copied(source, staging / _PREPARED / file.path, file.modified_ns)
+        if md5 != file.md5:
             raise BackupError(f"{copy} is damaged: it has not the MD5 that the set says. Use another backup.")
-        os.utime(place, ns=(file.modified_ns, file.modified_ns))
     except OSError as error:
         raise _not_put_back(staging, file, error) from error
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select
 
-from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.operations.consistency.tracker_rows import DocumentEntry, document_entries
-from dcc.outcomes import LEFT_OUT, ZipKey
+from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
+from dcc.operations.consistency.tracker_rows import document_pages
+from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.findings import MORE_RULE
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS
+from dcc.tracker.submission_rows import IDS, key_of, state_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"
@@ -45,22 +45,22 @@ class _Stored(NamedTuple):
 
 def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsistency]:
     """C12. Only when no session is active: a session writes to the QC database first."""
-    for page in document_entries(tracker, Phase.XSD):
+    for page in document_pages(tracker, Phase.XSD):
         stored = _stored(qc, page)
         for document in page:
-            wrong = _disagreement(document.state, stored.get(document.id))
+            wrong = _disagreement(state_of(document), stored.get(document.id))
             if wrong is not None:
                 yield Inconsistency("C12", _name(document), f"{wrong} {_TAKEN_UP}")
 
 
-def _stored(qc: Connection, page: Sequence[DocumentEntry]) -> dict[int, _Stored]:
+def _stored(qc: Connection, page: Sequence[Row[Any]]) -> dict[int, _Stored]:
     """The documents of the QC database that belong to those of the tracker, with the same files, by `xml_file.id`."""
     of_tracker = {document.id: document for document in page}
     found: dict[int, _Stored] = {}
     for row in qc.execute(_STORED, {"ids": list(of_tracker)}):
         one = of_tracker[row.tracker_id]
-        same = (str(one.key.action), one.key.file_name, one.file_name, one.md5 or "")
-        if same == (row.zip_action, row.zip_file, row.file_name, row.md5 or ""):
+        same = (str(key_of(one)), one.fname, one.content_md5 or "")
+        if same == (f"{row.zip_action}/{row.zip_file}", row.file_name, row.md5 or ""):
             found[one.id] = _Stored(row.id, DocumentState(row.state))
     return found
 
@@ -85,56 +85,48 @@ def _disagreement(state: State, stored: _Stored | None) -> str | None:
     return f"It is {state}, and {stored.state.value} in the QC database, as document {stored.id}."
 
 
-def _name(entry: DocumentEntry) -> str:
-    key: ZipKey = entry.key
-    return f"{key} {entry.file_name}"
+def _name(document: Row[Any]) -> str:
+    return f"{key_of(document)} {document.fname}"
 
 
 def finding_logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inconsistency]:
     """C18. A document's log has `most` of its findings, and one entry for the others."""
-    for page in document_entries(tracker, Phase.DATA):
+    for page in document_pages(tracker, Phase.DATA):
         # A document that failed in this phase has passed it too.
-        judged = [
-            document
-            for document in page
-            if document.state.phase >= Phase.DATA and document.state.status is not Status.CANCELLED
-        ]
-        yield from _wrong_logs(tracker, qc, judged, most)
-
-
-def _wrong_logs(
-    tracker: Connection, qc: Connection, judged: Sequence[DocumentEntry], most: int
-) -> Iterator[Inconsistency]:
-    if not judged:
-        return
-    stored = {xml_id: one.id for xml_id, one in _stored(qc, judged).items() if one.state is DocumentState.APPLIED}
-    rules: dict[int, Counter[str]] = defaultdict(Counter)
-    failing: set[int] = set()
-    if stored:
-        for row in qc.execute(_ACTIVE, {"ids": list(stored.values())}):
+        judged = [document for document in page if document.status_id != int(Status.CANCELLED)]
+        stored = _stored(qc, judged) if judged else {}
+        of_document = {xml_id: one.id for xml_id, one in stored.items() if one.state is DocumentState.APPLIED}
+        if not of_document:
+            continue
+        rules: dict[int, Counter[str]] = defaultdict(Counter)
+        failing: set[int] = set()
+        for row in qc.execute(_ACTIVE, {"ids": list(of_document.values())}):
             rules[row.document_id][row.rule] += row.findings
             if row.severity in _FAILING:
                 failing.add(row.document_id)
-    logged: dict[int, Counter[str]] = defaultdict(Counter)
-    for row in tracker.execute(_LOGGED, {"ids": [one.id for one in judged]}):
-        logged[row.xml_id][row.kind] += row.entries
-    for document in judged:
-        document_id = stored.get(document.id)
-        if document_id is None:
-            continue
-        if document.state.failed != (document_id in failing):
-            has = "has" if document_id in failing else "has no"
-            wrong = f"It is {document.state}, and {has} findings that fail it in the QC database"
-            yield Inconsistency(
-                "C18", _name(document), f"{wrong}, as document {document_id}. {_JUDGE.format(key=document.key)}"
-            )
-        elif _differ(rules[document_id], logged[document.id], most):
-            yield Inconsistency(
-                "C18",
-                _name(document),
-                f"Its log has {_in_words(logged[document.id])}, the QC database {_in_words(rules[document_id])} "
-                f"(document {document_id}). {_JUDGE.format(key=document.key)}",
-            )
+        logged: dict[int, Counter[str]] = defaultdict(Counter)
+        for row in tracker.execute(_LOGGED, {"ids": list(of_document)}):
+            logged[row.xml_id][row.kind] += row.entries
+        for document in judged:
+            number = of_document.get(document.id)
+            if number is not None:
+                found, log = rules[number], logged[document.id]
+                wrong = _wrong_log(document, number, found, log, is_failing=number in failing, most=most)
+                if wrong is not None:
+                    yield Inconsistency("C18", _name(document), f"{wrong} {_JUDGE.format(key=key_of(document))}")
+
+
+def _wrong_log(
+    document: Row[Any], number: int, rules: Counter[str], logged: Counter[str], *, is_failing: bool, most: int
+) -> str | None:
+    """How the state or log of a document differs from its active findings in the QC database; None if they agree."""
+    state = state_of(document)
+    if state.failed != is_failing:
+        has = "has" if is_failing else "has no"
+        return f"It is {state}, and {has} findings that fail it in the QC database, as document {number}."
+    if _differ(rules, logged, most):
+        return f"Its log has {_in_words(logged)}, the QC database {_in_words(rules)} (document {number})."
+    return None
 
 
 def _differ(rules: Counter[str], logged: Counter[str], most: int) -> bool:
@@ -152,10 +144,8 @@ def finding_states(qc: Connection) -> Iterator[Inconsistency]:
     closed, waived = FINDING.c.closed.is_not(None), FINDING.c.waiver_id.is_not(None)
     wrong = (FINDING.c.is_active & closed) | (~FINDING.c.is_active & ~closed & ~waived)
     query = select(FINDING.c.id, FINDING.c.rule, FINDING.c.document_id).where(wrong).order_by(FINDING.c.id)
-    for row in qc.execute(query):
-        yield Inconsistency(
-            "C19",
-            f"finding {row.id}, {row.rule} of document {row.document_id}",
-            "Whether it counts does not go with whether it was closed or waived. Have its submission judged again: "
-            "dcc data recheck --zip ...",
-        )
+    said = (
+        "Whether it counts does not go with whether it was closed or waived. Have its submission judged again: "
+        "dcc data recheck --zip ..."
+    )
+    yield from in_rows(qc, "C19", query, "finding {id}, {rule} of document {document_id}", said)

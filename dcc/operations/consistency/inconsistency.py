@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select
+
+from dcc.tracker.submission_rows import key_of, state_of
 
 MOST_TOLD: Final = 20
 """How many inconsistencies of one rule are listed; the others are counted."""
@@ -48,6 +52,23 @@ class Inconsistency:
 
     def __str__(self) -> str:
         return f"{self.rule} {self.subject}: {self.message}"
+
+
+def in_rows(
+    connection: Connection, rule: str, query: Select[*tuple[Any, ...]], subject: str, message: str
+) -> Iterator[Inconsistency]:
+    """An inconsistency for each row of a query.
+
+    `subject` and `message` name its columns in braces, and `key` and `state` if it has those of a submission's key, and
+    of a phase and status.
+    """
+    for row in connection.execute(query):
+        shown = row._asdict()
+        if "todo_id" in shown:
+            shown["key"] = key_of(row)
+        if "phase_id" in shown:
+            shown["state"] = state_of(row)
+        yield Inconsistency(rule, subject.format_map(shown), message.format_map(shown))
 
 
 def bounded(found: Iterable[Inconsistency]) -> Iterator[Inconsistency]:

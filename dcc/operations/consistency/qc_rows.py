@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select, union
 
-from dcc.operations.consistency.inconsistency import Inconsistency
+from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.tracker_rows import pages
 from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import affected_runs
@@ -41,23 +41,18 @@ def one_current_version(qc: Connection) -> Iterator[Inconsistency]:
 
 def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Iterator[Inconsistency]:
     living = and_(LIFETIME.c.entity_kind == kind.value, LIFETIME.c.entity_id == table.c.id)
-    living &= LIFETIME.c.ended_by.is_(None)
     number = func.count(LIFETIME.c.id)
     expected = case((table.c.is_current, 1), else_=0)
+    stands = case((table.c.is_current, "current"), else_="not current")
     query = (
-        select(table.c.id, table.c.document_id, table.c.is_current, number.label("number"))
-        .outerjoin(LIFETIME, living)
+        select(table.c.id, table.c.document_id, stands.label("stands"), number.label("number"))
+        .outerjoin(LIFETIME, living & LIFETIME.c.ended_by.is_(None))
         .group_by(table.c.id, table.c.document_id, table.c.is_current)
         .having(number != expected)
         .order_by(table.c.id)
     )
-    for row in qc.execute(query):
-        state = "current" if row.is_current else "not current"
-        yield Inconsistency(
-            "C13",
-            f"{kind.value} {row.id} of document {row.document_id}",
-            f"This version is said to be {state}, and has {row.number} open lifetimes. {_RESTORE}",
-        )
+    said = f"This version is said to be {{stands}}, and has {{number}} open lifetimes. {_RESTORE}"
+    yield from in_rows(qc, "C13", query, f"{kind.value} {{id}} of document {{document_id}}", said)
 
 
 def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
@@ -96,17 +91,12 @@ def document_counts(qc: Connection) -> Iterator[Inconsistency]:
             .where(there != said, ~without, ~fewer)
             .order_by(DOCUMENT.c.id)
         )
-        for row in qc.execute(query):
-            yield Inconsistency(
-                "C15",
-                f"document {row.id}, {row.file_name}",
-                f"It says that it has {row.said:,} {name}, and there are {row.number:,}. {_RESTORE}",
-            )
-        lost = select(table.c.document_id, func.count()).where(~exists().where(DOCUMENT.c.id == table.c.document_id))
-        for document_id, number in qc.execute(lost.group_by(table.c.document_id)):
-            yield Inconsistency(
-                "C15", f"document {document_id}", f"There are {number:,} {name} of it, and it is not there. {_RESTORE}"
-            )
+        wrong = f"It says that it has {{said:,}} {name}, and there are {{number:,}}. {_RESTORE}"
+        yield from in_rows(qc, "C15", query, "document {id}, {file_name}", wrong)
+        lost = select(table.c.document_id, func.count().label("number")).group_by(table.c.document_id)
+        lost = lost.where(~exists().where(DOCUMENT.c.id == table.c.document_id))
+        gone = f"There are {{number:,}} {name} of it, and it is not there. {_RESTORE}"
+        yield from in_rows(qc, "C15", lost, "document {document_id}", gone)
 
 
 _RECOUNT: Final = "Have contexts counted again: dcc qc recount --reason ..."

@@ -6,21 +6,21 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from dcc.errors import BadFileNameError
 from dcc.naming import Action
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.operations.consistency.tracker_rows import ZipEntry, zip_entries
+from dcc.operations.consistency.tracker_rows import download_state, zip_pages
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staging import Staging
 from dcc.tracker.models import XmlFile, ZipAction, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, state_of
+from dcc.tracker.submission_rows import IDS, key_of, state_of
 
 _RETRY: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500
@@ -30,28 +30,23 @@ _UNPACKING: Final = ".unpacking-"
 
 def staged_archives(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
     """C9."""
-    for page in zip_entries(connection):
-        for submission in page:
-            wrong = _wrong_archive(staging, submission)
+    for page in zip_pages(connection):
+        for row in filter(_arrived, page):
+            key = key_of(row)
+            try:
+                wrong = _wrong_file("archive", staging.archive(key), row.size_bytes, row.content_md5)
+            except (FileNotFoundError, BadFileNameError):
+                continue
+            except OSError as error:
+                wrong = f"The archive in staging cannot be read: {os.strerror(error.errno or 0)}."
             if wrong is not None:
-                yield Inconsistency("C9", str(submission.key), f"{wrong} {_RETRY.format(key=submission.key)}")
+                yield Inconsistency("C9", str(key), f"{wrong} {_RETRY.format(key=key)}")
 
 
-def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
-    """What is wrong with the staged archive of a submission whose archive arrived; None for nothing."""
-    download = entry.download
-    if download is None or not _arrived(entry.state) or not _arrived(download.state):
-        return None
-    try:
-        return _wrong_file("archive", staging.archive(entry.key), download.size_bytes, download.md5)
-    except (FileNotFoundError, BadFileNameError):
-        return None
-    except OSError as error:
-        return f"The archive in staging cannot be read: {os.strerror(error.errno or 0)}."
-
-
-def _arrived(state: State) -> bool:
-    return state.phase >= Phase.UNZIP
+def _arrived(row: Row[Any]) -> bool:
+    """Whether the archive of a submission arrived, with the download that counts."""
+    download = download_state(row)
+    return row.phase_id >= Phase.UNZIP and download is not None and download.phase >= Phase.UNZIP
 
 
 def staged_documents(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
@@ -59,15 +54,10 @@ def staged_documents(connection: Connection, staging: Staging) -> Iterator[Incon
     query = select(XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5).where(
         XmlFile.zip_id.in_(IDS), XmlFile.content_md5.is_not(None)
     )
-    for page in zip_entries(connection):
-        folders = {
-            submission.download.id: submission.key
-            for submission in page
-            if submission.download is not None and _arrived(submission.state) and _has_contents(staging, submission.key)
-        }
-        if not folders:
-            continue
-        for row in connection.execute(query, {"ids": list(folders)}):
+    for page in zip_pages(connection):
+        arrived = {row.download_id: key_of(row) for row in page if row.phase_id >= Phase.UNZIP and row.download_id}
+        folders = {download: key for download, key in arrived.items() if _has_contents(staging, key)}
+        for row in connection.execute(query, {"ids": list(folders)}) if folders else ():
             key = folders[row.zip_id]
             path = staging.contents(key) / row.fname
             try:
@@ -106,20 +96,17 @@ def unfinished_files(connection: Connection, staging: Staging) -> Iterator[Incon
         while chunk := list(islice(found, _CHUNK)):
             states = _states(connection, action, {archive for archive, _ in chunk if archive is not None})
             for archive, name in chunk:
+                wrong = None
                 if archive is None:
-                    yield Inconsistency(
-                        "C11", f"{action}/{name}", "It was being unpacked. The next session removes it: dcc crawl"
-                    )
+                    wrong = "It was being unpacked. The next session removes it: dcc crawl"
                 elif archive not in states:
-                    yield Inconsistency(
-                        "C11", f"{action}/{name}", "The tracker knows no such archive. Remove the file."
-                    )
+                    wrong = "The tracker knows no such archive. Remove the file."
                 elif not _may_have_part(states[archive]):
-                    yield Inconsistency(
-                        "C11",
-                        f"{action}/{name}",
-                        f"It is part of an archive that is {states[archive]}: its download is over. Remove the file.",
+                    wrong = (
+                        f"It is part of an archive that is {states[archive]}: its download is over. Remove the file."
                     )
+                if wrong is not None:
+                    yield Inconsistency("C11", f"{action}/{name}", wrong)
 
 
 def _unfinished_files(folder: Path) -> Iterator[tuple[str | None, str]]:

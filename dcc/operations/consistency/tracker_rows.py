@@ -3,61 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, func, or_, select
+from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+from sqlalchemy.orm import aliased
 
 from dcc.operations.backups.row_copies import last_ids
-from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.tracker.attempts import archive_size
 from dcc.tracker.database import TRACKER
-from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.models import FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, state_of
+from dcc.tracker.submission_rows import KEY, LATEST
 
 PAGE: Final = 500
 """How many rows are held at a time."""
 
-_DOWNLOAD: Final = select(
-    ZipDownload.id,
-    ZipDownload.phase_id,
-    ZipDownload.status_id,
-    archive_size().label("archive_bytes"),
-    ZipDownload.content_md5,
-).where(ZipDownload.id.in_(IDS))
-
-
-class Download(NamedTuple):
-    """A download that counts for its submission: the latest, not from before it was opened again.
-
-    `md5` is that of the archive; None for rows of earlier versions.
-    """
-
-    id: int
-    state: State
-    size_bytes: int
-    md5: str | None
-
-
-class ZipEntry(NamedTuple):
-    """A submission with the download that its state comes from, if any."""
-
-    id: int
-    key: ZipKey
-    state: State
-    download: Download | None
-
-
-class DocumentEntry(NamedTuple):
-    """A document of such a download, by the id of its `xml_file`; `md5` is None if its name was refused."""
-
-    id: int
-    key: ZipKey
-    file_name: str
-    size_bytes: int
-    md5: str | None
-    state: State
+_DOWNLOAD: Final = aliased(ZipDownload)
+_COUNTING: Final = select(
+    ZipAction.id.label("za_id"),
+    select(LATEST)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(FileSourceHasZip.za_id == ZipAction.id)
+    .scalar_subquery()
+    .label("latest"),
+    select(func.coalesce(func.max(Reopening.last_download_id), 0))
+    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None))
+    .scalar_subquery()
+    .label("reopened"),
+).subquery("counting")
+_COUNTS: Final = and_(_DOWNLOAD.id == _COUNTING.c.latest, _DOWNLOAD.id > _COUNTING.c.reopened)
+"""The condition on a download that it is the one that its submission's state comes from."""
 
 
 def pages(
@@ -74,60 +49,52 @@ def pages(
         last = page[-1][0]
 
 
-def zip_entries(connection: Connection) -> Iterator[list[ZipEntry]]:
-    """All submissions, oldest first, a page at a time."""
-    query = select(ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id).join(ZipFile)
-    for page in pages(connection, query, ZipAction.id):
-        downloads = current_downloads(connection, [row.id for row in page])
-        yield [ZipEntry(row.id, key_of(row), state_of(row), downloads.get(row.id)) for row in page]
+def zip_pages(connection: Connection) -> Iterator[list[Row[Any]]]:
+    """All submissions, oldest first, a page at a time: their ids, keys and states, and the download that counts.
 
-
-def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Download]:
-    """The download that the state of each submission comes from, for a page of ids; without one, no entry."""
-    latest = {
-        download_id: za_id
-        for za_id, download_id, before_reopening in latest_downloads(connection, za_ids)
-        if download_id > before_reopening
-    }
-    if not latest:
-        return {}
-    return {
-        latest[row.id]: Download(row.id, state_of(row), row.archive_bytes, row.content_md5)
-        for row in connection.execute(_DOWNLOAD, {"ids": list(latest)})
-    }
-
-
-def document_entries(connection: Connection, phase: Phase) -> Iterator[list[DocumentEntry]]:
-    """The documents that count and have passed or failed `phase`, in the order of their ids, a page at a time."""
-    through = (XmlFile.phase_id == int(phase)) & (XmlFile.status_id >= int(Status.DONE))
-    reached = or_(XmlFile.phase_id > int(phase), through)
+    That is the latest, not from before the submission was opened again: `download_id`, its phase and status, the bytes
+    and MD5 of its archive (None for rows of earlier versions). All are None without one.
+    """
     query = (
         select(
-            XmlFile.id,
-            XmlFile.zip_id,
-            XmlFile.fname,
-            XmlFile.size_bytes,
-            XmlFile.content_md5,
-            XmlFile.phase_id,
-            XmlFile.status_id,
-            FileSourceHasZip.za_id,
+            ZipAction.id,
             *KEY,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+            _DOWNLOAD.id.label("download_id"),
+            _DOWNLOAD.phase_id.label("download_phase"),
+            _DOWNLOAD.status_id.label("download_status"),
+            func.coalesce(_DOWNLOAD.content_size_bytes, _DOWNLOAD.downloaded_size_bytes).label("size_bytes"),
+            _DOWNLOAD.content_md5,
         )
-        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
-        .join(FileSourceHasZip)
+        .join(ZipFile)
+        .join(_COUNTING, _COUNTING.c.za_id == ZipAction.id)
+        .outerjoin(_DOWNLOAD, _COUNTS)
+    )
+    return pages(connection, query, ZipAction.id)
+
+
+def download_state(row: Row[Any]) -> State | None:
+    """The state of the download that counts in a row of `zip_pages`."""
+    return None if row.download_id is None else State(Phase(row.download_phase), Status(row.download_status))
+
+
+def document_pages(connection: Connection, phase: Phase) -> Iterator[list[Row[Any]]]:
+    """The documents of downloads that count which have passed or failed `phase`, in the order of their ids, in pages.
+
+    Their names (`fname`), MD5 (None if the name was refused) and states, and the keys of their submissions.
+    """
+    through = (XmlFile.phase_id == int(phase)) & (XmlFile.status_id >= int(Status.DONE))
+    query = (
+        select(XmlFile.id, XmlFile.fname, XmlFile.content_md5, XmlFile.phase_id, XmlFile.status_id, *KEY)
+        .join(_DOWNLOAD, _DOWNLOAD.id == XmlFile.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == _DOWNLOAD.zf_id)
         .join(ZipAction)
         .join(ZipFile)
-        .where(reached)
+        .join(_COUNTING, _COUNTING.c.za_id == ZipAction.id)
+        .where(or_(XmlFile.phase_id > int(phase), through), _COUNTS)
     )
-    for page in pages(connection, query, XmlFile.id):
-        counting = {
-            download.id for download in current_downloads(connection, sorted({row.za_id for row in page})).values()
-        }
-        yield [
-            DocumentEntry(row.id, key_of(row), row.fname, row.size_bytes or 0, row.content_md5, state_of(row))
-            for row in page
-            if row.zip_id in counting
-        ]
+    return pages(connection, query, XmlFile.id)
 
 
 def sources_were_purged(connection: Connection) -> bool:

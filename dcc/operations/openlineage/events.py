@@ -8,8 +8,8 @@ the same.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
@@ -20,8 +20,8 @@ from sqlalchemy import Connection, Engine, Row, make_url, select
 
 from dcc.databases.engines import disposed
 from dcc.databases.transactions import run_reading
-from dcc.outcomes import EndReason, ZipKey
-from dcc.phases import Phase, Status
+from dcc.outcomes import EndReason
+from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.settings import Settings
@@ -30,7 +30,7 @@ from dcc.tracker.crawls import SessionEntry, TaskEntry, list_sessions
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.submission_rows import IDS, KEY, newest_downloads, object_of, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, key_of, newest_downloads, rows_about, state_of
 
 _AT_ONCE: Final = 500
 """Datasets of a kind in one event; a run with more has several."""
@@ -48,70 +48,32 @@ ol.set_producer(f"urn:dcc:{version('dcc')}")
 
 
 @dataclass(frozen=True, slots=True)
-class SessionDocument:
-    """A document; `rows` are the numbers of rows that it opened in the QC tables, by their names."""
-
-    name: str
-    size_bytes: int | None
-    phase: Phase
-    status: Status
-    rows: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionArchive:
-    """A submission with the source of its latest download, if any, and its documents."""
-
-    key: ZipKey
-    source: SourceAddress | None
-    size_bytes: int | None
-    phase: Phase
-    status: Status
-    documents: Sequence[SessionDocument]
-
-
-@dataclass(frozen=True, slots=True)
 class SessionDatasets:
-    """A session as the tracker records it, the sources that it crawled, and its archives."""
+    """A session as the tracker records it, the sources that it crawled, and its archives and documents as rows.
+
+    `archives` are submissions with the source of their latest download, if any; `documents` are those of these
+    downloads, each after its archive. `opened` are the numbers of rows that documents opened in each QC table.
+    """
 
     session: SessionEntry
     sources: Sequence[SourceAddress]
-    archives: Sequence[SessionArchive]
+    archives: Sequence[tuple[Row[Any], SourceAddress]]
+    documents: Sequence[tuple[Row[Any], Row[Any]]]
+    opened: Mapping[str, int]
 
 
 def load_session_datasets(tracker: Engine, settings: Settings, session_id: int) -> SessionDatasets:
     """What a session worked on. Raises DatabaseUnreachableError and SQLAlchemyError."""
-    session, addresses, archives, documents = run_reading(
-        tracker, lambda connection: _of_tracker(connection, session_id)
-    )
-    rows: dict[int, dict[str, int]] = {}
-    if documents and any(task.phase is Phase.UPLOAD for task in session.tasks):
+    found = run_reading(tracker, lambda connection: _of_tracker(connection, session_id))
+    if found.documents and any(task.phase is Phase.UPLOAD for task in found.session.tasks):
+        ids = [document.id for _, document in found.documents]
         with disposed(open_qc_database(settings)) as qc:
-            ids = list(documents)
-            rows = run_reading(qc, lambda connection: _opened_rows(connection, ids))
-    of_download: dict[int, list[SessionDocument]] = {}
-    for number, (download, name, size_bytes, phase, status) in documents.items():
-        known = SessionDocument(name, size_bytes, Phase(phase), Status(status), rows.get(number, {}))
-        of_download.setdefault(download, []).append(known)
-    crawled = {crawl.source for crawl in session.crawls}
-    return SessionDatasets(
-        session,
-        [address for address in addresses.values() if address.id in crawled],
-        [
-            object_of(
-                SessionArchive,
-                row,
-                source=addresses.get(row.file_source_id),
-                documents=of_download.get(row.download_id, []),
-            )
-            for row in archives
-        ],
-    )
+            opened = run_reading(qc, lambda connection: list(rows_about(connection, _COUNTS, ids)))
+        found = replace(found, opened={name: sum(getattr(row, f"{name}s") for row in opened) for name in _ENTITIES})
+    return found
 
 
-def _of_tracker(
-    connection: Connection, session_id: int
-) -> tuple[SessionEntry, dict[int, SourceAddress], Sequence[Row[Any]], dict[int, Sequence[Any]]]:
+def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:
     (session,) = list_sessions(connection, ids=[session_id])
     addresses = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     latest = newest_downloads()
@@ -125,28 +87,27 @@ def _of_tracker(
             FileSourceHasZip.file_source_id,
         )
         .join(ZipFile)
-        .outerjoin(latest, latest.c.za_id == ZipAction.id)
-        .outerjoin(ZipDownload, ZipDownload.id == latest.c.download_id)
-        .outerjoin(FileSourceHasZip)
+        .join(latest, latest.c.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.id == latest.c.download_id)
+        .join(FileSourceHasZip)
         .where(ZipAction.id.in_(session_zip_ids(connection, session)))
         .order_by(ZipAction.id)
     )
-    archives = connection.execute(query).all()
-    downloads = [row.download_id for row in archives if row.download_id is not None]
-    documents = {number: row for number, *row in rows_about(connection, _DOCUMENTS, downloads)}
-    return session, addresses, archives, documents
+    rows = connection.execute(query).all()
+    archives = [(row, addresses[row.file_source_id]) for row in rows if row.file_source_id in addresses]
+    of_download: dict[int, list[Row[Any]]] = {row.download_id: [] for row, _ in archives}
+    for document in rows_about(connection, _DOCUMENTS, of_download):
+        of_download[document.zip_id].append(document)
+    documents = [(row, document) for row, _ in archives for document in of_download[row.download_id]]
+    crawled = {crawl.source for crawl in session.crawls}
+    sources = [address for address in addresses.values() if address.id in crawled]
+    return SessionDatasets(session, sources, archives, documents, {})
 
 
 _DOCUMENTS = select(
     XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.phase_id, XmlFile.status_id
 ).where(XmlFile.zip_id.in_(IDS))
-_COUNTS = select(DOCUMENT.c.tracker_id, *(DOCUMENT.c[f"{name}s"] for name in _ENTITIES)).where(
-    DOCUMENT.c.tracker_id.in_(IDS)
-)
-
-
-def _opened_rows(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    return {row[0]: dict(zip(_ENTITIES, row[1:], strict=True)) for row in rows_about(connection, _COUNTS, ids)}
+_COUNTS = select(*(DOCUMENT.c[f"{name}s"] for name in _ENTITIES)).where(DOCUMENT.c.tracker_id.in_(IDS))
 
 
 class SessionEvents:
@@ -199,21 +160,21 @@ class SessionEvents:
         self, phase: Phase, worked_on: SessionDatasets
     ) -> tuple[Sequence[ol.InputDataset], Sequence[ol.OutputDataset]]:
         """What a step read and wrote."""
-        archives = [archive for archive in worked_on.archives if archive.source is not None]
-        documents = [(archive, document) for archive in archives for document in archive.documents]
+        archives, documents = worked_on.archives, worked_on.documents
         if phase is Phase.ZIP_NAME:
             return [self._source(address) for address in worked_on.sources], []
         if phase is Phase.DOWNLOAD:
             hosted = [
-                ol.InputDataset(*_hosted(archive, archive.source)) for archive in archives if archive.source is not None
+                ol.InputDataset(_server(source), f"{source.base_path.rstrip('/')}/{key_of(row)}")
+                for row, source in archives
             ]
-            return hosted, [ol.OutputDataset(*self._staged(archive), _size(archive.size_bytes)) for archive in archives]
+            return hosted, [ol.OutputDataset(*self._staged(row), _size(row.size_bytes)) for row, _ in archives]
         if phase <= Phase.XSD:
-            judged = [ol.InputDataset(*self._staged(archive), _verdicts(archive, Phase.XSD)) for archive in archives]
-            return judged, [ol.OutputDataset(*self._document(*one), _size(one[1].size_bytes)) for one in documents]
+            judged = [ol.InputDataset(*self._staged(row), _verdicts(row, Phase.XSD)) for row, _ in archives]
+            return judged, [ol.OutputDataset(*self._staged(*one), _size(one[1].size_bytes)) for one in documents]
         if phase <= Phase.DATA:
-            taken = [one for one in documents if one[1].phase >= Phase.UPLOAD]
-            read = [ol.InputDataset(*self._document(*one), _verdicts(one[1], phase)) for one in taken]
+            taken = [one for one in documents if one[1].phase_id >= Phase.UPLOAD]
+            read = [ol.InputDataset(*self._staged(*one), _verdicts(one[1], phase)) for one in taken]
             return read, self._opened_tables(worked_on)
         read_tables, written = {
             Phase.CONTEXT: (_ENTITIES, _CONTEXT_TABLES),
@@ -227,11 +188,10 @@ class SessionEvents:
     def _source(self, source: SourceAddress) -> ol.InputDataset:
         return ol.InputDataset(_server(source), source.base_path)
 
-    def _staged(self, archive: SessionArchive) -> tuple[str, str]:
-        return "file", f"{self._settings.staging_directory}/{archive.key}"
-
-    def _document(self, archive: SessionArchive, document: SessionDocument) -> tuple[str, str]:
-        return "file", f"{self._settings.staging_directory}/{archive.key}.contents/{document.name}"
+    def _staged(self, archive: Row[Any], document: Row[Any] | None = None) -> tuple[str, str]:
+        """OpenLineage's names of an archive in staging, or of a document of it."""
+        place = f"{self._settings.staging_directory}/{key_of(archive)}"
+        return "file", place if document is None else f"{place}.contents/{document.fname}"
 
     def _table(self, name: str) -> tuple[str, str]:
         """OpenLineage's names of a table: on a server `mysql://host:port` and `database.table`."""
@@ -242,14 +202,9 @@ class SessionEvents:
 
     def _opened_tables(self, worked_on: SessionDatasets) -> list[ol.OutputDataset]:
         """The QC tables with the numbers of rows that the session's documents opened."""
-        opened = dict.fromkeys(_ENTITIES, 0)
-        for archive in worked_on.archives:
-            for document in archive.documents:
-                for name, count in document.rows.items():
-                    opened[name] += count
         return [
             ol.OutputDataset(*self._table(name), {"outputStatistics": _STATISTICS(rowCount=count)})
-            for name, count in opened.items()
+            for name, count in worked_on.opened.items()
             if count
         ]
 
@@ -301,19 +256,16 @@ def _server(source: SourceAddress) -> str:
     return "file" if source.protocol == "file" else f"{source.protocol}://{source.hostname}"
 
 
-def _hosted(archive: SessionArchive, source: SourceAddress) -> tuple[str, str]:
-    return _server(source), f"{source.base_path.rstrip('/')}/{archive.key}"
-
-
 def _size(size_bytes: int | None) -> dict[str, facets.OutputDatasetFacet]:
     return {"outputStatistics": _STATISTICS(size=size_bytes, fileCount=1)}
 
 
-def _verdicts(judged: SessionArchive | SessionDocument, phase: Phase) -> dict[str, facets.InputDatasetFacet]:
+def _verdicts(judged: Row[Any], phase: Phase) -> dict[str, facets.InputDatasetFacet]:
     """Whether it passed its phase, if it came so far: it may have come further since."""
-    if judged.phase < phase and judged.status is not Status.FAILED:
+    state = state_of(judged)
+    if state.phase < phase and not state.failed:
         return {}
-    passed = judged.phase > phase or judged.status is not Status.FAILED
+    passed = state.phase > phase or not state.failed
     module = facets.data_quality_assertions_dataset
     return {
         "dataQualityAssertions": module.DataQualityAssertionsDatasetFacet(

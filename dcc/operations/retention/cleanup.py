@@ -11,10 +11,11 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, Engine, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, exists, select
 
+from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
@@ -33,6 +34,7 @@ from dcc.tracker.models import (
     XmlFile,
     ZipAction,
     ZipActionLog,
+    ZipDownload,
     ZipFile,
     utc_now,
 )
@@ -40,7 +42,7 @@ from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import unstored
-from dcc.tracker.submission_rows import IDS, chunks, is_at, key_of, latest_downloads, rows_about, state_of
+from dcc.tracker.submission_rows import LATEST, is_at, key_of, state_of
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 
@@ -50,25 +52,36 @@ _HOSTED: Final = (
     .where(FileSource.id == FileSourceHasZip.file_source_id)
     .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == SourceState.AVAILABLE)
 )
-_WANTED_DOCUMENTS: Final = (
-    select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
-    .where(
-        XmlFile.zip_id.in_(IDS),
-        or_(
-            and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_([int(status) for status in _UNFINISHED])),
-            is_at(XmlFile, *(State(Phase.UPLOAD, status) for status in _UNFINISHED), State(Phase.XSD, Status.DONE)),
-        ),
-    )
-    .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+_LATEST: Final = (
+    select(LATEST)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(FileSourceHasZip.za_id == ZipAction.id)
+    .correlate(ZipAction)
+    .scalar_subquery()
+)
+
+
+def _has_document(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a document of a submission's latest download fulfils a condition."""
+    return exists().where(XmlFile.zip_id == _LATEST, condition)
+
+
+_UNVALIDATED: Final = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(map(int, _UNFINISHED)))
+_KNOWN: Final = select_zip_actions().add_columns(
+    _HOSTED.label("hosted"),
+    _LATEST.label("latest"),
+    _has_document(_UNVALIDATED).label("unvalidated"),
+    _has_document(is_at(XmlFile, State(Phase.XSD, Status.DONE))).label("to_upload"),
+    _has_document(is_at(XmlFile, *(State(Phase.UPLOAD, status) for status in _UNFINISHED))).label("held"),
 )
 
 
 def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, KnownArchive]:
     """What the tracker knows of submissions; unknown ones are left out."""
-    rows = [row for row in _rows(connection, {key.file_name for key in keys}) if key_of(row) in keys]
-    latest = {download: za_id for za_id, download, _ in latest_downloads(connection, [row.id for row in rows])}
-    unvalidated, to_upload, held = _needed_submissions(connection, latest)
-    not_stored = {latest[number] for number in unstored(connection, latest)}
+    # A name that is not UTF-8 cannot be in the tracker.
+    names = {key.file_name for key in keys if key.file_name.isprintable()}
+    rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if key_of(row) in keys]
+    not_stored = unstored(connection, [row.latest for row in rows if row.latest is not None])
     return {
         key_of(row): KnownArchive(
             za_id=row.id,
@@ -76,38 +89,13 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
             state=state_of(row),
             changed=row.last_update,
             hosted=bool(row.hosted),
-            validated=row.id not in unvalidated,
-            to_upload=row.id in to_upload,
-            held=row.id in held,
-            stored=row.id not in not_stored,
+            validated=not row.unvalidated,
+            to_upload=bool(row.to_upload),
+            held=bool(row.held),
+            stored=row.latest not in not_stored,
         )
         for row in rows
     }
-
-
-def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
-    query = select_zip_actions().add_columns(_HOSTED.label("hosted"))
-    # A name that is not UTF-8 cannot be in the tracker.
-    names = (name for name in file_names if name.isprintable())
-    return [row for some in chunks(names) for row in connection.execute(query.where(ZipFile.file_name.in_(some)))]
-
-
-def _needed_submissions(connection: Connection, latest: Mapping[int, int]) -> tuple[set[int], set[int], set[int]]:
-    """The submissions, by their latest download, with documents that wait for validation or upload, or are being
-    uploaded.
-    """
-    unvalidated: set[int] = set()
-    to_upload: set[int] = set()
-    held: set[int] = set()
-    for download_id, phase, status in rows_about(connection, _WANTED_DOCUMENTS, latest):
-        za_id = latest[download_id]
-        if phase == Phase.UPLOAD:
-            held.add(za_id)
-        elif (phase, status) == (Phase.XSD, Status.DONE):
-            to_upload.add(za_id)
-        else:
-            unvalidated.add(za_id)
-    return unvalidated, to_upload, held
 
 
 log = logging.getLogger(__name__)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from sqlalchemy import Connection, Engine, select, update
 
+from dcc.databases.columns import require_text
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import run_writing
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.upload_lock import lock_centres_of
+from dcc.qc.apply.versions import current_versions
 from dcc.qc.models import DOCUMENT, FINDING
+from dcc.qc.rows.documents import DocumentToApply, former_applications
+from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState
 
@@ -24,6 +27,15 @@ def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]
     for document_id, centre in rows_with(connection, query, FINDING.c.document_id, document_ids):
         found.setdefault(document_id, set()).add(centre)
     return found
+
+
+def adds_what_is_there(connection: Connection, document: DocumentToApply, prepared: PreparedDocument) -> bool:
+    """Whether an addition that was not applied names entities that are there already."""
+    if any(row.state == DocumentState.APPLIED.value for row in former_applications(connection, document)):
+        return False
+    return any(
+        some.kind is not None and current_versions(connection, some.kind, some.keys) for some in prepared.entries()
+    )
 
 
 def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, reason: str) -> tuple[int, ...]:
@@ -51,15 +63,8 @@ def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, 
     return run_writing(engine, work)
 
 
-_LIMITS: Final = {name: int(getattr(DOCUMENT.c[name].type, "length", 0)) for name in ("author", "reason")}
-
-
 def check_signature(author: str | None, reason: str | None) -> None:
     """Raise ConfigurationError for an author or a reason that is blank or longer than its column; None passes."""
     for name, text in (("author", author), ("reason", reason)):
-        if text is None:
-            continue
-        if not text.strip():
-            raise ConfigurationError(f"The {name} is empty. Give one: it is kept with the documents.")
-        if len(text) > _LIMITS[name]:
-            raise ConfigurationError(f"The {name} has {len(text)} characters; {_LIMITS[name]} fit. Shorten it.")
+        if text is not None:
+            require_text(name, text, DOCUMENT.c[name])

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Row, func, select, union
 
+from dcc.databases.columns import require_text
 from dcc.databases.list_parameters import portions
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
@@ -29,8 +30,7 @@ from dcc.qc.contexts.membership import (
 from dcc.qc.contexts.overviews import rebuild_overviews
 from dcc.qc.contexts.recording import Change, Changes, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, recorded_basis
-from dcc.qc.contexts.states import check_reason
-from dcc.qc.models import CONTEXT, DOCUMENT, MEASUREMENT, RUN, SHARE
+from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
 from dcc.vocabulary import ContextEvent
 
 _WAITS: Final = DOCUMENT.c.contexts_built.is_(False)
@@ -52,9 +52,9 @@ def recount_contexts(qc: Engine, *, author: str, reason: str) -> Recounted:
     document is applied, and overviews another. Raises as `decide`.
     """
     started = time.monotonic()
-    check_reason(reason)
+    require_text("reason", reason, HISTORY.c.reason)
     full_reason = f"Counted again by {author}: {reason}"
-    check_reason(full_reason)
+    require_text("reason", full_reason, HISTORY.c.reason)
     recounted = run_writing(qc, partial(_recount, reason=full_reason), patience_seconds=PATIENCE_SECONDS)
     build_contexts(qc)
     rebuild_overviews(qc)

@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, literal, null, select, true, update
 
-from dcc.databases.columns import utc_now
+from dcc.databases.columns import require_text, utc_now
 from dcc.databases.transactions import run_writing
-from dcc.errors import ConfigurationError
 from dcc.qc.apply.upload_lock import lock_all, lock_centres
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, ISSUE, SHARE
@@ -103,7 +102,7 @@ def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author:
 
     Raises ConfigurationError for an empty or overlong reason; the database's `unreachable` error, as `run_writing`.
     """
-    check_reason(reason)
+    require_text("reason", reason, HISTORY.c.reason)
     concerned, values = _DECISIONS[decision]
 
     def work(connection: Connection) -> Decided:
@@ -142,15 +141,6 @@ def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author:
         return Decided(connection.execute(changed).rowcount, left)
 
     return run_writing(qc, work, patience_seconds=_PATIENCE_SECONDS)
-
-
-def check_reason(reason: str) -> None:
-    """Raise ConfigurationError for a reason that is empty, or longer than the history holds."""
-    longest = HISTORY.c.reason.type.length  # type: ignore[attr-defined]
-    if not reason.strip() or len(reason) > longest:
-        raise ConfigurationError(
-            f"A reason must be given, of at most {longest} characters. Say why, for those who read the history."
-        )
 
 
 # Nested, so that documents are looked up by the open contexts, however few they are.

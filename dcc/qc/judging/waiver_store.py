@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, or_, select, update
 
-from dcc.databases.columns import utc_now
+from dcc.databases.columns import require_text, utc_now
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.qc.models import FINDING, WAIVER
@@ -96,14 +96,7 @@ def _check_days(waiver: Waiver, today: date) -> None:
 
 def _text(column: str, text: str | None) -> str | None:
     """A text that its column can hold; None stays None."""
-    if text is None:
-        return None
-    name, limit = column.partition("_")[0], getattr(WAIVER.c[column].type, "length", None)
-    if not text.strip():
-        raise ConfigurationError(f"The {name} of a waiver is empty. Give one.")
-    if limit is not None and len(text) > limit:
-        raise ConfigurationError(f"The {name} of a waiver has {len(text)} characters; {limit} fit. Shorten it.")
-    return text
+    return None if text is None else require_text(f"{column.partition('_')[0]} of a waiver", text, WAIVER.c[column])
 
 
 def revoke_waiver(connection: Connection, waiver_id: int, *, author: str, reason: str) -> Waiver:

@@ -10,12 +10,7 @@ from sqlalchemy import Connection
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.counting import Facts, count_causes
-from dcc.reports.causes.crawl_facts import (
-    CrawlFacts,
-    crawl_facts_of_centre,
-    crawl_facts_of_session,
-    crawl_facts_of_zip,
-)
+from dcc.reports.causes.crawl_facts import crawl_facts
 from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.failed_specimens import RULE, note_failed_documents
 from dcc.reports.causes.log_facts import LogFacts
@@ -51,11 +46,11 @@ def causes_of(
     that the tracker knows. The settings tell where documents are that failed, which are read for animals that
     experiments wait for. Raises NotFoundError for an unknown session.
     """
-    known = _known(tracker, subject)
-    scope = _scope(tracker, known) if only is None else Scope(zips=list(only))
+    about = require_session(tracker, subject) if isinstance(subject, int) else subject
+    scope = _scope(tracker, about) if only is None else Scope(zips=list(only))
     of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
     of_data = [] if qc is None else [DataFacts(qc, scope)]
-    origins: list[Facts] = [*of_logs, *of_data, _crawl_facts(tracker, known)]
+    origins: list[Facts] = [*of_logs, *of_data, crawl_facts(tracker, about)]
     counted = count_causes(origins)
     causes = worst_first(counted)[:most]
     for origin in origins:
@@ -72,31 +67,15 @@ def causes_of(
 
 def scope_of(tracker: Connection, subject: Subject | None) -> Scope:
     """The submissions that causes of a subject, or of all, are about. Raises NotFoundError for an unknown session."""
-    return _scope(tracker, _known(tracker, subject))
+    return _scope(tracker, require_session(tracker, subject) if isinstance(subject, int) else subject)
 
 
-_Known: TypeAlias = ZipKey | str | SessionEntry | None
-"""A subject, of a session what the tracker has of it; or None for all."""
-
-
-def _known(tracker: Connection, subject: Subject | None) -> _Known:
-    return require_session(tracker, subject) if isinstance(subject, int) else subject
-
-
-def _scope(tracker: Connection, subject: _Known) -> Scope:
+def _scope(tracker: Connection, subject: ZipKey | SessionEntry | str | None) -> Scope:
     if isinstance(subject, ZipKey):
         return Scope(zips=[subject])
     if isinstance(subject, SessionEntry):
         return Scope(zips=[each.key for each in session_zips(tracker, subject)])
     return Scope(centre=subject, acknowledged=acknowledged_keys(tracker))
-
-
-def _crawl_facts(tracker: Connection, subject: _Known) -> CrawlFacts:
-    if isinstance(subject, ZipKey):
-        return crawl_facts_of_zip(tracker, subject)
-    if isinstance(subject, SessionEntry):
-        return crawl_facts_of_session(tracker, subject)
-    return crawl_facts_of_centre(tracker, subject)
 
 
 def worst_first(causes: Iterable[Cause]) -> list[Cause]:

@@ -17,7 +17,7 @@ from dcc.reports.causes.errors import FOREIGN, LISTING, declared_code
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings, session_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.listings.findings import CONFIRMED_GONE
-from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
@@ -46,69 +46,53 @@ class CrawlFacts:
     def groups(self) -> Iterator[Group]:
         """Each fact by itself."""
         for number, each in enumerate(self._noted):
-            code, cause = each.fact.code, cause_id(each.fact.code, each.fact.details)
-            group = Group(
-                each.action, each.file_name, None, each.centre, code, cause, each.fact.severity.value, first=number
+            yield Group(
+                each.action,
+                each.file_name,
+                None,
+                each.centre,
+                each.fact.code,
+                cause_id(each.fact.code, each.fact.details),
+                each.fact.severity.value,
+                first=number,
+                entity_kind=None if each.action else "source",
+                entities=0 if each.action else 1,
+                zips=each.zips,
             )
-            of_source = ("source", 1) if not each.action else (None, 0)
-            yield group._replace(zips=each.zips, entity_kind=of_source[0], entities=of_source[1])
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The facts of these ids."""
         return {number: self._noted[number].fact for number in ids}
 
 
-def crawl_facts_of_centre(connection: Connection, centre: str | None) -> CrawlFacts:
-    """What the latest crawls of the sources of a centre, or of all, met with and noticed; and the archives held there.
+def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | None) -> CrawlFacts:
+    """What crawls met with and noticed of a subject and still holds, and the archives of it that are held.
 
-    Sources that are not crawled, and those of inactive centres, are left out.
+    Of a session, its own crawls count. Of a centre, or of all (None), the latest ones count of sources that are crawled
+    and whose centre is active.
     """
-    sources = {
-        entry.id: entry
-        for entry in list_sources(connection)
-        if centre in (None, entry.centre) and entry.state is SourceState.AVAILABLE and entry.centre_active
-    }
-    source_ids = None if centre is None else sorted(sources)
-    return CrawlFacts(
-        [
-            *_listing_faults(latest_crawls(connection, sources=source_ids).values(), sources),
-            *_noticed(connection, latest_findings(connection, sources=source_ids), sources),
-            *_foreign_archives(held_archives(connection), centre),
-        ]
-    )
-
-
-def crawl_facts_of_session(connection: Connection, session: SessionEntry) -> CrawlFacts:
-    """What the crawls of a session met with and noticed, and those of its archives that are held."""
     sources = {entry.id: entry for entry in list_sources(connection)}
-    return CrawlFacts(
-        [
-            *_listing_faults(session.crawls, sources),
-            *_noticed(connection, session_findings(connection, session.id), sources),
-            *_foreign_archives(held_archives(connection, session_zip_ids(connection, session))),
-        ]
-    )
-
-
-def crawl_facts_of_zip(connection: Connection, key: ZipKey) -> CrawlFacts:
-    """What crawls noticed of a submission and still holds, by few statements; and that it is held."""
-    hosts = connection.scalars(
-        select(FileSourceHasZip.file_source_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .join(CrawlFinding, CrawlFinding.za_id == ZipAction.id)
-        .where(is_named(key))
-        .distinct()
-    ).all()
-    sources = {entry.id: entry for entry in list_sources(connection, hosts)} if hosts else {}
-    found = latest_findings(connection, sources=hosts) if hosts else []
-    recorded = str(key)[:_LONGEST_NAME]
-    return CrawlFacts(
-        [
-            *_noticed(connection, [each for each in found if each.file_name == recorded], sources),
-            *_foreign_archives(held_archives(connection, key=key)),
-        ]
-    )
+    crawls: Iterable[CrawlEntry] = ()
+    if isinstance(subject, ZipKey):
+        hosts = select(FileSourceHasZip.file_source_id).join(ZipAction).join(ZipFile).where(is_named(subject))
+        latest = latest_findings(connection, sources=connection.scalars(hosts.distinct()).all())
+        found = [each for each in latest if each.file_name == str(subject)[:_LONGEST_NAME]]
+        held = held_archives(connection, key=subject)
+    elif isinstance(subject, SessionEntry):
+        crawls, found = subject.crawls, session_findings(connection, subject.id)
+        held = held_archives(connection, session_zip_ids(connection, subject))
+    else:
+        sources = {
+            number: entry
+            for number, entry in sources.items()
+            if subject in (None, entry.centre) and entry.state is SourceState.AVAILABLE and entry.centre_active
+        }
+        wanted = None if subject is None else sorted(sources)
+        crawls = latest_crawls(connection, sources=wanted).values()
+        found, held = latest_findings(connection, sources=wanted), held_archives(connection)
+    centre = subject if isinstance(subject, str) else None
+    faults, noticed = _listing_faults(crawls, sources), _noticed(connection, found, sources)
+    return CrawlFacts([*faults, *noticed, *_foreign_archives(held, centre)])
 
 
 def _listing_faults(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) -> Iterator[_CrawlFact]:
@@ -138,7 +122,7 @@ def _noticed(
                 yield _CrawlFact(centre, Fact(code, Severity.WARNING, message=finding.said), action, zips=number)
 
 
-def _foreign_archives(archives: Iterable[HeldArchive], centre: str | None = None) -> Iterator[_CrawlFact]:
+def _foreign_archives(archives: Iterable[HeldArchive], centre: str | None) -> Iterator[_CrawlFact]:
     """Archives on another centre's source, but for those turned down: facts on the centre of their name.
 
     With a `centre`, facts on it: of the archives that are named for it, or lie on its sources.

@@ -87,30 +87,30 @@ _FAR: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Values of a centre, sex and zygosity: those that were there before a submission, and those that it brought.
+    """Values of a centre, sex and zygosity, with which of them a submission brought, and which are outliers.
 
-    `centre` is None where those of other centres are together. `earlier_ids` and `new_values` tell which they are.
-    `judged_by` is the box whose fences tell outliers, `drawn` that of all values.
+    `centre` is None where those of other centres are together. `judged_by` is the box whose fences tell outliers,
+    `drawn` that of all values.
     """
 
     centre: str | None
     gender: str | None
     zygosity: str | None
-    earlier: Numbers
-    earlier_ids: NDArray[np.int64]
-    new: Numbers
-    new_values: tuple[Value, ...]
+    values: tuple[Value, ...]
+    numbers: Numbers
+    is_new: NDArray[np.bool_]
+    is_outlier: NDArray[np.bool_]
     judged_by: Box
     drawn: Box
 
-    @property
-    def new_ids(self) -> NDArray[np.int64]:
-        """Which the new values are."""
-        return np.array([value.id for value in self.new_values], dtype=np.int64)
-
     def animal(self, place: int) -> str:
-        """The animal of a new value, as a picture has it."""
-        return shown_text(self.new_values[place].specimen_id or "", 24)
+        """The animal of a value, as a picture has it."""
+        return shown_text(self.values[place].specimen_id or "", 24)
+
+    def furthest(self, places: NDArray[np.intp], most: int) -> list[int]:
+        """At most so many of the places of outliers: those furthest from the quartiles."""
+        ordered = sorted(places.tolist(), key=lambda place: -self.judged_by.ranges_from(float(self.numbers[place])))
+        return ordered[:most]
 
     def label(self, catalogue: Catalogue) -> str:
         """The sex and zygosity."""
@@ -168,14 +168,13 @@ def draw_rows(
 
 
 def _counted(row: Group, catalogue: Catalogue) -> str:
-    before, new = catalogue.number(row.earlier.size), catalogue.number(row.new.size)
-    return f"{row.label(catalogue)}  ({before} + {new})" if row.new.size else f"{row.label(catalogue)}  ({before})"
+    before, new = catalogue.number(int((~row.is_new).sum())), catalogue.number(int(row.is_new.sum()))
+    return f"{row.label(catalogue)}  ({before} + {new})" if row.is_new.any() else f"{row.label(catalogue)}  ({before})"
 
 
 def _limits(rows: Sequence[Group]) -> tuple[float, float]:
-    values = [part for row in rows for part in (row.earlier, row.new)]
-    usual = [part[~row.judged_by.outside(part)] for row in rows for part in (row.earlier, row.new)]
-    return axis_limits(np.concatenate(values), np.concatenate(usual))
+    usual = np.concatenate([row.numbers[~row.is_outlier] for row in rows])
+    return axis_limits(np.concatenate([row.numbers for row in rows]), usual)
 
 
 def axis_limits(values: Numbers, usual: Numbers) -> tuple[float, float]:
@@ -192,65 +191,54 @@ def axis_limits(values: Numbers, usual: Numbers) -> tuple[float, float]:
 def _named(rows: Sequence[Group]) -> frozenset[int]:
     """The ids of the new outliers whose animals are named: the furthest."""
     found = [
-        (-row.judged_by.ranges_from(float(row.new[place])), row.new_values[place].id)
+        (-row.judged_by.ranges_from(float(row.numbers[place])), row.values[place].id)
         for row in rows
-        for place in np.flatnonzero(row.judged_by.outside(row.new)).tolist()
+        for place in np.flatnonzero(row.is_outlier & row.is_new).tolist()
     ]
     return frozenset(number for _, number in sorted(found)[:MOST_NAMED])
 
 
 def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], look: _Look) -> None:
-    above = -_LANE if row.new.size else 0.0
+    above = -_LANE if row.is_new.any() else 0.0
     _draw_box(axes, line + above, row)
-    marks = ((row.earlier, row.earlier_ids, _DOT, above), (row.new, row.new_ids, DIAMOND, _LANE * 1.6))
-    for numbers, ids, how, lane in marks:
-        is_out = row.judged_by.outside(numbers)
-        usual = _first(np.flatnonzero(~is_out), ids, look.dots)
-        out = _furthest(np.flatnonzero(is_out), row, numbers)
-        places = np.concatenate([usual, out])
-        x = np.clip(numbers[places], *limits)
+    for own, how, lane in ((~row.is_new, _DOT, above), (row.is_new, DIAMOND, _LANE * 1.6)):
+        usual = _first(np.flatnonzero(own & ~row.is_outlier), row, look.dots)
+        out = row.furthest(np.flatnonzero(own & row.is_outlier), MOST_OUTLIERS)
+        places = [*usual, *out]
+        x = np.clip(row.numbers[places], *limits)
         # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.
-        apart = np.array([pseudo_random(pseudo_random(int(ids[place]))) / 2**32 - 0.5 for place in places])
+        apart = np.array([pseudo_random(pseudo_random(row.values[place].id)) / 2**32 - 0.5 for place in places])
         y = line + lane + apart * (_SPREAD if how is _DOT else _SPREAD / 2)
-        shown = how if usual.size <= _MANY or how is _DOT else {**how, "markersize": 3.2}
+        shown = how if len(usual) <= _MANY or how is _DOT else {**how, "markersize": 3.2}
         axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **shown)
-        axes.plot(x[usual.size :], y[usual.size :], zorder=4, clip_on=False, **RING)
-        _write_values(axes, row, list(zip(out, x[usual.size :], y[usual.size :], strict=True)), numbers, look)
+        axes.plot(x[len(usual) :], y[len(usual) :], zorder=4, clip_on=False, **RING)
+        _write_values(axes, row, list(zip(out, x[len(usual) :], y[len(usual) :], strict=True)), look)
 
 
-def _first(places: NDArray[np.intp], ids: NDArray[np.int64], most: int) -> NDArray[np.intp]:
+def _first(places: NDArray[np.intp], row: Group, most: int) -> list[int]:
     """At most so many of the places, by the scattered order of their ids."""
     if places.size <= most:
-        return places
-    return np.array(sorted(places, key=lambda place: pseudo_random(int(ids[place])))[:most], dtype=np.intp)
-
-
-def _furthest(places: NDArray[np.intp], row: Group, numbers: Numbers) -> NDArray[np.intp]:
-    ordered = sorted(places, key=lambda place: -row.judged_by.ranges_from(float(numbers[place])))
-    return np.array(ordered[:MOST_OUTLIERS], dtype=np.intp)
+        return list(places.tolist())
+    return sorted(places.tolist(), key=lambda place: pseudo_random(row.values[place].id))[:most]
 
 
 def _draw_box(axes: Axes, line: float, row: Group) -> None:
     """The middle half, the median, and whiskers to the last values that are not outliers."""
-    values = np.concatenate([row.earlier, row.new])
-    usual = values[~row.judged_by.outside(values)]
-    box, height = row.drawn, _HEIGHT if not row.new.size else _HEIGHT * 0.75
+    usual = row.numbers[~row.is_outlier]
+    box, height = row.drawn, _HEIGHT * 0.75 if row.is_new.any() else _HEIGHT
     if usual.size and box.count >= LEAST_BOX:
         axes.hlines(line, float(usual.min()), float(usual.max()), color=BOX_EDGE, linewidth=0.8, zorder=1)
         axes.barh(line, box.third - box.first, height, box.first, color=BOX, edgecolor=BOX_EDGE, linewidth=0.8)
     axes.vlines(box.median, line - height / 2, line + height / 2, color=BOX_EDGE, linewidth=2, zorder=2.5)
 
 
-def _write_values(
-    axes: Axes, row: Group, marks: Sequence[tuple[int, float, float]], numbers: Numbers, look: _Look
-) -> None:
+def _write_values(axes: Axes, row: Group, marks: Sequence[tuple[int, float, float]], look: _Look) -> None:
     """Name the animals of a few outliers, and write values that are beyond the edge: those that have room."""
     low, high = axes.get_xlim()
     written: list[float] = []
     for place, x, y in marks:
-        number = float(numbers[place])
-        is_named = numbers is row.new and row.new_values[place].id in look.named
-        name = row.animal(place) if is_named else ""
+        number = float(row.numbers[place])
+        name = row.animal(place) if row.values[place].id in look.named else ""
         beyond = ("→ " if number >= high else "← ") + look.number(number) if not low < number < high else ""
         text = " ".join(part for part in (name, beyond) if part)
         if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):
@@ -260,10 +248,10 @@ def _write_values(
 
 
 def _add_legend(figure: Figure, rows: Sequence[Group], catalogue: Catalogue) -> None:
-    with_new = any(row.new.size for row in rows)
+    with_new = any(row.is_new.any() for row in rows)
     earlier = catalogue.say("earlier value") if with_new else catalogue.say("value")
     outlier = catalogue.say("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES)
-    entries = [(_DOT, earlier)] if any(row.earlier.size for row in rows) else []
+    entries = [(_DOT, earlier)] if any((~row.is_new).any() for row in rows) else []
     if with_new:
         entries.append((DIAMOND, catalogue.say("new value")))
     add_legend(figure, [*entries, (_MEDIAN, catalogue.say("median")), (RING, outlier)])

@@ -88,7 +88,7 @@ def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> 
                 third=third,
             )
         )
-        if group.new.size:
+        if group.is_new.any():
             parts.append(_of_new(catalogue, group))
     if len(groups) > _MOST_DESCRIBED:
         more = len(groups) - _MOST_DESCRIBED
@@ -97,21 +97,24 @@ def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> 
 
 
 def _of_new(catalogue: Catalogue, group: Group) -> str:
+    new = group.numbers[group.is_new]
     text = catalogue.say_plural(
         "One new value: {lowest}.",
         "{number} new values, from {lowest} to {highest}.",
-        int(group.new.size),
-        lowest=format_number(catalogue, float(group.new.min())),
-        highest=format_number(catalogue, float(group.new.max())),
+        int(new.size),
+        lowest=format_number(catalogue, float(new.min())),
+        highest=format_number(catalogue, float(new.max())),
     )
-    marked = group.judged_by.outside(group.new).nonzero()[0].tolist()
-    if not marked:
+    marked = (group.is_new & group.is_outlier).nonzero()[0]
+    if not marked.size:
         return text
-    furthest = sorted(marked, key=lambda place: -group.judged_by.ranges_from(float(group.new[place])))[:3]
-    named = [f"{group.animal(place)} {format_number(catalogue, float(group.new[place]))}".strip() for place in furthest]
+    named = [
+        f"{group.animal(place)} {format_number(catalogue, float(group.numbers[place]))}".strip()
+        for place in group.furthest(marked, 3)
+    ]
     return f"{text} " + catalogue.say_plural(
         "One of them is an outlier: {named}.",
         "{number} of them are outliers, the furthest: {named}.",
-        len(marked),
+        int(marked.size),
         named=catalogue.list(named),
     )

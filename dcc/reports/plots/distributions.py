@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -13,13 +14,7 @@ from dcc.reports.plots import boxes
 from dcc.reports.plots.boxes import Group
 from dcc.reports.plots.captions import caption_of, counts_of, description_of, heading_of, rule_of
 from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown_text
-from dcc.reports.plots.values import (
-    Numbers,
-    ParameterValues,
-    Values,
-    box_of,
-    judging_box,
-)
+from dcc.reports.plots.values import Numbers, ParameterValues, Value, Values, box_of, judging_box, numbers_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +33,7 @@ class Distribution:
     def marked(self, *, new: bool) -> int:
         """How many outliers there are among the new values, or among the earlier ones of the centre."""
         own = [group for group in self.groups if group.centre == self.taken.centre]
-        return sum(int(group.judged_by.outside(group.new if new else group.earlier).sum()) for group in own)
+        return sum(int((group.is_outlier & (group.is_new == new)).sum()) for group in own)
 
 
 def groups_of(taken: ParameterValues) -> Distribution:
@@ -82,21 +77,24 @@ def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
 
 def _groups(centre: str | None, values: Values, everything: Numbers, by_zygosity: bool = True) -> list[Group]:
     """The groups of a centre, by sex and then zygosity."""
-    parts: dict[tuple[str | None, str | None], Values] = {}
-    for name in ("earlier", "new"):
-        for value in getattr(values, name):
-            kind = (value.gender, value.zygosity if by_zygosity else None)
-            getattr(parts.setdefault(kind, Values([], [])), name).append(value)
+    parts: dict[tuple[str | None, str | None], list[tuple[Value, bool]]] = defaultdict(list)
+    for is_new, some in ((False, values.earlier), (True, values.new)):
+        for value in some:
+            parts[value.gender, value.zygosity if by_zygosity else None].append((value, is_new))
     ordered = sorted(parts.items(), key=lambda part: tuple(word or "\U0010ffff" for word in part[0]))
     return [_group(centre, *kind, part, (values.numbers, everything)) for kind, part in ordered]
 
 
 def _group(
-    centre: str | None, gender: str | None, zygosity: str | None, values: Values, wider: Sequence[Numbers]
+    centre: str | None,
+    gender: str | None,
+    zygosity: str | None,
+    part: Sequence[tuple[Value, bool]],
+    wider: Sequence[Numbers],
 ) -> Group:
-    before, brought = Values(values.earlier, []).numbers, Values([], values.new).numbers
-    judged_by, drawn = judging_box(before, values.numbers, *wider), box_of(values.numbers)
+    numbers, is_new = numbers_of([value.number for value, _ in part]), np.array([new for _, new in part])
+    judged_by, drawn = judging_box(numbers[~is_new], numbers, *wider), box_of(numbers)
     if judged_by is None or drawn is None:
         raise AssertionError("a group has values")
-    ids = np.array([value.id for value in values.earlier], dtype=np.int64)
-    return Group(centre, gender, zygosity, before, ids, brought, tuple(values.new), judged_by, drawn)
+    values, is_outlier = tuple(value for value, _ in part), judged_by.outside(numbers)
+    return Group(centre, gender, zygosity, values, numbers, is_new, is_outlier, judged_by, drawn)

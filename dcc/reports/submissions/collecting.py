@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, select
 
-from dcc.outcomes import DECLINED, HELD, LEFT_OUT, TROUBLES, WAITS, ZipKey
+from dcc.outcomes import DECLINED, HELD, TROUBLES, WAITS, ZipKey
 from dcc.reports.causes.collecting import Subject, causes_of
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
-from dcc.reports.submissions.documents import count_states, has_entries, list_documents
+from dcc.reports.submissions.documents import list_documents
 from dcc.reports.submissions.model import (
     CentreReport,
     Outcome,
@@ -26,15 +26,14 @@ from dcc.reports.submissions.model import (
     Tone,
     ZipLine,
 )
-from dcc.reports.submissions.outcomes import only_waits, outcome_of, tone_of
-from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
+from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
 from dcc.tracker.queries.zip_stories import Reason, ZipStory, zip_story
-from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.session_statistics import SourceStatistics, statistics_of
 from dcc.tracker.submission_rows import is_named
@@ -72,15 +71,12 @@ def collect_report(
     qc_missing: str | None = None,
 ) -> Report:
     """The facts of the report on a submission, a centre or a session; arguments as of `collect_submission`."""
-    if isinstance(subject, ZipKey):
-        return collect_submission(
-            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most_pictures, qc_missing=qc_missing
-        )
+    if isinstance(subject, int):
+        return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
+    options: Any = {"catalogue": catalogue, "most_pictures": most_pictures, "qc_missing": qc_missing}
     if isinstance(subject, str):
-        return collect_centre(
-            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most_pictures, qc_missing=qc_missing
-        )
-    return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
+        return collect_centre(tracker, qc, subject, settings, **options)
+    return collect_submission(tracker, qc, subject, settings, **options)
 
 
 def collect_submission(
@@ -99,33 +95,18 @@ def collect_submission(
     language of `catalogue`, by default that of the settings; `most_pictures` 0: none. Raises NotFoundError.
     """
     story = zip_story(tracker, key, with_documents=False)
+    line, states = line_of(tracker, key, qc)
     latest = story.latest
-    states = () if latest is None else count_states(tracker, latest.id)
-    held = latest is not None and has_entries(tracker, latest.id, HELD)
-    accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)
-    causes = causes_of(tracker, qc, key, settings)
-    changed = changed_of(tracker, key)
+    documents = () if latest is None else list_documents(tracker, qc, key, latest, most=MOST_DOCUMENTS)
     foreign = next(iter(held_archives(tracker, key=key)), None)
-    outcome = outcome_of(
-        story.phase,
-        story.status,
-        states,
-        held=held,
-        taken=None if accepted is None else accepted.anything,
-        left_out=latest is not None and has_entries(tracker, latest.id, *LEFT_OUT.values()),
-        foreign=foreign,
-        waits_for_data=accepted is not None and only_waits(causes),
-        waits_for_older=story.waits_for is not None,
-        changed=changed is not None,
-    )
     return SubmissionReport(
         key=key,
         centre=story.centre,
-        centre_name=_names(tracker).get(story.centre or ""),
+        centre_name=next((each.full_name for each in list_centres(tracker) if each.short_name == story.centre), None),
         phase=story.phase,
         status=story.status,
-        outcome=outcome,
-        tone=tone_of(outcome),
+        outcome=line.outcome,
+        tone=line.tone,
         made=utc_now(),
         size_bytes=story.size_bytes,
         md5=story.md5,
@@ -134,22 +115,20 @@ def collect_submission(
         hosts=story.hosts,
         attempts=story.downloads[-MOST_ATTEMPTS:],
         attempts_total=len(story.downloads),
-        documents=()
-        if latest is None
-        else list_documents(tracker, qc, key, latest.id, latest.requested, most=MOST_DOCUMENTS),
-        documents_total=sum(state.count for state in states),
+        documents=documents,
+        documents_total=line.documents,
         states=states,
         reasons=_reasons(story, foreign),
         reopenings=story.reopenings[-MOST_NOTES:],
         findings=story.findings[-MOST_NOTES:],
         removals=story.removals[-MOST_NOTES:],
-        accepted=accepted,
+        accepted=None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
         pictures=draw_pictures(qc, key, settings, catalogue, most_pictures),
-        changed=changed,
-        waits_for=story.waits_for if outcome is Outcome.IN_ORDER else None,
+        changed=line.changed,
+        waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
         decisions=tuple(decision for decision in story.decisions if decision.revoked is None),
-        **_first_causes(causes),
+        **_first_causes(causes_of(tracker, qc, key, settings)),
     )
 
 
@@ -164,11 +143,12 @@ def collect_centre(
     qc_missing: str | None = None,
 ) -> CentreReport:
     """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
-    entry = _centre(tracker, centre)
+    require_centre(tracker, centre)
+    (name,) = (entry.full_name for entry in list_centres(tracker) if entry.short_name == centre)
     sources = [source for source in list_sources(tracker) if source.centre == centre and source.state != "removed"]
     return CentreReport(
         centre=centre,
-        centre_name=entry.full_name,
+        centre_name=name,
         accepted=None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
         qc_missing=_missing(qc, qc_missing),
@@ -200,13 +180,14 @@ def collect_session(
 def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool = False) -> dict[str, Any]:
     """The fields of a summary on archives and causes."""
     counts = Counter(zip_line.outcome for zip_line in zips)
+    states = Counter((zip_line.phase, zip_line.status) for zip_line in zips)
     return {
         "made": utc_now(),
         "tone": _tone((zip_line.tone for zip_line in zips if not zip_line.needs_nobody), troubled=troubled),
         "zips": tuple(zips[:MOST_ZIPS]),
         "zips_total": len(zips),
         "outcomes": {outcome: counts[outcome] for outcome in Outcome if counts[outcome]},
-        "states": _states(zips),
+        "states": tuple(StateCount(*state, count) for state, count in sorted(states.items())),
         **_first_causes(causes),
     }
 
@@ -224,15 +205,6 @@ def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]
     return (*recorded, *held)
 
 
-def _names(tracker: Connection) -> dict[str, str]:
-    return {entry.short_name: entry.full_name for entry in list_centres(tracker)}
-
-
-def _centre(tracker: Connection, centre: str) -> CentreEntry:
-    require_centre(tracker, centre)
-    return next(entry for entry in list_centres(tracker) if entry.short_name == centre)
-
-
 def _missing(qc: Connection | None, reason: str | None) -> str | None:
     return None if qc is not None else reason or QC_NOT_ASKED
 
@@ -241,11 +213,6 @@ def _tone(tones: Iterable[Tone], *, troubled: bool) -> Tone:
     found = set(tones)
     worst = next((tone for tone in (Tone.BAD, Tone.WARN, Tone.WAIT) if tone in found), Tone.GOOD)
     return Tone.WARN if troubled and worst in (Tone.GOOD, Tone.WAIT) else worst
-
-
-def _states(zips: Iterable[ZipLine]) -> tuple[StateCount, ...]:
-    counts = Counter((zip_line.phase, zip_line.status) for zip_line in zips)
-    return tuple(StateCount(phase, status, count) for (phase, status), count in sorted(counts.items()))
 
 
 def _sources(

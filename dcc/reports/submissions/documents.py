@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from sqlalchemy import Connection, Select, case, func, select
+from sqlalchemy import Connection, case, func, select
 
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
@@ -18,54 +18,19 @@ from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
 from dcc.tracker.models import AnException, DocumentPlace, XmlFile, XmlLog
 from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
-from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.tracker.queries.zip_stories import DownloadStory
 from dcc.vocabulary import DocumentAction
 
 COUNTED: Final = ("specimens", "experiments", "lines", "housings", "measurements")
 """What a document's row in the QC database counts."""
 
 
-class _Standing(NamedTuple):
-    late: bool
-    repeated: bool
-    counts: Mapping[str, int]
-
-
-def count_states(connection: Connection, download_id: int) -> tuple[StateCount, ...]:
-    """How many documents of a download are in each state."""
-    query = (
-        select(XmlFile.phase_id, XmlFile.status_id, func.count())
-        .where(XmlFile.zip_id == download_id)
-        .group_by(XmlFile.phase_id, XmlFile.status_id)
-    )
-    rows = connection.execute(query).all()
-    return tuple(
-        sorted(
-            (StateCount(Phase(phase), Status(status), count) for phase, status, count in rows),
-            key=lambda state: (state.phase, state.status),
-        )
-    )
-
-
-def has_entries(connection: Connection, download_id: int, *kinds: str) -> bool:
-    """Whether a document of a download has a log entry of one of these kinds that still holds."""
-    return connection.scalar(select(_with_entries(download_id, *kinds).exists())) or False
-
-
-def _with_entries(download_id: int, *kinds: str) -> Select[int]:
-    """The documents of a download with log entries of these kinds that still hold."""
-    return (
-        entries_that_hold()
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .where(XmlFile.zip_id == download_id, AnException.short_name.in_(kinds))
-    )
-
-
 def list_documents(
-    connection: Connection, qc: Connection | None, key: ZipKey, download_id: int, began: datetime, *, most: int
+    connection: Connection, qc: Connection | None, key: ZipKey, download: DownloadStory, *, most: int
 ) -> tuple[DocumentReport, ...]:
-    """The first `most` documents of a download that began then: those that failed, those held, then the others."""
-    held = XmlFile.id.in_(_with_entries(download_id, HELD))
+    """The first `most` documents of a download: those that failed, those held, then the others."""
+    of_download = entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.zip_id == download.id)
+    held = XmlFile.id.in_(of_download.where(AnException.short_name == HELD))
     rank = case((XmlFile.status_id == int(Status.FAILED), 0), (held, 1), else_=2)
     query = (
         select(
@@ -78,18 +43,20 @@ def list_documents(
             DocumentPlace.place,
         )
         .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
-        .where(XmlFile.zip_id == download_id)
+        .where(XmlFile.zip_id == download.id)
         .order_by(rank, XmlFile.phase_id, XmlFile.id)
         .limit(most)
     )
     rows = connection.execute(query).all()
     entries = _log_entries(connection, [row.id for row in rows])
-    in_qc = {} if qc is None else _in_qc(qc, key, {row.id: row.fname for row in rows}, began)
-    return tuple(_document(row, entries[row.id], in_qc.get(row.id)) for row in rows)
+    in_qc = {} if qc is None else _in_qc(qc, key, {row.id: row.fname for row in rows})
+    return tuple(_document(row, entries[row.id], in_qc.get(row.id), download.requested) for row in rows)
 
 
-def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) -> DocumentReport:
+def _document(row: Any, entries: Mapping[str, int], in_qc: Any, began: datetime) -> DocumentReport:
+    """A document by its rows in both databases (None in the QC database); its download `began` then."""
     phase, status, held = Phase(row.phase_id), Status(row.status_id), bool(entries.get(HELD))
+    was_there = in_qc is not None and in_qc.applied_at is not None and in_qc.applied_at < began.replace(microsecond=0)
     return DocumentReport(
         file_name=row.fname,
         size_bytes=row.size_bytes,
@@ -100,9 +67,9 @@ def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) 
         errors=entries.get("errors", 0),
         warnings=entries.get("warnings", 0),
         held=held,
-        late=not held and (bool(entries.get(LATE)) or (standing is not None and standing.late)),
-        repeated=bool(entries.get(DUPLICATE)) or (standing is not None and standing.repeated),
-        counts={} if standing is None else standing.counts,
+        late=not held and bool(entries.get(LATE) or (in_qc is not None and in_qc.late)),
+        repeated=bool(entries.get(DUPLICATE)) or was_there,
+        counts={} if in_qc is None else {name: getattr(in_qc, name) for name in COUNTED},
         place=row.place,
     )
 
@@ -124,31 +91,13 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
     return entries
 
 
-def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str], began: datetime) -> dict[int, _Standing]:
-    """What the QC database has of documents, by the ids of their `xml_file`."""
-    query = select(
-        DOCUMENT.c.tracker_id,
-        DOCUMENT.c.file_name,
-        DOCUMENT.c.applied_at,
-        DOCUMENT.c.late,
-        *(DOCUMENT.c[name] for name in COUNTED),
-    ).where(
+def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str]) -> dict[int, Any]:
+    """The rows of the QC database of documents, by the ids of their `xml_file`."""
+    query = select(DOCUMENT).where(
         DOCUMENT.c.tracker_id.in_(list(names)),
         DOCUMENT.c.zip_file == key.file_name,
         DOCUMENT.c.zip_action == key.action.value,
         DOCUMENT.c.action != DocumentAction.UNDO.value,
     )
-    return {row.tracker_id: _standing(row, began) for row in _of_same_file(qc.execute(query), names)}
-
-
-def _of_same_file(rows: Iterable[Any], names: Mapping[int, str]) -> Iterable[Any]:
     # A tracker that was made anew gives the ids of a lost one to other documents.
-    return (row for row in rows if names[row.tracker_id] == row.file_name)
-
-
-def _standing(row: Any, began: datetime) -> _Standing:
-    return _Standing(
-        late=bool(row.late),
-        repeated=row.applied_at is not None and row.applied_at < began.replace(microsecond=0),
-        counts={name: getattr(row, name) for name in COUNTED},
-    )
+    return {row.tracker_id: row for row in qc.execute(query) if names[row.tracker_id] == row.file_name}

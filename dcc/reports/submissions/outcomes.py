@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dcc.phases import Phase, Status
 from dcc.reports.submissions.model import Outcome, Standing, Step, Tone
 from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.states import SET_ASIDE
-
-if TYPE_CHECKING:
-    from dcc.reports.causes.cause import Cause
 
 DOCUMENT_PHASES: Final = (
     Phase.XML_NAME,
@@ -129,12 +126,6 @@ def _some_accepted(states: Iterable[StateCount]) -> bool:
 def tone_of(outcome: Outcome) -> Tone:
     """How good an outcome is."""
     return _TONES[outcome]
-
-
-def only_waits(causes: Iterable[Cause]) -> bool:
-    """Whether everything that fails waits for other data: nothing in the submission itself has to be corrected."""
-    failing = [cause for cause in causes if cause.fails]
-    return bool(failing) and all(cause.waits for cause in failing)
 
 
 def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[Step, ...]:

@@ -116,7 +116,7 @@ def render_html(
         "images": images_of(() if isinstance(report, SessionReport) else report.pictures),
     }
     if isinstance(report, SubmissionReport):
-        values |= _of_submission(report, catalogue)
+        values |= submission_values(report, catalogue)
     return render(_TEMPLATES[type(report)], values, own=own)
 
 
@@ -186,7 +186,8 @@ def cause_values(
     }
 
 
-def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
+def submission_values(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
+    """What a page or text on a submission needs of it."""
     entities = () if report.accepted is None else report.accepted.entities
     deletes = report.key.action is Action.DELETE
     told = {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY}

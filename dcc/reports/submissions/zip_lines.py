@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
@@ -52,10 +51,11 @@ def zips_of_session(connection: Connection, session: SessionEntry, qc: Connectio
     return list_zips(connection, session_zip_ids(connection, session), also=changed, qc=qc)
 
 
-def changed_of(connection: Connection, key: ZipKey) -> datetime | None:
-    """When it was noticed that an archive has changed since its data were taken over; None if it has not."""
+def line_of(connection: Connection, key: ZipKey, qc: Connection | None) -> tuple[ZipLine, tuple[StateCount, ...]]:
+    """A submission as a summary lists it, and the states of its latest documents."""
     named = select(ZipAction.id).join(ZipFile).where(is_named(key))
-    return next(iter(changed_since_loaded(connection, named).values()), None)
+    (line,) = list_zips(connection, named, qc=qc)
+    return line, tuple(*_document_states(connection, named).values())
 
 
 def list_zips(
@@ -120,6 +120,7 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
         select(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id, func.count())
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .group_by(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id)
+        .order_by(XmlFile.phase_id, XmlFile.status_id)
     )
     states: dict[int, list[StateCount]] = defaultdict(list)
     for za_id, phase, status, count in connection.execute(query):

@@ -15,8 +15,8 @@ from dcc.session.archives.jobs import Job
 from dcc.session.batches.results import FromWorkers
 from dcc.session.connection_places import ConnectionPlaces
 from dcc.session.fetching.archive_transfer import Received
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
+from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting

@@ -11,9 +11,10 @@ import logging
 import queue
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -34,10 +35,9 @@ from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
-from dcc.session.archives.checks import ArchiveChecks, Checked
 from dcc.session.archives.jobs import Job
-from dcc.session.archives.keeping import ArchiveKeeper, KeptArchive
 from dcc.session.archives.recording import Batch, Written
+from dcc.session.archives.steps import ArchiveSteps
 from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.downloads import (
     DownloadMessage,
@@ -80,7 +80,8 @@ EXTRACTED = State(Phase.UNZIP, Status.DONE)
 NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
 
 
-Message = DownloadMessage | KeptArchive | Checked
+Message = DownloadMessage | partial[None]
+"""What a source's thread tells, or what is to be done about a step of an archive that has ended."""
 
 
 class Coordinator:
@@ -110,9 +111,8 @@ class Coordinator:
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)
         holding = partial(session.read, partial(replicas_with_copies, settings=settings))
-        self._keeper = ArchiveKeeper(settings, self._messages.put, holding)
+        self._steps = ArchiveSteps(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
         self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers, session.places)
         self._unfinished: dict[int, Job] = {}
@@ -127,8 +127,7 @@ class Coordinator:
 
     def __exit__(self, *_: object) -> None:
         self._attempts.stop()
-        self._keeper.stop()
-        self._checks.stop()
+        self._steps.stop()
         self._attempts.join(_STOP_SECONDS)
 
     @property
@@ -189,14 +188,8 @@ class Coordinator:
                 self._arrived(message)
             case TransferFailed():
                 self._failed(message)
-            case KeptArchive(job, found):
-                self._note_stored(job, found)
-            case Checked(job, CheckedArchive() as found):
-                self._checked(job, found)
-            case Checked(job, NotOpened(error, md5)):
-                self._not_checked(job, error, md5)
-            case Checked(job, Exception() as error):
-                self._not_checked(job, error)
+            case partial():
+                message()
 
     def _plan_or_leave(self, job: Job) -> None:
         """Queue the job for its next attempt; if there is none, the result of the last one stands."""
@@ -340,24 +333,43 @@ class Coordinator:
             # It may not be what arrived.
             self._extract(job)
         else:
-            self._keeper.keep(job, self._staging.archive(job.key))
+            self._go_on_after(self._steps.keep(job, self._staging.archive(job.key)), self._kept, job)
 
-    def _note_stored(self, job: Job, found: StoredCopies | Exception) -> None:
-        if isinstance(found, StoredCopies):
-            self._batch.kept.append((job.download_id, found))
-        else:
-            with _logging_about(job):
-                progress.warning("%s is not in the archive store yet: %s", job.key, found)
+    def _go_on_after(self, step: Future[Any], go_on: Callable[[Job, Future[Any]], None], job: Job) -> None:
+        def tell(done: Future[Any]) -> None:
+            if not done.cancelled():
+                self._messages.put(partial(go_on, job, done))
+
+        step.add_done_callback(tell)
+
+    def _kept(self, job: Job, done: Future[StoredCopies]) -> None:
+        try:
+            self._batch.kept.append((job.download_id, done.result()))
+        except Exception as error:
+            with job.as_subject():
+                progress.warning("%s is not in the archive store yet: %s", job.key, error)
         self._extract(job)
 
     def _extract(self, job: Job) -> None:
         ready = None if self._from_workers is None else self._from_workers.ready(job.key)
-        self._checks.check(job, self._staging.archive(job.key), self._staging.contents(job.key), ready)
+        archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
+        self._go_on_after(self._steps.check(job, archive, contents, ready), self._extracted, job)
+
+    def _extracted(self, job: Job, done: Future[CheckedArchive | NotOpened]) -> None:
+        try:
+            found = done.result()
+        except Exception as error:
+            self._not_checked(job, error)
+            return
+        if isinstance(found, NotOpened):
+            self._not_checked(job, found.error, found.md5)
+        else:
+            self._checked(job, found)
 
     def _checked(self, job: Job, found: CheckedArchive) -> None:
         self._note_md5(job, found.md5)
         logged = len(job.reasons)
-        self._batch.checked.extend(job.take_documents(found.archive, found.problems))
+        self._batch.checked.extend(job.take_documents(found))
         if not job.known_documents and job.download_id is not None:
             self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._batch.extracted.append(job)
@@ -400,7 +412,7 @@ class Coordinator:
 
     def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
         """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
-        with _logging_about(job):
+        with job.as_subject():
             progress.warning("%s was left in staging by a session that died, and is fetched again: %s", job.key, error)
         del self._unfinished[job.za_id]
         self._unchecked -= 1
@@ -439,7 +451,7 @@ class Coordinator:
 
     def _log_reason(self, job: Job, error: Exception) -> None:
         if not isinstance(error, DccError):
-            with _logging_about(job):
+            with job.as_subject():
                 log.error("%s met a fault of the platform", job.key, exc_info=error)
             fault = platform_fault(str(job.key), error, "its next session takes the archive up again")
             if not self.faults:
@@ -453,14 +465,6 @@ class Coordinator:
         job.reasons.append(problem)
         if job.download_id is not None:
             self._batch.problems.append((job.download_id, problem))
-
-    def _take_from_staging(self, job: Job, download_id: int) -> None:
-        """Continue with the copy in staging, because no source delivered the archive."""
-        assert job.staged is not None  # noqa: S101 - for the type checker
-        job.download_id, job.hosting, job.source_id = download_id, job.staged.hosting, job.staged.hosting.source_id
-        job.size_bytes, job.md5, job.staged = job.staged.size_bytes, job.staged.md5, None
-        job.downloaded, job.fetched = True, AttemptOutcome.NOT_MODIFIED
-        self._keep(job)
 
     def _finish(self, job: Job) -> None:
         """End the job in this session; its outcome is yielded with the next commit."""
@@ -513,8 +517,11 @@ class Coordinator:
             self._transferring[number] = job
             transfer = job.transfer(number, hosting, written.earlier.get(hosting.id))
             self._attempts.sources[hosting.source_id].downloads.put(transfer)
-        for job, number in zip(batch.staged, written.staged_ids, strict=True):
-            self._take_from_staging(job, number)
+        for job, staged in zip(batch.staged, written.staged, strict=True):
+            # No source delivered the archive.
+            job.take_from_staging(staged)
+            job.fetched = AttemptOutcome.NOT_MODIFIED
+            self._keep(job)
         return deque(batch.finished), written.states
 
 
@@ -533,15 +540,11 @@ def _outcome_of(failed: TransferFailed) -> AttemptOutcome:
     return AttemptOutcome.ABORTED if failed.begun and not is_other else AttemptOutcome.FAILED
 
 
-def _logging_about(job: Job) -> AbstractContextManager[None]:
-    return logging_about(source=job.source_id, centre=job.centre, zip_action=job.key)
-
-
 def _log_outcome(job: Job, outcome: ZipOutcome) -> None:
     if not progress.isEnabledFor(logging.INFO):
         return
     reason = outcome.main_reason
-    with _logging_about(job), logging_about(phase=outcome.phase.short_name):
+    with job.as_subject(), logging_about(phase=outcome.phase.short_name):
         progress.info(
             "%s: %s %s after %.1f s: %s bytes, %d documents%s",
             outcome.key,

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from dcc.archives.extraction import ExtractedArchive, ignored_problem
+from dcc.archives.extraction import ignored_problem
 from dcc.naming import DocumentName
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
+from dcc.runtime.log_context import logging_about
 from dcc.session.fetching.archive_transfer import Transfer
+from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBad
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.bad_copies import FoundBad, centre_is_to_blame
-from dcc.tracker.hostings.download_plan import InterruptedZip, KnownDocument, PlannedZip
-from dcc.tracker.hostings.retries import StagedCopy
+from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import State
 
@@ -87,35 +89,33 @@ class Job:
     bad_md5s: dict[int, str] = field(default_factory=dict)
     found_bad: dict[int, FoundBad] = field(default_factory=dict)
     heard_published: bool = False
-    staged: StagedCopy | None = None
+    staged: StagedZip | None = None
 
     @classmethod
-    def planned(cls, plan: PlannedZip, max_retries: int) -> Job:
+    def planned(cls, plan: PlannedZip, max_retries: int, staged: StagedZip | None = None) -> Job:
         """A job that begins with a download: each hosting in order of preference, `max_retries` times over again."""
-        job = cls(plan.za_id, plan.zip_id, plan.key, plan.centre)
+        job = cls(plan.za_id, plan.zip_id, plan.key, plan.centre, staged=staged)
         job.may_fetch(plan, max_retries)
         return job
 
     @classmethod
-    def from_staging(cls, interrupted: InterruptedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
+    def from_staging(cls, staged: StagedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
         """A job that continues with an archive in staging; if that is damaged, with a download as planned."""
-        job = cls(
-            interrupted.za_id,
-            interrupted.zip_id,
-            interrupted.key,
-            interrupted.centre,
-            download_id=interrupted.download_id,
-            source_id=interrupted.source_id,
-            size_bytes=interrupted.size_bytes,
-            md5=interrupted.md5,
-            doubtful=interrupted.md5 is None,
-            hosting=interrupted.hosting,
-            downloaded=True,
-            known_documents=interrupted.documents,
-        )
+        job = cls(staged.za_id, staged.zip_id, staged.key, staged.centre, known_documents=staged.documents)
+        job.take_from_staging(staged)
+        job.doubtful = staged.md5 is None
         if plan is not None:
             job.may_fetch(plan, max_retries)
         return job
+
+    def take_from_staging(self, staged: StagedZip) -> None:
+        """Go on with an archive in staging, of an attempt that has begun."""
+        self.download_id, self.hosting, self.source_id = staged.download_id, staged.hosting, staged.source_id
+        self.size_bytes, self.md5, self.staged, self.downloaded = staged.size_bytes, staged.md5, None, True
+
+    def as_subject(self) -> AbstractContextManager[None]:
+        """The job as the subject of messages."""
+        return logging_about(source=self.source_id, centre=self.centre, zip_action=self.key)
 
     def may_fetch(self, plan: PlannedZip, max_retries: int) -> None:
         """Set the hostings to try: each in turn, `max_retries` times over again."""
@@ -185,22 +185,22 @@ class Job:
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
-    def take_documents(self, archive: ExtractedArchive, problems: Sequence[tuple[Problem, ...]]) -> list[Document]:
+    def take_documents(self, checked: CheckedArchive) -> list[Document]:
         """Record the archive's documents and their problems, in their order.
 
         What a dead session recorded of a document stands. Returns the unfinished documents that it knew.
         """
         self.extracted = True
-        for found, of_document in zip(archive.documents, problems, strict=True):
+        for found, of_document in checked.documents:
             state = INVALID if of_document else VALID
             document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document)
             if found.place != document.file_name:
                 document.place = found.place
                 document.archives = tuple((inner.path, inner.md5) for inner in found.archives)
             self.documents.append(document)
-        for file_name, size_bytes, problem in archive.refused:
+        for file_name, size_bytes, problem in checked.archive.refused:
             self.documents.append(Document(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,)))
-        self.reasons.extend(ignored_problem(member, reason) for member, reason in archive.ignored)
+        self.reasons.extend(ignored_problem(member, reason) for member, reason in checked.archive.ignored)
         return [document for document in self.documents if self._recall(document)]
 
     def _recall(self, document: Document) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -34,8 +34,8 @@ from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.decisions import quarantine
 from dcc.tracker.hostings.download_plan import (
-    InterruptedZip,
     PlannedZip,
+    StagedZip,
     cancel_orphans,
     load_interrupted,
     load_plans,
@@ -47,7 +47,6 @@ from dcc.tracker.hostings.download_plan import (
 from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
 from dcc.tracker.hostings.owner_notices import add_notices
 from dcc.tracker.hostings.retries import (
-    StagedCopy,
     begin_from_staging,
     reopen_named,
     staged_copies_of,
@@ -76,9 +75,9 @@ class Work:
     staging, in case these are damaged. `held` are archives that are not downloaded and not yet reported.
     """
 
-    interrupted: tuple[InterruptedZip, ...]
+    interrupted: tuple[StagedZip, ...]
     planned: tuple[PlannedZip, ...]
-    staged: dict[int, StagedCopy] = field(default_factory=dict)
+    staged: dict[int, StagedZip] = field(default_factory=dict)
     further: dict[int, PlannedZip] = field(default_factory=dict)
     held: tuple[HeldArchive, ...] = ()
 
@@ -90,9 +89,7 @@ class Work:
         for interrupted in self.interrupted:
             yield Job.from_staging(interrupted, self.further.get(interrupted.za_id), max_retries)
         for plan in self.planned:
-            job = Job.planned(plan, max_retries)
-            job.staged = self.staged.get(plan.za_id)
-            yield job
+            yield Job.planned(plan, max_retries, self.staged.get(plan.za_id))
 
     def source_ids(self) -> list[int]:
         """The sources of the archives."""
@@ -169,26 +166,29 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, 
     """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
-        copies = _whole_copies(session, staging, keys)
-        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, copies))
+        copies, same = _whole_copies(session, staging, keys)
+        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, copies, same))
     left = [one for one in session.read(load_interrupted) if session.covers(one.centre)]
-    whole = [one for one in left if staging.holds(one.key, one.size_bytes, one.md5)]
+    whole = [one for one in left if staging.holds(*_bytes_of(one))]
     broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
     return session.write(lambda connection: _take_up_waiting(connection, session, whole, broken))
 
 
-def _whole_copies(session: Session, staging: Staging, keys: Sequence[ZipKey]) -> dict[int, StagedCopy]:
-    """The copies of some archives that staging has in full, by submission."""
-    return {
-        # What lies beside it is fetched anew, which no listing tells of.
-        copy.za_id: copy._replace(unchanged=copy.unchanged and not staging.has_manifest(copy.key))
-        for copy in session.read(lambda connection: staged_copies_of(connection, keys))
-        if staging.holds(copy.key, copy.size_bytes, copy.md5)
-    }
+def _whole_copies(session: Session, staging: Staging, keys: Sequence[ZipKey]) -> tuple[dict[int, StagedZip], set[int]]:
+    """The copies of some archives that staging has in full, by submission; and those that a download would bring."""
+    found = session.read(lambda connection: staged_copies_of(connection, keys))
+    copies = {one.archive.za_id: one for one in found if staging.holds(*_bytes_of(one.archive))}
+    # What lies beside it is fetched anew, which no listing tells of.
+    same = {za_id for za_id, one in copies.items() if one.unchanged and not staging.has_manifest(one.archive.key)}
+    return {za_id: one.archive for za_id, one in copies.items()}, same
+
+
+def _bytes_of(archive: StagedZip) -> tuple[ZipKey, int, str | None]:
+    return archive.key, archive.size_bytes, archive.md5
 
 
 def _take_up_waiting(
-    connection: Connection, session: Session, whole: Sequence[InterruptedZip], broken: Sequence[int]
+    connection: Connection, session: Session, whole: Sequence[StagedZip], broken: Sequence[int]
 ) -> Work:
     """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full."""
     if broken:
@@ -218,7 +218,8 @@ def _take_up_named(
     session: Session,
     keys: Sequence[ZipKey],
     requested_by: str,
-    copies: Mapping[int, StagedCopy],
+    copies: Mapping[int, StagedZip],
+    same: Container[int],
 ) -> Work:
     """Open submissions again that a person names; an archive that staging has already is not fetched again."""
     cancel_orphans(connection, session.centres)
@@ -226,28 +227,10 @@ def _take_up_named(
     plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
         raise unavailable_error(connection, missing)
-    here = {plan.za_id: plan for plan in plans if plan.za_id in copies and copies[plan.za_id].unchanged}
-    numbers = begin_from_staging(connection, session.id, [copies[za_id] for za_id in here])
-    taken = [
-        _from_staging(plan, copies[plan.za_id], number) for plan, number in zip(here.values(), numbers, strict=True)
-    ]
+    here = {plan.za_id: plan for plan in plans if plan.za_id in same}
+    taken = begin_from_staging(connection, session.id, [copies[za_id] for za_id in here])
     planned = tuple(plan for plan in plans if plan.za_id not in here)
     return Work(tuple(taken), planned, staged=dict(copies), further=here)
-
-
-def _from_staging(plan: PlannedZip, copy: StagedCopy, download_id: int) -> InterruptedZip:
-    return InterruptedZip(
-        plan.za_id,
-        plan.zip_id,
-        plan.key,
-        plan.centre,
-        download_id,
-        copy.hosting.source_id,
-        copy.size_bytes,
-        copy.md5,
-        {},
-        copy.hosting,
-    )
 
 
 def _held_outcome(held: HeldArchive) -> ZipOutcome:

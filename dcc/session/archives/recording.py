@@ -24,6 +24,7 @@ from dcc.tracker import progress
 from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
+from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.retries import begin_from_staging
 from dcc.tracker.hostings.unusual_sizes import Arrived, note_arrived
 from dcc.tracker.models import (
@@ -58,7 +59,7 @@ class Written:
     earlier: dict[int, EarlierCopy]
     document_ids: list[list[int]]
     states: dict[int, State]
-    staged_ids: list[int]
+    staged: list[StagedZip]
 
 
 @dataclass

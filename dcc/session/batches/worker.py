@@ -20,13 +20,13 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
-from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
+from dcc.session.batches.results import WorkerFindings, write_bundle
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive, valid_documents
 from dcc.settings import Settings
 from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
@@ -147,18 +147,13 @@ class _Worker:
     def _prepare_rows(
         self, archive: BatchArchive, checked: CheckedArchive, contents: Path
     ) -> dict[str, tuple[Problem, ...]]:
-        found = list(zip(checked.archive.documents, checked.problems, strict=True))
-        valid = [
-            DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5)
-            for one, problems in found
-            if not problems
-        ]
+        valid = valid_documents(checked)
         for kind in {document.kind for document in valid}:
             documents = [document for document in valid if document.kind is kind]
             to_prepare = ArchiveToPrepare(archive.key, archive.centre, prepared_place(contents, kind), documents)
             for name, error in prepare_archive(to_prepare, self._basis).items():
                 log.info("%s of %s is prepared by the session: %s", name, archive.key, error)
-        return {one.name.file_name: problems for one, problems in found}
+        return {one.name.file_name: problems for one, problems in checked.documents}
 
 
 def _may_go_on(error: SourceError) -> bool:

@@ -41,11 +41,10 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of, merged
+from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import DueDocument
-from dcc.session.data.judging_basis import current_basis
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -53,7 +52,7 @@ from dcc.session.data.qc_documents import (
     documents_by_id,
     documents_of,
 )
-from dcc.session.data.uploader import FINDINGS_TOLD
+from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault
@@ -116,36 +115,27 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
 def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
     """Set back the documents to be judged again; `uploaded` are the ids of those applied last.
 
-    Documents that the tracker does not count are judged at once: if this session is killed, the waiting others lead the
-    next one to them again.
+    Documents of other centres that these affect are left to their own sessions. Documents that the tracker does not
+    count are judged at once: if this session is killed, the waiting others lead the next one to them again.
     """
-    found = _documents_of_session(
-        work, run_reading(work.qc, lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own))
+    again = run_reading(
+        work.qc,
+        lambda connection: _to_judge_again(
+            connection, basis.today, basis.waivers, basis.signature, uploaded=uploaded, is_own=work.is_own
+        ),
     )
-    counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
-    _judge_uncounted(work, [one for one in found if one.id not in {stored.id for _, stored in counted}], basis)
-    judged = [
-        document
-        for document, _ in counted
-        if may_be_judged_again(document) and Phase.DATA not in work.left_out_of(document)
-    ]
+    found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
+    own = [document for document in found if work.covers(document.key)]
+    if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
+        run_writing(work.qc, lambda connection: healing.judge_anew(connection, left))
+    counted = work.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
+    known = {stored.id for _, stored in counted}
+    _judge_uncounted(work, [one for one in own if one.id not in known], basis)
+    judged = [one for one, _ in counted if may_be_judged_again(one) and Phase.DATA not in work.left_out_of(one)]
     work.reopen({document.xml_id: UPLOADED for document in judged}, _HEALING)
     if work.keys is not None:
         work.keys.update(document.key for document in judged)
     return judged
-
-
-def _documents_of_session(work: DataSession, again: _Again) -> list[QcDocument]:
-    """The documents of the session's centres among those to be judged again.
-
-    Documents of other centres that this session's documents affect are left to their own sessions.
-    """
-    found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
-    own = [document for document in found if work.covers(document.key)]
-    others = {document.id for document in found} - {document.id for document in own}
-    if left := others & again.touched:
-        run_writing(work.qc, lambda connection: healing.judge_anew(connection, left))
-    return own
 
 
 def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basis) -> None:
@@ -176,40 +166,33 @@ class _Again(NamedTuple):
 
 
 def _to_judge_again(
-    connection: Connection, uploaded: list[int], basis: Basis, is_own: Callable[[str], bool] | None
-) -> _Again:
-    """The documents to be judged because of the uploaded ones, and of `_because_of_changes`."""
-    touched = set(healing.documents_to_judge_again(connection, uploaded))
-    because = _because_of_changes(connection, basis.today, basis.waivers, basis.signature, is_own)
-    return _Again((touched | because.touched) - set(uploaded), because.named - set(uploaded))
-
-
-def _because_of_changes(
     connection: Connection,
     today: date,
     waivers: Sequence[Waiver],
     signature: str,
+    *,
+    uploaded: Sequence[int] = (),
     is_own: Callable[[str], bool] | None = None,
 ) -> _Again:
-    """Documents affected by withdrawals, by waivers that began or ended, by new reference data, or never judged.
+    """Documents affected by uploads, withdrawals, waivers that began or ended, or new reference data, or never judged.
 
-    Only withdrawals of archives whose names are `is_own`.
+    Without the uploaded ones, and only because of withdrawals of archives whose names are `is_own`.
     """
-    withdrawals = healing.withdrawals_to_follow(connection, is_own)
-    touched = set(healing.documents_to_judge_again(connection, withdrawals))
-    ids = set(healing.documents_to_be_judged(connection))
-    ids.update(healing.documents_of_begun_waivers(connection, waivers))
-    ids.update(healing.documents_of_lapsed_waivers(connection, today))
-    ids.update(healing.documents_of_superseded_snapshots(connection))
-    ids.update(healing.documents_unchecked(connection, not_by=signature))
-    return _Again(touched, ids)
+    causes = [*uploaded, *healing.withdrawals_to_follow(connection, is_own)]
+    touched = set(healing.documents_to_judge_again(connection, causes))
+    named = set(healing.documents_to_be_judged(connection))
+    named.update(healing.documents_of_begun_waivers(connection, waivers))
+    named.update(healing.documents_of_lapsed_waivers(connection, today))
+    named.update(healing.documents_of_superseded_snapshots(connection))
+    named.update(healing.documents_unchecked(connection, not_by=signature))
+    return _Again(touched.difference(uploaded), named.difference(uploaded))
 
 
 def documents_to_judge_now(connection: Connection) -> set[int]:
     """The documents that the next session judges, by their ids in the QC database, without its uploads."""
     today = datetime.now(UTC).date()
     signature = signature_of(snapshot.id for snapshot in snapshots.active_snapshots(connection).values())
-    again = _because_of_changes(connection, today, waivers_in_force(connection, today), signature)
+    again = _to_judge_again(connection, today, waivers_in_force(connection, today), signature)
     return again.touched | again.named
 
 

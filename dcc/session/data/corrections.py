@@ -5,7 +5,7 @@ Each is recorded with its author and reason. The next session does the phases th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -13,18 +13,20 @@ from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.errors import DocumentError, NotFoundError
+from dcc.errors import ConfigurationError, DocumentError, NotDelegatedError, NotFoundError
 from dcc.messages import mark
+from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.holding import confirm_held
+from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.withdrawal import Undone, undo_submission
 from dcc.qc.judging import healing
 from dcc.session.data.checking import may_be_judged_again
-from dcc.session.data.data_session import DataSession, Fact
+from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import UPLOADED, load_due
 from dcc.session.data.due_documents import DueDocument
+from dcc.session.data.left_out_steps import forget_left_out_steps
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -33,14 +35,14 @@ from dcc.session.data.qc_documents import (
     in_state,
     standing_documents,
 )
-from dcc.session.data.uploader import Uploader, failed_upload
+from dcc.session.data.uploading import HELD, Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.missing_archives import ProposalState, decide
+from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
+from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -74,25 +76,28 @@ def withdraw_submission(
     """
     both = _Databases(tracker, qc, settings)
     delegations, archive = run_reading(
-        both.tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
+        tracker, lambda connection: (load_delegations(connection), find_archive(connection, key))
     )
     rights = delegations.rights_of(archive.centre or settings.naming.centre_of_zip(key.file_name))
     try:
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
-    except NotFoundError:
-        behind = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
-        if not _tell_of_withdrawn(both, behind, author, reason):
-            both.refuse_unfetched(key)
-            raise
-        undone = Undone(tuple(found.id for found in behind), (), ())
+        unfetched = None
+    except NotFoundError as error:
+        undone, unfetched = Undone((), (), ()), error
     if undone.builders:
         return undone
-    withdrawn = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
-    _tell_of_withdrawn(both, withdrawn, author, reason)
+    withdrawn = run_reading(qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
+    told = _tell_of_withdrawn(both, withdrawn, author, reason)
+    if unfetched is not None:
+        if not told:
+            both.refuse_unfetched(key)
+            raise unfetched
+        undone = Undone(tuple(found.id for found in withdrawn), (), ())
 
     def conclude(connection: Connection) -> None:
         _cancel_waiting(connection, settings, key, author, reason)
         if archive.za_id is not None:
+            forget_left_out_steps(connection, archive.za_id)
             notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
             notices += [
                 NewNotice(declined.centre, archive.za_id, Outcome.DECLINED, file_name=declined.file_name)
@@ -103,7 +108,7 @@ def withdraw_submission(
             )
             decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
-    run_writing(both.tracker, conclude)
+    run_writing(tracker, conclude)
     return undone
 
 
@@ -121,11 +126,12 @@ def confirm_submission(
     """Confirm the held documents of a submission, and apply them at once; returns the results.
 
     An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError if none is held,
-    ConfigurationError for an author or a reason that is empty or too long. Also StagedDocumentLostError if one is not
-    in staging any more, and the `unreachable` error of either database. The next session applies confirmed documents
-    that could not be applied.
+    ConfigurationError for an author or a reason that is empty or too long, and while they would wait for an older
+    archive. Also StagedDocumentLostError if one is not in staging any more, and the `unreachable` error of either
+    database. The next session applies confirmed documents that could not be applied.
     """
     both = _Databases(tracker, qc, settings)
+    run_reading(both.tracker, lambda connection: _require_none_older(connection, key))
     try:
         ids = confirm_held(qc, key.action, key.file_name, author=author, reason=reason)
     except NotFoundError:
@@ -134,7 +140,10 @@ def confirm_submission(
     held = run_reading(both.qc, lambda connection: documents_by_id(connection, ids))
     counted = run_reading(both.tracker, lambda connection: counted_by_tracker(connection, held, settings.naming))
     uploader = Uploader(qc, settings, run_reading(both.tracker, load_delegations))
-    return [_confirm(both, uploader, document) for document, _ in counted]
+    documents = [document for document, _ in counted]
+    left_out = {document.xml_id: HELD for document in documents if document.state == WITHDRAWN}
+    run_writing(both.tracker, lambda connection: progress.reopen_documents(connection, left_out, author, reason))
+    return [_confirm(both, uploader, document) for document in documents]
 
 
 def recheck(
@@ -235,22 +244,92 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
     return documents_by_id(connection, touched)
 
 
+def _require_none_older(connection: Connection, key: ZipKey) -> None:
+    """Raise ConfigurationError if what a submission changes would have to wait for an older archive."""
+    za_id = find_archive(connection, key).za_id
+    changing = [] if za_id is None or key.action is Action.ADD else [za_id]
+    for older in waiting_for_older(connection, changing).values():
+        raise ConfigurationError(
+            f"{key} was not confirmed: applied later, {older.key}, an older archive of centre {older.centre}, would "
+            f"replace what is newer. That one {'waits to be confirmed' if older.is_held else 'is still on its way'}; "
+            "see to it first."
+        )
+
+
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
         with prepared_once(Staging(both.settings.staging_directory), [document], uploader.qc) as prepared:
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
-    states = run_writing(both.tracker, lambda connection: _tell_of_confirmed(connection, fact))
+    states, _ = run_writing(both.tracker, lambda connection: record_facts(connection, [fact]))
     state = states.get(document.xml_id, document.state)
     return replace(fact.data, phase=state.phase, status=state.status)
 
 
-def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
-    """Record a document's result in the tracker; returns its state."""
-    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)] if fact.state is not None else []
-    states = progress.report(connection, proposals)
-    if fact.problems is not None:
-        rewrite_log(connection, {fact.document.xml_id: fact.problems})
-    add_notices(connection, fact.notices)
-    return {row_id: state for (subject, row_id), state in states.items() if subject is Subject.XML_FILE}
+@dataclass(frozen=True, slots=True)
+class DecidedProposal:
+    """The result of a decision: the number of withdrawn documents, or why the proposal stays open."""
+
+    proposal: WithdrawalProposal
+    withdrawn: int = 0
+    problem: str | None = None
+
+
+def accept_proposals(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    proposals: Sequence[WithdrawalProposal],
+    *,
+    author: str,
+    reason: str,
+) -> list[DecidedProposal]:
+    """Withdraw the data of the archives in some proposals, given oldest first, each by itself like `dcc data undo`.
+
+    The newest goes first, and those that others build on are tried again after them. An obstacle leaves its proposal
+    open. Raises ConfigurationError for an unsuitable author or reason, and the `unreachable` error of either database.
+    """
+    check_signature(author, reason)
+    waiting = list(reversed(proposals))
+    ended: list[DecidedProposal] = []
+    while waiting:
+        tried = [_accept(tracker, qc, settings, proposal, author, reason) for proposal in waiting]
+        done = [decided for decided in tried if decided.problem is None]
+        ended += done
+        if not done:
+            return ended + tried
+        waiting = [decided.proposal for decided in tried if decided.problem is not None]
+    return ended
+
+
+def _accept(
+    tracker: Engine, qc: Engine, settings: Settings, proposal: WithdrawalProposal, author: str, reason: str
+) -> DecidedProposal:
+    try:
+        undone = withdraw_submission(tracker, qc, settings, proposal.key, author=author, reason=reason)
+    except NotDelegatedError as error:
+        return DecidedProposal(proposal, problem=str(error))
+    except NotFoundError:
+        # Somebody else withdrew it already, as proposed.
+        settle_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
+        return DecidedProposal(proposal)
+    if undone.builders:
+        first = undone.builders[0]
+        builder = f"{first.zip_action}/{first.zip_file}: {first.file_name}"
+        return DecidedProposal(proposal, problem=f"{builder} {first.why}. Withdraw that first.")
+    return DecidedProposal(proposal, len(undone.withdrawn))
+
+
+def settle_proposals(
+    tracker: Engine,
+    proposals: Sequence[WithdrawalProposal],
+    state: ProposalState,
+    *,
+    author: str,
+    reason: str,
+) -> None:
+    """Record a decision on open proposals. Raises as `accept_proposals`."""
+    check_signature(author, reason)
+    ids = [proposal.za_id for proposal in proposals]
+    run_writing(tracker, lambda connection: decide(connection, ids, state, author=author, reason=reason))

@@ -11,15 +11,21 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData, ZipData
-from dcc.errors import InternalFaultError, platform_fault
+from dcc.databases.transactions import run_reading
+from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreachableError, platform_fault
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.judging.documents import Basis
+from dcc.qc.judging.waiver_store import waivers_in_force
+from dcc.qc.reference import snapshots
+from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
 from dcc.rights import Delegations
 from dcc.session.data.document_log import add_to_log, rewrite_log
 from dcc.session.data.documents import archives_from, load_due
@@ -83,23 +89,15 @@ class DataSession:
         """Whether the session is for the centre in an archive's name."""
         return self.is_own is None or self.is_own(key.file_name)
 
-    def due(self, phase: Phase) -> list[DueDocument]:
+    def due(self, phase: Phase, *, left_out: bool = False) -> list[DueDocument]:
         """The documents of the session's centres that wait for a phase, in the order of upload.
 
-        Without those for which the settings leave it out.
+        Without those for which the settings leave it out; or only these.
         """
-        due = self._due(phase)
-        return [one for one in due if phase not in self.left_out_of(one)] if self.left_out.has(phase) else due
-
-    def due_and_left_out(self, phase: Phase) -> list[DueDocument]:
-        """The documents that wait for a phase which the settings leave out of them."""
-        if not self.left_out.has(phase):
+        if left_out and not self.left_out.has(phase):
             return []
-        return [one for one in self._due(phase) if phase in self.left_out_of(one)]
-
-    def _due(self, phase: Phase) -> list[DueDocument]:
         due = self.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
-        return due if self.is_own is None else [one for one in due if self.covers(one.key)]
+        return [one for one in due if self.covers(one.key) and (phase in self.left_out_of(one)) == left_out]
 
     def left_out_of(self, document: DueDocument) -> frozenset[Phase]:
         """The steps that the settings leave out of a document."""
@@ -211,19 +209,18 @@ class Recorder:
         self._shown.update(self._running)
         batch, running = self._batch, list(self._running.values())
         self._batch, self._running = [], {}
-        states = self._record(batch, running)
+        documents, submissions = self._record(batch, running)
         for fact in batch:
-            state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
+            state = documents.get(fact.document.xml_id, fact.state or fact.document.state)
             if state != (fact.data.phase, fact.data.status):
                 fact = replace(fact, data=replace(fact.data, phase=state.phase, status=state.status))
             self._facts[fact.document.za_id].append(fact)
             self._left[fact.document.za_id] -= 1
-        return list(self._finished(states[Subject.ZIP_ACTION]))
+        return list(self._finished(submissions))
 
-    def _record(self, batch: Sequence[Fact], shown: Sequence[Proposal]) -> dict[Subject, dict[int, State]]:
-        """Write to the tracker; returns the resulting states."""
+    def _record(self, batch: Sequence[Fact], shown: Sequence[Proposal]) -> tuple[dict[int, State], dict[int, State]]:
         began = time.monotonic()
-        states = self._work.session.write(lambda connection: _write(connection, batch, shown))
+        states = self._work.session.write(lambda connection: record_facts(connection, batch, shown))
         self._written = time.monotonic()
         self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MOST_SECONDS))
         return states
@@ -256,28 +253,54 @@ class Recorder:
             )
 
 
-def _write(
-    connection: Connection, batch: Sequence[Fact], running: Sequence[Proposal]
-) -> dict[Subject, dict[int, State]]:
-    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state) for fact in batch if fact.state]
-    states: dict[Subject, dict[int, State]] = {subject: {} for subject in Subject}
-    for (subject, row_id), state in progress.report(connection, [*running, *proposals]).items():
-        states[subject][row_id] = state
-    rewrite_log(
-        connection,
-        {
-            fact.document.xml_id: fact.problems
-            for fact in batch
-            if fact.problems is not None and fact.document.xml_id in states[Subject.XML_FILE]
-        },
-    )
-    add_to_log(connection, {fact.document.xml_id: fact.noted for fact in batch if fact.noted})
-    add_notices(connection, [notice for fact in batch for notice in fact.notices])
-    unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
-    states[Subject.ZIP_ACTION] |= action_states(connection, unproposed)
-    return states
+def record_facts(
+    connection: Connection, facts: Sequence[Fact], shown: Sequence[Proposal] = ()
+) -> tuple[dict[int, State], dict[int, State]]:
+    """Write results to the tracker; returns the resulting states of documents, and of their submissions, by ids.
+
+    `shown` are further proposals.
+    """
+    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state) for fact in facts if fact.state]
+    reported = progress.report(connection, [*shown, *proposals])
+    states = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.XML_FILE}
+    problems = {fact.document.xml_id: fact.problems for fact in facts if fact.problems is not None}
+    rewrite_log(connection, {xml_id: some for xml_id, some in problems.items() if xml_id in states})
+    add_to_log(connection, {fact.document.xml_id: fact.noted for fact in facts if fact.noted})
+    add_notices(connection, [notice for fact in facts for notice in fact.notices])
+    return states, action_states(connection, {fact.document.za_id for fact in facts})
 
 
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
     """The distinct documents of several lists, in the order of upload."""
     return in_order_of_upload({document.xml_id: document for some in documents for document in some}.values())
+
+
+def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
+    """Refresh the sets of reference data that the settings name; returns whether one was read.
+
+    Once a session. If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports
+    that. `known` spares a query.
+    """
+    if work.has_reference:
+        return False
+    work.has_reference = True
+    refreshed = ensure_reference(work.qc, work.settings, None if known is None else known.stored)
+    for each in refreshed:
+        if each.outcome is RefreshOutcome.FAILED:
+            log.warning("%s", each.message)
+            kind = ReferenceUnreachableError if each.is_unreachable else ReferenceDataError
+            work.session.note_trouble(Phase.DATA, kind(each.message))
+    return bool(refreshed)
+
+
+def current_basis(work: DataSession) -> Basis:
+    """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
+
+    def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
+        reference, today = snapshots.load_active(connection), datetime.now(UTC).date()
+        waivers = waivers_in_force(connection, today)
+        return reference, Basis(reference, waivers, today, work.settings.max_document_errors)
+
+    reference, basis = run_reading(work.qc, load)
+    # One query is enough if nothing has to be read.
+    return run_reading(work.qc, load)[1] if refresh_reference_data(work, reference) else basis

@@ -19,7 +19,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import XmlLog, utc_now
 from dcc.tracker.problems import KIND, entries_that_hold, problem_columns
-from dcc.tracker.submission_rows import IDS, chunks
+from dcc.tracker.submission_rows import IDS, change_about, rows_about
 
 _FITTED: Final = MessageColumn()
 _INSERT: Final = insert(XmlLog)
@@ -55,8 +55,7 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
 
 def clear_entries(connection: Connection, log_ids: Iterable[int]) -> None:
     """Mark entries of documents' logs as cleared."""
-    for ids in chunks(log_ids):
-        connection.execute(_CLEAR, {"ids": ids, "now": utc_now()})
+    change_about(connection, _CLEAR, log_ids, now=utc_now())
 
 
 def add_to_log(connection: Connection, added: Mapping[int, Sequence[Problem]]) -> None:
@@ -82,9 +81,8 @@ class _Entry(NamedTuple):
 def _present(connection: Connection, xml_ids: Iterable[int]) -> Mapping[int, dict[_Entry, list[int]]]:
     """The ids of active entries, by document and by what they say."""
     present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for ids in chunks(xml_ids):
-        for xml_id, number, kind, text, line, column in connection.execute(_ACTIVE, {"ids": ids}):
-            present[xml_id][_Entry(kind, text, line, column)].append(number)
+    for xml_id, number, kind, text, line, column in rows_about(connection, _ACTIVE, xml_ids):
+        present[xml_id][_Entry(kind, text, line, column)].append(number)
     return present
 
 

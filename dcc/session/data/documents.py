@@ -6,21 +6,21 @@ Only documents of a submission's latest download count, and none while it waits 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.errors import BadFileNameError
-from dcc.naming import AnyCentre, DocumentName, NamingConvention
+from dcc.naming import ANY_CENTRE, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.session.data.due_documents import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, has_archive_bytes, named_after, rows_about
+from dcc.tracker.states import STATES, State
+from dcc.tracker.submission_rows import IDS, has_archive_bytes, named_after, rows_about, state_of
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,7 @@ def load_unsettled(connection: Connection) -> dict[int, State]:
 
 def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
     """The states of those documents that have passed overview, by the ids of their `xml_file`."""
-    rows = rows_about(connection, _QC_STATES, xml_ids)
-    return {xml_id: State(Phase(phase), Status(status)) for xml_id, phase, status in rows}
+    return {row.id: state_of(row) for row in rows_about(connection, _QC_STATES, xml_ids)}
 
 
 def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:
@@ -174,10 +173,8 @@ _QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).wher
 def _due_documents(
     rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None
 ) -> Iterator[DueDocument]:
-    parse: Callable[[str, AnyCentre], DocumentName] = naming.parse_document_name
     # Documents of one archive, centre or state share objects: a session may have 50,000 of them.
     of_actions: dict[int, ZipKey] = {}
-    states: dict[tuple[int, int], State] = {}
     for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre, source in rows:
         key = of_actions.get(za_id)
         if key is None:
@@ -185,13 +182,10 @@ def _due_documents(
         if keys is not None and key not in keys:
             continue
         try:
-            name = parse(file_name, AnyCentre())
+            name = naming.parse_document_name(file_name, ANY_CENTRE)
         except BadFileNameError as error:
             log.warning("%s goes on waiting: %s Its name did follow DCC_DOCUMENT_PATTERN once.", key, error)
             continue
-        state = states.get((phase, status))
-        if state is None:
-            state = states[phase, status] = State(Phase(phase), Status(status))
         if centre == name.centre:
             centre = name.centre
-        yield DueDocument(xml_id, za_id, key, centre, name, size_bytes or 0, md5, state, source)
+        yield DueDocument(xml_id, za_id, key, centre, name, size_bytes or 0, md5, STATES[phase, status], source)

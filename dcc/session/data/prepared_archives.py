@@ -31,7 +31,7 @@ from dcc.runtime.log_context import progress_log
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.due_documents import DueDocument
-from dcc.session.prepare import worker
+from dcc.session.prepare import documents as preparing
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
 from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place
 
@@ -122,9 +122,9 @@ class PreparedArchives:
             progress.info("%d archives that were prepared already are prepared again: %s", len(anew), why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
-            self._processes = WorkerProcesses(number, worker.begin, self._basis)
+            self._processes = WorkerProcesses(number, preparing.begin, self._basis)
             for part, archive in to_make.items():
-                self._being_made[part] = self._processes.submit(str(archive.key), worker.prepare, archive)
+                self._being_made[part] = self._processes.submit(str(archive.key), preparing.prepare, archive)
 
     def document(self, document: DueDocument) -> PreparedDocument:
         """A document, once it is prepared. Raises its problem: see `prepare_archive`.

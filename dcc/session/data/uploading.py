@@ -9,12 +9,16 @@ document that cannot be applied leaves no row of data, and always an entry in `x
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
-from dcc.data_outcomes import ZipData
+from sqlalchemy import Engine
+
+from dcc.data_outcomes import FindingEntry, ZipData
 from dcc.databases.engines import MOST_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import (
@@ -24,27 +28,144 @@ from dcc.errors import (
 )
 from dcc.messages import count_of
 from dcc.naming import Action
-from dcc.phases import ACTION_IDS, Phase
-from dcc.qc.apply.holding import owners_of_held_documents
+from dcc.outcomes import Problem
+from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.qc.apply.documents import Applied, ToApply, apply_documents
+from dcc.qc.apply.holding import adds_what_is_there, owners_of_held_documents
+from dcc.qc.apply.ownership import OtherCentre
+from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.judging.many_documents import newest_document
+from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.qc.statistics import update_statistics
+from dcc.rights import Delegations
+from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
-from dcc.session.data.due_documents import MOST_DOCUMENTS, DueDocument, groups_to_apply
-from dcc.session.data.judging_basis import current_basis
+from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
+from dcc.session.data.document_problems import held_problem, problems_of, worst_first
+from dcc.session.data.documents import UPLOADED
+from dcc.session.data.due_documents import MOST_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
-from dcc.session.data.uploader import HELD, Uploader, failed_upload
 from dcc.session.sessions import STOPPING
+from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome
 from dcc.tracker.register.delegations import load_delegations
+from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
+
+FINDINGS_TOLD: Final = 50
+"""How many findings of a document are in its result."""
+HELD: Final = State(Phase.UPLOAD, Status.PENDING)
+"""The state of a document that waits for confirmation, or for an older archive."""
+
+_FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Uploader:
+    """Applies documents; those that would change more than the settings allow are held.
+
+    For `together_from` see `DocumentToApply`.
+    """
+
+    qc: Engine
+    settings: Settings
+    delegations: Delegations
+    together_from: int | None = None
+
+    def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[Fact]:
+        """Apply prepared documents in one transaction; returns the results for the tracker.
+
+        Raises DatabaseUnreachableError, and errors that are no fault of the documents.
+        """
+        began = time.monotonic()
+        to_apply = [
+            ToApply(document_to_apply(document, self.delegations, self.together_from), one)
+            for document, one in zip(documents, prepared, strict=True)
+        ]
+        applied = apply_documents(self.qc, to_apply, hold_above=self.settings.hold_threshold)
+        seconds = (time.monotonic() - began) / len(documents)
+        return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
+
+    def adds_what_is_there(self, document: DueDocument, prepared: PreparedDocument) -> bool:
+        """Whether an addition that was not applied names entities that are there already."""
+        to_apply = document_to_apply(document, self.delegations)
+        return run_reading(self.qc, lambda connection: adds_what_is_there(connection, to_apply, prepared))
+
+    def recall(self, document: DueDocument, document_id: int) -> Fact:
+        """The result of a document that was refused before the tracker recorded it."""
+        findings = run_reading(self.qc, lambda connection: findings_of(connection, document_id))
+        refused = Applied(
+            document_id,
+            DocumentState.REFUSED,
+            {},
+            repeated=True,
+            findings=findings,
+            others=tuple(
+                OtherCentre(centre, {})
+                for centre in sorted({found.value or "" for found in findings if found.rule == OWNERSHIP})
+            ),
+        )
+        return self.fact(document, refused, 0.0)
+
+    def fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
+        """The result of an applied document, with the seconds that it took."""
+        findings = worst_first(map(_entry, applied.findings))
+        data = data_of(
+            document,
+            UPLOADED,
+            document_id=applied.document_id,
+            repeated=applied.repeated,
+            late=applied.late,
+            held=applied.state is DocumentState.HELD,
+            said=applied.said,
+            opened=applied.opened,
+            ended=applied.ended,
+            refused=applied.refused,
+            procedures=applied.procedures,
+            findings=tuple(findings[:FINDINGS_TOLD]),
+            finding_counts=dict(Counter((finding.rule, finding.severity) for finding in findings)),
+        )
+        notices = _notices(document, applied)
+        if applied.state is DocumentState.HELD:
+            problem = held_problem(document.key, applied.ended, applied.findings, document.centre)
+            data = replace(data, reason=problem.message)
+            return Fact(document, data, HELD, [problem], seconds, notices)
+        problems = problems_of(findings, len(findings), self.settings.max_document_errors)
+        state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
+        return Fact(document, data, state, problems, seconds, notices)
+
+
+def failed_upload(document: DueDocument, error: DccError) -> Fact:
+    """The result of a document that could not be applied: the QC database has nothing of it."""
+    return Fact(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
+
+
+_OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}
+
+
+def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
+    """Notices for other centres about a document that was applied, held or refused."""
+    outcome, done_by = _OUTCOMES.get(applied.state, Outcome.DONE), applied.confirmed_by
+    if outcome is Outcome.DONE and done_by is not None and document.key.action is Action.ADD:
+        outcome = Outcome.CONFIRMED
+    name = document.name.file_name
+    return [
+        NewNotice(other.centre, document.za_id, outcome, document.xml_id, name, other.counts, done_by)
+        for other in applied.others
+    ]
+
+
+def _entry(finding: UploadFinding) -> FindingEntry:
+    return FindingEntry(finding.code, finding.severity, finding.details, finding.line, finding.path, finding.value)
+
 
 log = logging.getLogger(__name__)
 
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
-_AFTER_HELD: Final = "It deletes animals, and waits for the documents of its archive that have to be confirmed."
+_AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
 _LOST: Final = "Its archive is downloaded again."
 _LONG_BYTES: Final = 4_000_000
 
@@ -53,10 +174,11 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
-    data delegate. Until then, documents of their archives that delete specimens wait there too. Documents that change
-    data wait there while an older archive of their centre is unfinished or has held documents. An archive whose
-    documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
-    database, DiskFullError and SessionLostError; a problem of a document itself makes it (upload, failed).
+    data delegate. Documents that change data wait there while an older archive of their centre is unfinished, or while
+    held documents of such a one, or of their own archive, come before them; additions of what is there already do while
+    an older archive has held documents. An archive whose documents are not in staging any more is set to be downloaded
+    again. Raises the `unreachable` error of either database, DiskFullError and SessionLostError; a problem of a
+    document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
@@ -71,7 +193,10 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     held -= _delegated_since(work, [document for document in due if document.xml_id in held], applied)
     held_archives = {document.za_id for document in due if document.xml_id in held}
     due = [document for document in due if document.xml_id not in held]
-    waiting = _wait_for_older(work, due, held_archives)
+    older = _older(work, due, held_archives)
+    waiting = [
+        _waiting(document, older[document.za_id]) for document in due if _changes(document) & (document.za_id in older)
+    ]
     if waiting:
         yield from _record_waiting(work, waiting)
         still = {one.document.xml_id for one in waiting}
@@ -80,7 +205,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(due), 'document')}")
     faults = len(work.faults)
-    upload = _Upload(work, due, applied, held_archives)
+    upload = _Upload(work, due, applied, held_archives, older)
     try:
         yield from upload.all()
     except QcDatabaseUnreachableError:
@@ -110,17 +235,18 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
     }
 
 
-def _wait_for_older(work: DataSession, due: Sequence[DueDocument], held: Set[int]) -> list[Fact]:
-    """The documents that edit or delete while an older archive of their centre is unfinished, with their results.
+def _older(work: DataSession, due: Sequence[DueDocument], held: Set[int]) -> dict[int, OlderArchive]:
+    """The older archives that those of documents may have to wait for; see `waiting_for_older`.
 
     `held` are the archives among them whose documents are still held; those of others were confirmed.
     """
-    changing = {document.za_id for document in due if document.key.action is not Action.ADD}
-    if not changing:
-        return []
-    decided = {document.za_id for document in due} - held
-    older = work.read(lambda connection: waiting_for_older(connection, changing, decided))
-    return [_waiting(document, older[document.za_id]) for document in due if document.za_id in older]
+    za_ids = {document.za_id for document in due}
+    return work.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - held))
+
+
+def _changes(document: DueDocument) -> bool:
+    """Whether it edits or deletes."""
+    return document.key.action is not Action.ADD
 
 
 def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
@@ -141,14 +267,20 @@ def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]
 class _Upload:
     """The waiting documents, in their order; `applied` has those that are in the QC database.
 
-    `held` are the archives that have a held document. `lost` has the reasons why submissions are downloaded again.
+    `held` are the archives that have a held document, `older` those that have one and are older than an archive that
+    adds. `lost` has the reasons why submissions are downloaded again.
     """
 
     def __init__(
-        self, work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument], held: set[int]
+        self,
+        work: DataSession,
+        due: Sequence[DueDocument],
+        applied: Mapping[int, QcDocument],
+        held: set[int],
+        older: Mapping[int, OlderArchive],
     ) -> None:
         self._work, self._applied = work, applied
-        self._due, self._held = due, held
+        self._due, self._held, self._older = due, held, older
         self._oldest_held: dict[str, DueDocument] = {}
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
@@ -168,13 +300,16 @@ class _Upload:
         """Apply all documents."""
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.check()
-            if group[0].takes_away_specimens and group[0].za_id in self._held:
-                # Their experiments may be held: judged now, the animals would still have them.
+            if _changes(group[0]) and group[0].za_id in self._held:
+                # What is held would replace what is newer; and animals to delete would still have their experiments.
                 self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
                 continue
-            older = self._held_before(group[0])
-            if older is not None:
-                self.recorder.add(_waiting(group[0], older))
+            waiting = {one.xml_id: older for one in group if (older := self._held_before(one)) is not None}
+            for document in group:
+                if document.xml_id in waiting:
+                    self.recorder.add(_waiting(document, waiting[document.xml_id]))
+            group = [document for document in group if document.xml_id not in waiting]
+            if not group:
                 continue
             for document in group:
                 self.recorder.show_running(document)
@@ -195,13 +330,21 @@ class _Upload:
             self._oldest_held[document.centre] = min(oldest, document, key=_turn)
 
     def _held_before(self, document: DueDocument) -> OlderArchive | None:
-        """The older archive of its centre in which this session held a document, if the document changes data."""
-        if document.centre is None or document.key.action is Action.ADD:
-            return None
-        held = self._oldest_held.get(document.centre)
-        if held is None or held.za_id == document.za_id or _turn(held) >= _turn(document):
-            return None
-        return OlderArchive(document.centre, held.key, is_held=True)
+        """The older archive of its centre with a held document for which the document waits."""
+        older = self._older.get(document.za_id)
+        held = self._oldest_held.get(document.centre or "")
+        if older is None and held is not None and held.za_id != document.za_id and _turn(held) < _turn(document):
+            older = OlderArchive(held.centre or "", held.key, is_held=True)
+        return older if older is not None and (_changes(document) or self._adds_what_is_there(document)) else None
+
+    def _adds_what_is_there(self, document: DueDocument) -> bool:
+        try:
+            return self._uploader.adds_what_is_there(document, self.prepared.document(document))
+        except STOPPING:
+            raise
+        except Exception:
+            log.debug("%s cannot be read, which its application tells", document.name.file_name, exc_info=True)
+            return False
 
     def _is_addition(self, document: DueDocument) -> bool:
         return document.key.action is Action.ADD and document.xml_id not in self._applied

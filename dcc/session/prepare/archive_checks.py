@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dcc.archives.extraction import ExtractedArchive, extract_archive
+from dcc.archives.extraction import ExtractedArchive, ExtractedDocument, extract_archive
 from dcc.archives.limits import ArchiveLimits
 from dcc.converters.conversion import convert_files, converter_for
 from dcc.documents.origins import read_origin
@@ -63,6 +63,11 @@ class CheckedArchive(NamedTuple):
     archive: ExtractedArchive
     md5: str
     problems: tuple[Problems, ...]
+
+    @property
+    def documents(self) -> list[tuple[ExtractedDocument, Problems]]:
+        """Each document with its problems."""
+        return list(zip(self.archive.documents, self.problems, strict=True))
 
 
 class Ready(NamedTuple):

@@ -7,6 +7,8 @@ that any process on any machine can do it.
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from datetime import date
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dcc.documents.contents import Content
 from dcc.documents.origins import read_origin
@@ -30,8 +32,12 @@ from dcc.rules.packed_findings import packed
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import is_full
 from dcc.runtime.log_context import logging_about
+from dcc.runtime.processes import collect_cycles_rarely
 from dcc.runtime.worker_processes import portable
 from dcc.store.staging import disk_errors, document_lost
+
+if TYPE_CHECKING:
+    from dcc.session.prepare.archive_checks import CheckedArchive
 
 MOST_FINDINGS: Final = 2_000
 """The most findings kept of a document; one with more is read and judged again by itself."""
@@ -66,6 +72,15 @@ class DocumentToPrepare(NamedTuple):
     kind: DocumentKind
     centre: str
     md5: str | None
+
+
+def valid_documents(found: CheckedArchive) -> list[DocumentToPrepare]:
+    """The documents of an archive that have no problem."""
+    return [
+        DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5)
+        for one, problems in found.documents
+        if not problems
+    ]
 
 
 class ArchiveToPrepare(NamedTuple):
@@ -171,3 +186,22 @@ class _RowsOfContents:
         except Exception as error:
             self.error = error
             raise
+
+
+_LESS_URGENT: Final = 5
+"""What is added to the niceness of the process."""
+
+
+def begin(basis: Basis) -> Basis:
+    """Prepare by this basis from now on."""
+    # What is prepared waits for the session's own process, which therefore comes first.
+    os.nice(_LESS_URGENT)
+    # Loaded modules stay and need not be scanned for cycles; contents of documents have none.
+    gc.freeze()
+    collect_cycles_rarely()
+    return basis
+
+
+def prepare(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
+    """Prepare an archive: see `prepare_archive`."""
+    return prepare_archive(archive, basis)

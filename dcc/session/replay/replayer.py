@@ -60,7 +60,7 @@ from dcc.session.data.due_documents import (
     in_order_of_upload,
 )
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_into
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_into, valid_documents
 from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, Fact, Verdict, failed
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
@@ -189,18 +189,14 @@ class Replayer:
         found = self.checker.check(archive.path, contents, archive.md5)
         if isinstance(found, NotOpened):
             return [Opened("", None, 0, None, Verdict(NOT_OPENED))]
-        given = list(zip(found.archive.documents, found.problems, strict=True))
-        valid = [
-            DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5)
-            for one, problems in given
-            if not problems
-        ]
         try:
-            faults = prepare_into(writer, ArchiveToPrepare(key, archive.centre, target, valid), self.basis)
+            faults = prepare_into(
+                writer, ArchiveToPrepare(key, archive.centre, target, valid_documents(found)), self.basis
+            )
         except (sqlite3.Error, OSError) as error:
             raise self._unwritable(error) from error
         opened = []
-        for one, problems in given:
+        for one, problems in found.documents:
             verdict = _verdict(failed(Phase.XSD), problems) if problems else None
             if (fault := faults.get(one.name.file_name)) is not None:
                 if isinstance(fault, sqlite3.Error | OSError):

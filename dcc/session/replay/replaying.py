@@ -8,15 +8,16 @@ stays: waivers, confirmations and withdrawals.
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Semaphore
 from typing import Any, Final
 
 from sqlalchemy import Engine
@@ -39,8 +40,7 @@ from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import Basis
 from dcc.session.replay import worker
-from dcc.session.replay.batches import processes_of
-from dcc.session.replay.by_workers import FromWorkers, Part, parts_of, prepared_by_workers
+from dcc.session.replay.batches import FromWorkers, Part, parts_of, prepared_by_workers, processes_of
 from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge, ToOpen
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of
@@ -56,7 +56,6 @@ _MOST_ARCHIVES: Final = 16
 """The most archives of a part, whose documents are prepared into one file."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
-_APPLIED: Final = State(Phase.UPLOAD, Status.DONE)
 _VALID: Final = State(Phase.XSD, Status.DONE)
 
 
@@ -172,32 +171,33 @@ class _Work:
     def prepare(self, parts: Sequence[Part], stored: ArchiveBytes, results: FromWorkers | None, at_once: int) -> None:
         """Take what workers prepared; fetch, open and prepare all other archives, a limited number at once."""
 
-        def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[Opened]]]]:
-            if results is not None and (opened := results.take(number)) is not None:
-                return part, _ready(opened)
-            paths = [stored.fetch(archive) for archive in part]
-            given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path]
-            fetched = [one for one, path in zip(part, paths, strict=True) if path is not None]
-            named = ", ".join(str(one.key) for one in given)
-            return fetched, self._run("prepare", named, given) if given else _ready([])
+        fetching = Semaphore(_FETCHING)
 
-        def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[Opened]]]]]) -> None:
-            fetched, opened = begun.result()
-            self._opened |= {one.key: found for one, found in zip(fetched, opened.result(), strict=True)}
-            self._missing += [one for one in part if one not in fetched]
-            for archive in part:
-                stored.release(archive)
-            self.tell(len(self._opened) + len(self._missing))
-
-        begun: deque[tuple[Part, Any]] = deque()
-        with ThreadPoolExecutor(_FETCHING, thread_name_prefix="fetch") as pool, closing(stored):
+        def opened_of(number: int, part: Part) -> list[list[Opened] | None]:
+            if results is not None and (taken := results.take(number)) is not None:
+                return [*taken]
             try:
-                for number, part in enumerate(parts):
-                    begun.append((part, pool.submit(begin, number, part)))
-                    if len(begun) > at_once:
-                        end(*begun.popleft())
-                while begun:
-                    end(*begun.popleft())
+                with fetching:
+                    paths = [stored.fetch(archive) for archive in part]
+                given = [
+                    ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path
+                ]
+                named = ", ".join(str(one.key) for one in given)
+                opened = iter(self._run("prepare", named, given).result() if given else ())
+                return [None if path is None else next(opened) for path in paths]
+            finally:
+                for archive in part:
+                    stored.release(archive)
+
+        with ThreadPoolExecutor(at_once, thread_name_prefix="prepare") as pool, closing(stored):
+            try:
+                for part, opened in zip(parts, pool.map(opened_of, range(len(parts)), parts), strict=True):
+                    for archive, found in zip(part, opened, strict=True):
+                        if found is None:
+                            self._missing.append(archive)
+                        else:
+                            self._opened[archive.key] = found
+                    self.tell(len(self._opened) + len(self._missing))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -252,12 +252,6 @@ class _Work:
         return Replay(proposal.words, len(selected), documents, unjudged, missing, tuple(changes), verdicts)
 
 
-def _ready(opened: list[list[Opened]]) -> Future[list[list[Opened]]]:
-    future: Future[list[list[Opened]]] = Future()
-    future.set_result(opened)
-    return future
-
-
 def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
     """The archives in their order, in parts of one action."""
     most = min(_MOST_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
@@ -270,7 +264,7 @@ def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | Non
     recorded = archive.documents.get(one.file_name)
     if one.name is None or (recorded is not None and outcome_of(recorded.state) is None):
         return None
-    is_confirmed = recorded is not None and (recorded.state.phase > Phase.UPLOAD or recorded.state == _APPLIED)
+    is_confirmed = recorded is not None and recorded.state.phase > Phase.UPLOAD
     document = DueDocument(
         number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, _VALID
     )

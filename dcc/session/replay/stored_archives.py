@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date
@@ -24,8 +23,8 @@ from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, chunks, has_archive_bytes, rows_about
+from dcc.tracker.states import STATES, State
+from dcc.tracker.submission_rows import IDS, gathered, has_archive_bytes, rows_about
 
 log = logging.getLogger(__name__)
 
@@ -127,9 +126,7 @@ def find_archives(
 
     Those are all other archives of their centres, and of the centres with which these share documents.
     """
-    by_action: dict[int, list[Any]] = defaultdict(list)
-    for row in tracker.execute(_DOWNLOADS):
-        by_action[row.id].append(row)
+    by_action = gathered((row.id, row) for row in tracker.execute(_DOWNLOADS))
     archives = [_archive(rows) for rows in by_action.values()]
     for archive in archives:
         in_time = since is None or (archive.created is not None and archive.created >= since)
@@ -189,13 +186,12 @@ def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> No
     by_download = {archive.download_id: archive for archive in archives}
     of_selected: dict[int, Recorded] = {}
     for zip_id, xml_id, name, phase, status in rows_about(tracker, _DOCUMENTS, by_download):
-        recorded = Recorded(State(Phase(phase), Status(status)), [])
+        recorded = Recorded(STATES[phase, status], [])
         by_download[zip_id].documents[name] = recorded
         if by_download[zip_id].is_selected:
             of_selected[xml_id] = recorded
-    for ids in chunks(of_selected):
-        for row in tracker.execute(_LOG, {"ids": ids}):
-            of_selected[row.xml_id].problems.append(problem_of(row))
+    for row in rows_about(tracker, _LOG, of_selected):
+        of_selected[row.xml_id].problems.append(problem_of(row))
 
 
 class ArchiveBytes:

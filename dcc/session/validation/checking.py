@@ -162,7 +162,7 @@ class _Check:
 
     def _opened(self, path: Path, found: CheckedArchive, draft: Draft) -> None:
         archive = found.archive
-        for document, problems in zip(archive.documents, found.problems, strict=True):
+        for document, problems in found.documents:
             of_document = Draft(f"{path}/{document.place}", list(problems))
             self._judge(DocumentToJudge(document.path, _action_of(path), document.name, path), of_document)
             draft.documents.append(of_document)

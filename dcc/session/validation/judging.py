@@ -18,8 +18,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import NEEDING_OTHERS, all_rules, check_contents
 from dcc.rules.context import NOTHING_STORED, DocumentContext
 from dcc.rules.findings import Finding, with_value
-from dcc.session.validation.neighbours import MISSING, JudgedDocument, Neighbours
-from dcc.session.validation.text_limits import TextLimits
+from dcc.session.validation.neighbours import MISSING, JudgedDocument, Neighbours, TextLimits
 from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile, LaterFindings
 
 

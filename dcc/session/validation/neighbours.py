@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from dcc.documents.content_digest import ContentDigest
 from dcc.documents.contents import Block, Content, Entity, Experiment, Housing, Line, Procedure, Specimen, kind_of
@@ -16,9 +16,12 @@ from dcc.documents.origins import Origin
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.upload_findings import UploadFinding, duplicate
+from dcc.qc.apply.entity_rows import LIMITS
+from dcc.qc.apply.upload_findings import FindingsKept, UploadFinding, duplicate, too_long
+from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key, key_of
+from dcc.qc.rows.types import Row, TooLong
 from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Lookups, Where
@@ -29,9 +32,36 @@ from dcc.session.validation.verdicts import DocumentToJudge
 from dcc.tracker.states import State
 from dcc.vocabulary import EntityKind, Severity
 
-if TYPE_CHECKING:
-    # A process that prepares documents loads no database.
-    from dcc.session.validation.text_limits import TextLimits
+
+class TextLimits:
+    """Finds the texts of a document that the QC database cannot hold, as its upload does: rule Q1.
+
+    `findings` has one for each entity or centre element with such a text.
+    """
+
+    def __init__(self, origin: Origin | None) -> None:
+        self.findings: Final = FindingsKept(origin)
+        self._tables: dict[str, list[Row]] = {table: [] for table in LIMITS}
+        self._rows = RowBuilder(1, dict.fromkeys(NUMBERED, count(1).__next__), self._tables, LIMITS)
+        self._block: Block | None = None
+
+    def permit(self, content: Content) -> bool:
+        """Whether the database can hold the next element of the document, and the centre element that it is in."""
+        if isinstance(content, Block):
+            excess = self._rows.add_block(content)
+            self._block = content if excess is None else None
+            if excess is not None:
+                self.findings.add(too_long(content.line, "centre element", excess))
+        elif self._block is not None:
+            row = self._rows.add_entity(content)
+            if isinstance(row, TooLong):
+                key = key_of(self._block, content)
+                self.findings.add(too_long(content.line, kind_of(content).value, row, key))
+                return False
+        for rows in self._tables.values():
+            rows.clear()
+        return self._block is not None
+
 
 MISSING: Final = frozenset({"E4", "S14"})
 """The rules about missing things, which may have been submitted before."""

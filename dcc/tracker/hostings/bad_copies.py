@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, delete, or_, select
+from sqlalchemy import Connection, delete, select
 
 from dcc.databases.transactions import insert_rows
 from dcc.sources.hosting import Fault, Hosting
@@ -22,12 +22,9 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.submission_rows import IDS, rows_about
+from dcc.tracker.submission_rows import IDS, change_about, rows_about
 
-_DELETE: Final = {
-    model: delete(model.__table__).where(model.hosting_id == bindparam("hosting"))
-    for model in (BadCopy, PublishedChecksum)
-}
+_THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))
 _PUBLISHED: Final = (
     select(FileSourceHasZip.za_id, PublishedChecksum.md5)
     .join(PublishedChecksum)
@@ -39,14 +36,8 @@ _PUBLISHED: Final = (
         FileSource.centre_id == ZipFile.centre_id,
         FileSourceHasZip.gone_since.is_(None),
         FileSourceHasZip.has_md5.is_(True),
-        or_(
-            PublishedChecksum.size_bytes == FileSourceHasZip.size_bytes,
-            and_(PublishedChecksum.size_bytes.is_(None), FileSourceHasZip.size_bytes.is_(None)),
-        ),
-        or_(
-            PublishedChecksum.modified == FileSourceHasZip.modified,
-            and_(PublishedChecksum.modified.is_(None), FileSourceHasZip.modified.is_(None)),
-        ),
+        PublishedChecksum.size_bytes.is_not_distinct_from(FileSourceHasZip.size_bytes),
+        PublishedChecksum.modified.is_not_distinct_from(FileSourceHasZip.modified),
     )
     .order_by(FileSource.id.desc())
 )
@@ -94,9 +85,5 @@ def _replace(
     if not rows:
         return
     known = {row.id for row in rows_about(connection, _THERE, rows)}
-    kept = [rows[row_id] for row_id in rows if row_id in known]
-    connection.execute(_DELETE[model], [{"hosting": row_id} for row_id in rows])
-    insert_rows(connection, model, kept)
-
-
-_THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))
+    change_about(connection, delete(model).where(model.hosting_id.in_(IDS)), rows)
+    insert_rows(connection, model, [row for hosting_id, row in rows.items() if hosting_id in known])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, func, literal, or_, select, union, union_all
+from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select, union
 from sqlalchemy.orm import aliased
 
 from dcc.messages import mark
@@ -21,7 +20,7 @@ from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
 from dcc.tracker.hostings.bad_copies import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
-    ZipAndHost,
+    by_archive,
     delegated_of,
     is_delegated,
     may_be_taken,
@@ -91,11 +90,10 @@ class KnownDocument(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptedZip:
-    """A submission whose archive had arrived when its session died, to be continued from staging.
+class StagedZip:
+    """A submission whose archive is in staging, from the attempt `download_id`; `size_bytes` and `md5` are its own.
 
-    `documents` are the recorded ones, by file name; `size_bytes` and `md5` are of the arrived archive; `hosting` is as
-    listed at that time.
+    `hosting` is as listed when it was fetched from there. `documents` are the recorded ones, by file name.
     """
 
     za_id: int
@@ -106,8 +104,8 @@ class InterruptedZip:
     source_id: int
     size_bytes: int
     md5: str | None
-    documents: dict[str, KnownDocument]
-    hosting: Hosting | None = field(default=None, compare=False)
+    hosting: Hosting
+    documents: dict[str, KnownDocument] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +147,10 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> L
     Returns also the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
     no other download of their archives can be alive.
     """
-    rows = [row[:2] for row in connection.execute(_LEFT_BEHIND) if centres is None or row.centre in centres]
-    orphans = [number for number, is_orphan in rows if is_orphan]
+    orphans = connection.scalars(_ORPHANS.where(named_after(centres))).all()
     if orphans:
         progress.cancel_downloads(connection, orphans)
-    return LeftBehind(len(orphans), frozenset(number for number, is_orphan in rows if not is_orphan))
+    return LeftBehind(len(orphans), frozenset(connection.scalars(_UNCONCLUDED.where(named_after(centres)))))
 
 
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None, centres: Collection[str] | None) -> int:
@@ -162,9 +159,9 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None, ce
     Of archives of some `centres`; None: of all. They include downloads that a person asked for and that failed, and
     archives that are damaged on one source while another has a copy not known to be bad.
     """
-    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id).where(~is_acknowledged(), ~is_on_hold())
-    query = _of_centres(due, centres)
-    failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
+    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id)
+    query = due.where(~is_acknowledged(), ~is_on_hold(), named_after(centres))
+    failed = [plan.za_id for plan in _plans(connection, by_archive(connection.execute(query)))]
     if failed:
         progress.reopen(
             connection, failed, requested_by=RETRY_POLICY, reason=mark("The download failed in an earlier session.")
@@ -213,54 +210,62 @@ def load_waiting_and_held(
     another source. `by_name` (a person asks for them) includes copies on sources without times, which may have changed.
     `sources`, `za_ids` and `centres` restrict the result.
     """
-    query = _of_centres(_plan_query(sources), centres).where(is_at(ZipAction, WAITING), ~is_on_hold())
+    query = _plan_query(sources).where(is_at(ZipAction, WAITING), ~is_on_hold(), named_after(centres))
     if za_ids is None:
-        return _waiting(connection, list(connection.execute(query)), by_name=by_name)
-    rows = rows_about(connection, query.where(ZipAction.id.in_(IDS)), za_ids)
-    return _waiting(connection, list(rows), by_name=by_name)
+        hostings = by_archive(connection.execute(query))
+    else:
+        hostings = by_archive(rows_about(connection, query.where(ZipAction.id.in_(IDS)), za_ids))
+    planned = sorted(_plans(connection, hostings, by_name=by_name), key=lambda plan: plan.failures)
+    return Waiting(planned, unfetchable_archives(hostings), delegated_of(hostings))
 
 
 def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
 ) -> list[PlannedZip]:
     """As `load_waiting`, for submissions in any state."""
-    return _plans(
-        connection, rows_about(connection, _plan_query(sources).where(ZipAction.id.in_(IDS)), za_ids), by_name=by_name
-    )
+    rows = rows_about(connection, _plan_query(sources).where(ZipAction.id.in_(IDS)), za_ids)
+    return _plans(connection, by_archive(rows), by_name=by_name)
 
 
-def _of_centres(query: Select[*tuple[Any, ...]], centres: Collection[str] | None) -> Select[*tuple[Any, ...]]:
-    """A query, which joins the archive's `Centre`, restricted to some centres; None: all."""
-    return query if centres is None else query.where(Centre.short_name.in_(sorted(centres)))
-
-
-def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool) -> Waiting:
-    """The waiting submissions, planned or held, of the rows of `_plan_query`."""
-    elsewhere = {row.id for row in rows if not row.own}
-    hosts = [
-        ZipAndHost(row.id, row.todo_id, row.file_name, row.centre, row.host, row.may_be_taken, row.is_delegated)
-        for row in rows
-        if row.id in elsewhere
-    ]
-    planned = sorted(_plans(connection, rows, by_name=by_name), key=lambda plan: plan.failures)
-    return Waiting(planned, unfetchable_archives(hosts), delegated_of(hosts))
-
-
-def load_interrupted(connection: Connection) -> list[InterruptedZip]:
+def load_interrupted(connection: Connection) -> list[StagedZip]:
     """The submissions left unfinished between the arrival of their archive and the end of XSD validation.
 
     They include those that a document has failed while others were still to be validated.
     """
     return [
-        object_of(
-            InterruptedZip,
-            row,
-            size_bytes=row.archive_bytes,
-            documents=_documents(connection, row.download_id),
-            hosting=hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified),
-        )
+        staged_zip(row, documents=_documents(connection, row.download_id))
         for row in connection.execute(_INTERRUPTED).all()
     ]
+
+
+def staged_zip(row: Any, **given: object) -> StagedZip:
+    """The archive in a row of `select_staged`, with what is `given` otherwise."""
+    hosting = hosting_of(row, size_bytes=row.listed_size_bytes, modified=row.listed_modified)
+    return object_of(StagedZip, row, **{"size_bytes": row.archive_bytes, "hosting": hosting} | given)
+
+
+def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
+    """Attempts, with their submissions and what arrived; and these columns."""
+    return (
+        select(
+            ZipAction.id.label("za_id"),
+            ZipAction.zip_id,
+            *KEY,
+            Centre.short_name.label("centre"),
+            ZipDownload.id.label("download_id"),
+            archive_size().label("archive_bytes"),
+            archive_md5().label("md5"),
+            ZipDownload.listed_size_bytes,
+            ZipDownload.listed_modified,
+            *HOSTING,
+            *columns,
+        )
+        .select_from(ZipDownload)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    )
 
 
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
@@ -284,26 +289,8 @@ def _interrupted_query() -> Select[*tuple[Any, ...]]:
         )
         .group_by(FileSourceHasZip.za_id)
     )
-    return (
-        select(
-            ZipAction.id.label("za_id"),
-            ZipAction.zip_id,
-            *KEY,
-            Centre.short_name.label("centre"),
-            ZipDownload.id.label("download_id"),
-            archive_size().label("archive_bytes"),
-            ZipDownload.listed_size_bytes,
-            ZipDownload.listed_modified,
-            *HOSTING,
-            archive_md5().label("md5"),
-        )
-        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-        .join(ZipDownload)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipDownload.id.in_(latest), or_(~failed, exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)))
-        .order_by(ZipDownload.id)
-    )
+    is_unchecked = exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)
+    return select_staged().where(ZipDownload.id.in_(latest), or_(~failed, is_unchecked)).order_by(ZipDownload.id)
 
 
 def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:
@@ -383,23 +370,25 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
     )
 
 
-def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = False) -> list[PlannedZip]:
+def _plans(connection: Connection, rows: Mapping[int, Sequence[Any]], *, by_name: bool = False) -> list[PlannedZip]:
     """Make a PlannedZip of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
-    known: dict[int, tuple[Row[Any], list[Hosting]]] = {}
-    failures: Counter[int] = Counter()
-    for row in rows:
-        failures[row.id] += row.num_retries + bool(row.failed_before)
-        # The own copy comes first: one of another size is tried only if that proves bad.
-        if row.may_be_taken or (row.id in known and known[row.id][1][0].own):
-            known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
+    known = {za_id: [_hosting(row, by_name) for row in _fetchable(some)] for za_id, some in rows.items()}
     unbound = [
         za_id
-        for za_id, (_, hostings) in known.items()
+        for za_id, hostings in known.items()
         if not all(hosting.own and hosting.has_md5 and hosting.bad is None for hosting in hostings)
     ]
     published = published_checksums(connection, unbound) if unbound else {}
-    plans = (_plan(row, hostings, published.get(za_id), failures[za_id]) for za_id, (row, hostings) in known.items())
+    plans = (_plan(rows[za_id], hostings, published.get(za_id)) for za_id, hostings in known.items())
     return [plan for plan in plans if plan.hostings]
+
+
+def _fetchable(rows: Sequence[Any]) -> Sequence[Any]:
+    """The hostings from which a submission may be fetched; the own copy comes first.
+
+    One of another size than that is tried only if it proves bad.
+    """
+    return rows if rows[0].own else [row for row in rows if row.may_be_taken]
 
 
 HOSTING: Final = (
@@ -419,14 +408,15 @@ def hosting_of(row: Any, **given: object) -> Hosting:
     return object_of(Hosting, row, id=row.hosting_id, **given)
 
 
-def _hosting(row: Row[Any], by_name: bool) -> Hosting:
+def _hosting(row: Any, by_name: bool) -> Hosting:
     same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
     is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
     bad = KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None
     return hosting_of(row, own=bool(row.own), bad=bad)
 
 
-def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None, failures: int) -> PlannedZip:
+def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedZip:
+    row, failures = rows[0], sum(one.num_retries + bool(one.failed_before) for one in rows)
     plan = PlannedZip(row.id, row.zip_id, key_of(row), row.centre, (), published=published, failures=failures)
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
@@ -446,29 +436,21 @@ def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
     return hosting.size_bytes is None or not known or hosting.size_bytes in known
 
 
-def _with_centre(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """Join the archive's centre to a query of submissions."""
-    return (
-        query.add_columns(Centre.short_name.label("centre"))
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
-
-
-_LEFT_BEHIND: Final = union_all(
-    _with_centre(select(ZipDownload.id, literal(1)).join(FileSourceHasZip).join(ZipAction)).where(
-        is_at(ZipDownload, REQUESTED, State(Phase.DOWNLOAD, Status.RUNNING))
-    ),
-    _with_centre(select(ZipAction.id, literal(0)).select_from(ZipAction)).where(
-        is_at(ZipAction, WAITING),
-        exists()
-        .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
-        .correlate(ZipAction),
-        # An archive that a crawl opens again has changed: its former result does not hold any more.
-        ~exists()
-        .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
-        .where(Reopening.last_download_id.is_not(None)),
-    ),
+_ORPHANS: Final = (
+    select(ZipDownload.id)
+    .join(FileSourceHasZip)
+    .join(ZipAction)
+    .where(is_at(ZipDownload, REQUESTED, State(Phase.DOWNLOAD, Status.RUNNING)))
+)
+_UNCONCLUDED: Final = select(ZipAction.id).where(
+    is_at(ZipAction, WAITING),
+    exists()
+    .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
+    .correlate(ZipAction),
+    # An archive that a crawl opens again has changed: its former result does not hold any more.
+    ~exists()
+    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
+    .where(Reopening.last_download_id.is_not(None)),
 )
 _INTERRUPTED: Final = _interrupted_query()
 _PLANNED: Final = _planned()

@@ -10,19 +10,18 @@ transaction. Nothing is deleted: a revoked decline stays on record.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select, update
 from sqlalchemy.orm import aliased
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
-from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import (
     ArchiveDecline,
@@ -38,7 +37,17 @@ from dcc.tracker.models import (
 from dcc.tracker.register.column_texts import PERSON_LENGTH, require_reason
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import IDS, KEY, is_at, is_named, object_of, require_zip_action, rows_about
+from dcc.tracker.submission_rows import (
+    IDS,
+    KEY,
+    gathered,
+    is_at,
+    is_named,
+    key_of,
+    object_of,
+    require_zip_action,
+    rows_about,
+)
 
 _OwnHosting = aliased(FileSourceHasZip)
 _OwnBadCopy = aliased(BadCopy)
@@ -71,28 +80,23 @@ def is_declined() -> ColumnElement[bool]:
 
 def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decline]:
     """The declines in force of these submissions, by their ids; a statement for every 500."""
-    query = _select_declines(ArchiveDecline.za_id.in_(IDS), ArchiveDecline.revoked.is_(None))
+    query = _DECLINES.where(ArchiveDecline.za_id.in_(IDS), ArchiveDecline.revoked.is_(None))
     return {row.za_id: object_of(Decline, row) for row in rows_about(connection, query, za_ids)}
 
 
 def list_declines(connection: Connection, *, everything: bool = False) -> list[Decline]:
     """The declines in force; with `everything`, revoked ones too. Oldest first."""
-    return _declines(connection, *([] if everything else [ArchiveDecline.revoked.is_(None)]))
+    query = _DECLINES if everything else _DECLINES.where(ArchiveDecline.revoked.is_(None))
+    return [object_of(Decline, row) for row in connection.execute(query)]
 
 
-def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[Decline]:
-    return [object_of(Decline, row) for row in connection.execute(_select_declines(*conditions))]
-
-
-def _select_declines(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    return (
-        select(ArchiveDecline, *KEY, Centre.short_name.label("owner"))
-        .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(*conditions)
-        .order_by(ArchiveDecline.id)
-    )
+_DECLINES: Final = (
+    select(ArchiveDecline, *KEY, Centre.short_name.label("owner"))
+    .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
+    .join(ZipFile)
+    .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    .order_by(ArchiveDecline.id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +226,16 @@ def held_archives(
 
     Only those of `za_ids` (ids, or a query of them), those that a source hosts, or those on one source, if given.
     """
+    centre, host = Centre.short_name.label("centre"), _Host.short_name.label("host")
     query = (
-        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, Centre.short_name, _Host.short_name, may_be_taken())
+        select(ZipAction.id, *KEY, centre, host, may_be_taken().label("may_be_taken"))
         .select_from(ZipAction)
         .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .join(FileSourceHasZip)
         .join(FileSource)
         .join(_Host, _Host.id == FileSource.centre_id)
-        .where(
-            is_at(ZipAction, WAITING),
-            FileSourceHasZip.gone_since.is_(None),
-        )
+        .where(is_at(ZipAction, WAITING), FileSourceHasZip.gone_since.is_(None))
         .order_by(ZipFile.created, ZipFile.inc, ZipAction.id, FileSource.id)
     )
     if za_ids is not None:
@@ -243,7 +245,7 @@ def held_archives(
         query = query.where(ZipAction.id.in_(own))
     if key is not None:
         query = query.where(is_named(key))
-    held = unfetchable_archives(ZipAndHost(*row) for row in connection.execute(query))
+    held = unfetchable_archives(by_archive(connection.execute(query)))
     declined = declines_of(connection, [archive.za_id for archive in held])
     return [replace(archive, declined=declined.get(archive.za_id)) for archive in held]
 
@@ -255,46 +257,31 @@ def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class ZipAndHost:
-    """A submission with a source that hosts it, whether it may be fetched from there, and whether by a delegation."""
+def by_archive(rows: Iterable[Any]) -> dict[int, list[Any]]:
+    """Rows of submissions with sources that host them, by the ids of the submissions, in the order of the rows.
 
-    za_id: int
-    todo_id: int
-    file_name: str
-    owner: str | None
-    host: str
-    may_be_taken: Any
-    is_delegated: Any = False
+    They have the columns `id`, those of `KEY`, the `centre` of the name, the `host`, `may_be_taken`, `is_delegated`.
+    """
+    return gathered((row.id, row) for row in rows)
 
 
-def _by_archive(rows: Iterable[ZipAndHost]) -> dict[int, list[ZipAndHost]]:
-    found: dict[int, list[ZipAndHost]] = {}
-    for row in rows:
-        found.setdefault(row.za_id, []).append(row)
-    return found
-
-
-def unfetchable_archives(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
-    """The submissions that may be fetched from none of their sources, in the order of the rows."""
+def unfetchable_archives(hostings: Mapping[int, Sequence[Any]]) -> list[HeldArchive]:
+    """The submissions of `by_archive` that may be fetched from none of their sources."""
     return [
-        HeldArchive(
-            za_id,
-            ZipKey(ACTIONS_BY_ID[some[0].todo_id], some[0].file_name),
-            some[0].owner or "",
-            tuple(dict.fromkeys(row.host for row in some)),
-        )
-        for za_id, some in _by_archive(rows).items()
+        HeldArchive(za_id, key_of(some[0]), some[0].centre or "", tuple(dict.fromkeys(row.host for row in some)))
+        for za_id, some in hostings.items()
         if not any(row.may_be_taken for row in some)
     ]
 
 
-def delegated_of(rows: Iterable[ZipAndHost]) -> list[NewNotice]:
-    """Notices for owners about their archives that are only on delegates' sources."""
+def delegated_of(hostings: Mapping[int, Sequence[Any]]) -> list[NewNotice]:
+    """Notices for owners about their archives, of `by_archive`, that are only on delegates' sources."""
     return [
         NewNotice(owner, za_id, Outcome.DONE)
-        for za_id, some in _by_archive(rows).items()
-        if (owner := some[0].owner) and any(row.is_delegated for row in some) and all(row.host != owner for row in some)
+        for za_id, some in hostings.items()
+        if (owner := some[0].centre)
+        and any(row.is_delegated for row in some)
+        and all(row.host != owner for row in some)
     ]
 
 
@@ -341,15 +328,15 @@ def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, re
 def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
     """Let a declined archive wait again. Raises NotFoundError if it is not declined."""
     require_zip_action(connection, key)
-    wanted = [decline for decline in list_declines(connection) if decline.key == key]
-    if not wanted:
+    za_ids = [decline.za_id for decline in list_declines(connection) if decline.key == key]
+    if not za_ids:
         raise NotFoundError(f"{key} is not turned down at present. See: dcc archive declined --all")
-    of_archive = ArchiveDecline.za_id == wanted[0].za_id
+    declined = ArchiveDecline.za_id.in_(za_ids), ArchiveDecline.revoked.is_(None)
     ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
-    connection.execute(update(ArchiveDecline).where(of_archive, ArchiveDecline.revoked.is_(None)).values(ended))
+    connection.execute(update(ArchiveDecline).where(*declined).values(ended))
     for held in held_archives(connection, key=key):
         _tell(connection, held, NewNotice("", held.za_id, Outcome.HELD, done_by=revoked_by))
-    return _declines(connection, of_archive)[-1]
+    return [decline for decline in list_declines(connection, everything=True) if decline.key == key][-1]
 
 
 def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:

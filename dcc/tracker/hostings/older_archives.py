@@ -3,7 +3,7 @@
 Data must be added before they are edited or deleted. If an older archive waits for a reason that is not its centre's
 (disk space, a server, its upload, an interrupted session), the younger one waits too. The same session processes both.
 It also waits while documents of an older one are held until somebody confirms them: applied later, they would replace
-what is newer.
+what is newer. So does an addition of what is there already, which the older one may delete.
 
 Nothing waits for an archive that is refused, damaged, different from its MD5, or gone, or that is on another centre's
 server alone. Nor for one whose server answered and did not deliver it `MOST_RETRIES` times.
@@ -11,13 +11,12 @@ server alone. Nor for one whose server answered and did not deliver it `MOST_RET
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
@@ -36,7 +35,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, gathered, is_at, key_of, newest_downloads, rows_about
 
 MOST_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -87,44 +86,42 @@ def waiting_for_older(
 ) -> dict[int, OlderArchive]:
     """The submissions that edit or delete while older archives of their centre are unfinished, with the oldest.
 
-    `decided` are ids of submissions whose held documents are applied now. Three statements, and a few for each centre
-    with unfinished archives.
+    Those that add do while older ones have held documents. `decided` are ids of submissions whose held documents are
+    applied now. Three statements, and a few for each centre with unfinished archives.
     """
-    younger: dict[int, list[tuple[int, _Moment]]] = defaultdict(list)
-    for row in rows_about(connection, _CHANGING, za_ids):
-        younger[row.centre_id].append((row.id, _moment(row)))
-    if not younger:
-        return {}
-    oldest = _oldest_on_the_way(connection, younger, decided)
-    return {
-        za_id: oldest[centre_id].archive
-        for centre_id, actions in younger.items()
-        for za_id, moment in actions
-        if centre_id in oldest and oldest[centre_id].moment < moment
-    }
+    found: dict[int, OlderArchive] = {}
+    rows = list(rows_about(connection, _YOUNGER, za_ids))
+    for only_held in (False, True):
+        younger = [row for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is only_held]
+        centre_ids = {row.centre_id for row in younger}
+        oldest = _oldest_on_the_way(connection, centre_ids, decided, only_held=only_held) if younger else {}
+        for row in younger:
+            if row.centre_id in oldest and oldest[row.centre_id].moment < _moment(row):
+                found[row.id] = oldest[row.centre_id].archive
+    return found
 
 
 def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
-    """The submissions of a query of ids that would be uploaded, but wait for an older archive."""
+    """The submissions of a query of ids that would be uploaded, but wait for an older archive.
+
+    Of those that add, those that a session had wait.
+    """
     rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(wanted)))}
     older = waiting_for_older(connection, rows)
     return {za_id: (key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
 
 def _oldest_on_the_way(
-    connection: Connection, centre_ids: Collection[int], decided: Collection[int]
+    connection: Connection, centre_ids: Collection[int], decided: Collection[int], *, only_held: bool
 ) -> dict[int, _Open]:
-    """The oldest archive of each centre that a session has yet to process; without centres that have none."""
-    found: dict[int, list[_Open]] = defaultdict(list)
+    """The oldest archive of each centre that a session has yet to process; without centres that have none.
+
+    `only_held`: of those that have held documents.
+    """
     of_centres = ZipFile.centre_id.in_(list(centre_ids))
-    for row in connection.execute(_OPEN.where(of_centres)):
-        archive = OlderArchive(row.short_name, key_of(row))
-        has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
-        found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived))
-    for row in connection.execute(_WITH_HELD.where(of_centres)):
-        if row.id not in decided:
-            archive = OlderArchive(row.short_name, key_of(row), is_held=True)
-            found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived=True))
+    opened = [] if only_held else [(row, False) for row in connection.execute(_OPEN.where(of_centres))]
+    opened += [(row, True) for row in connection.execute(_WITH_HELD.where(of_centres)) if row.id not in decided]
+    found = gathered((row.centre_id, _open(row, is_held=is_held)) for row, is_held in opened)
     oldest = {}
     for centre_id, some in found.items():
         first = next(_on_the_way(connection, sorted(some, key=lambda one: one.moment)), None)
@@ -143,6 +140,11 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
         yield from (one for one in some if one.has_arrived or one.za_id in to_come)
 
 
+def _open(row: Any, *, is_held: bool) -> _Open:
+    has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
+    return _Open(row.id, _moment(row), OlderArchive(row.short_name, key_of(row), is_held), is_held or has_arrived)
+
+
 def _moment(row: Any) -> _Moment:
     return row.created, row.inc, row.todo_id
 
@@ -157,19 +159,7 @@ _COLUMNS: Final = (
     ZipFile.inc,
 )
 _NAMED: Final = (ZipFile.centre_id.is_not(None), ZipFile.created.is_not(None), ZipFile.inc.is_not(None))
-_CHANGING: Final = (
-    select(*_COLUMNS)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .where(ZipAction.id.in_(IDS), ZipAction.todo_id != ACTION_IDS[Action.ADD], *_NAMED)
-)
-_TO_UPLOAD: Final = (
-    select(ZipAction.id, *KEY)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .where(
-        ZipAction.todo_id != ACTION_IDS[Action.ADD],
-        is_at(ZipAction, State(Phase.XSD, Status.DONE), State(Phase.UPLOAD, Status.PENDING)),
-    )
-)
+_YOUNGER: Final = select(*_COLUMNS).join(ZipFile, ZipFile.id == ZipAction.zip_id).where(ZipAction.id.in_(IDS), *_NAMED)
 
 _UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
 _FAILED_TO_ARRIVE: Final = and_(
@@ -195,8 +185,29 @@ _OPEN: Final = _OF_CENTRES.where(
 )
 _WAITS: Final = is_at(XmlFile, State(Phase.UPLOAD, Status.PENDING))
 _WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)
-_WITH_HELD: Final = _OF_CENTRES.where(
-    ZipAction.id.in_(submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD))
+
+
+def _waiting_ones() -> Select[tuple[int]]:
+    """The submissions of whose latest download documents wait for the upload."""
+    latest = newest_downloads(_WITH_WAITING)
+    return select(latest.c.za_id).join(XmlFile, XmlFile.zip_id == latest.c.download_id).where(_WAITS)
+
+
+_IS_HELD: Final = ZipAction.id.in_(
+    submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
+)
+_WITH_HELD: Final = _OF_CENTRES.where(_IS_HELD)
+_ADDS: Final = ZipAction.todo_id == ACTION_IDS[Action.ADD]
+_TO_UPLOAD: Final = (
+    select(ZipAction.id, *KEY)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .where(
+        or_(
+            and_(~_ADDS, is_at(ZipAction, State(Phase.XSD, Status.DONE))),
+            # Its other documents may have failed.
+            and_(ZipAction.id.in_(_waiting_ones()), or_(~_ADDS, ~_IS_HELD)),
+        )
+    )
 )
 _BEING_UPLOADED: Final = at_sources_in_use(select(ZipAction.id)).where(
     ZipAction.id.in_(IDS), FileSourceHasZip.uploading_since.is_not(None), may_be_taken()

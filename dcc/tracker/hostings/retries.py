@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, exists, select
 from sqlalchemy.orm import aliased
 
-from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError, NotFoundError
+from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError, DccError, NotFoundError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.hosting import Fault, Hosting
+from dcc.sources.hosting import Fault
 from dcc.tracker import progress
-from dcc.tracker.attempts import archive_md5, archive_size
+from dcc.tracker.attempts import archive_md5
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
-from dcc.tracker.hostings.download_plan import HOSTING, hosted, hosting_of, load_plans
+from dcc.tracker.hostings.download_plan import StagedZip, hosted, hosting_of, load_plans, select_staged, staged_zip
 from dcc.tracker.hostings.foreign_archives import Decline, HeldArchive, declines_of, may_be_taken
 from dcc.tracker.models import (
     AnException,
@@ -36,39 +37,22 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import REFUSED, State
-from dcc.tracker.submission_rows import IDS, KEY, key_of, latest_downloads, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, is_named, key_of, latest_downloads, rows_about
 
 
 class StagedCopy(NamedTuple):
-    """The archive in staging from a submission's latest download; `size_bytes` and `md5` are its own.
+    """The archive in staging from a submission's latest download.
 
     `unchanged`: the source lists it as when it was fetched, so that a download would bring the same.
     """
 
-    za_id: int
-    key: ZipKey
-    hosting: Hosting
-    size_bytes: int
-    md5: str
+    archive: StagedZip
     unchanged: bool
 
 
 _EXTRACTING: Final = State(Phase.UNZIP, Status.RUNNING)
 _STAGED: Final = (
-    select(
-        ZipAction.id.label("za_id"),
-        *KEY,
-        archive_md5().label("content_md5"),
-        archive_size().label("archive_bytes"),
-        ZipDownload.listed_size_bytes,
-        ZipDownload.listed_modified,
-        *HOSTING,
-        FileSourceHasZip.gone_since,
-        PublishedChecksum.md5.label("published"),
-    )
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .join(ZipAction)
-    .join(ZipFile)
+    select_staged(FileSourceHasZip.gone_since, PublishedChecksum.md5.label("published"))
     .outerjoin(PublishedChecksum)
     .where(
         ZipDownload.id.in_(IDS),
@@ -81,23 +65,23 @@ _STAGED: Final = (
 )
 
 
-def begin_from_staging(connection: Connection, session_id: int, copies: Sequence[StagedCopy]) -> list[int]:
-    """Add an attempt of a session without a transfer for each of these copies; returns their ids, in order."""
-    if not copies:
+def begin_from_staging(connection: Connection, session_id: int, archives: Sequence[StagedZip]) -> list[StagedZip]:
+    """Add an attempt of a session without a transfer for each of these archives; returns them with it, in order."""
+    if not archives:
         return []
     listed = [
         {
             "outcome": AttemptOutcome.NOT_MODIFIED.value,
             "session_id": session_id,
-            "content_size_bytes": copy.size_bytes,
-            "content_md5": copy.md5,
-            "listed_size_bytes": copy.hosting.size_bytes,
-            "listed_modified": copy.hosting.modified,
+            "content_size_bytes": one.size_bytes,
+            "content_md5": one.md5,
+            "listed_size_bytes": one.hosting.size_bytes,
+            "listed_modified": one.hosting.modified,
         }
-        for copy in copies
+        for one in archives
     ]
-    hostings = [copy.hosting.id for copy in copies]
-    return progress.add_downloads(connection, hostings, utc_now(), _EXTRACTING, more=listed)
+    ids = progress.add_downloads(connection, [one.hosting.id for one in archives], utc_now(), _EXTRACTING, more=listed)
+    return [replace(one, download_id=number) for one, number in zip(archives, ids, strict=True)]
 
 
 def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedCopy]:
@@ -112,17 +96,9 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
         if any(None not in pair and pair[0] != pair[1] for pair in zip(listed, present, strict=True)):
             continue
         is_same = listed == present and row.modified is not None and row.gone_since is None
-        copies.append(
-            StagedCopy(
-                za_id=row.za_id,
-                key=key_of(row),
-                hosting=hosting_of(row),
-                size_bytes=row.archive_bytes,
-                md5=row.content_md5,
-                # A manifest may have been corrected without a trace in the listing.
-                unchanged=is_same and not row.manifest and (not row.has_md5 or row.published == row.content_md5),
-            )
-        )
+        # A manifest may have been corrected without a trace in the listing.
+        unchanged = is_same and not row.manifest and (not row.has_md5 or row.published == row.md5)
+        copies.append(StagedCopy(staged_zip(row, hosting=hosting_of(row)), unchanged))
     return copies
 
 
@@ -134,12 +110,10 @@ _Named = aliased(Centre)
 def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     """Check that submissions can be processed again now; changes nothing.
 
-    Raises NotFoundError for one that is unknown or that no available source hosts, and BadFileNameError for a refused
-    name. Raises ConfigurationError for one on hold, with only known bad copies, or whose content changed after its data
-    were uploaded.
+    Raises as `reopen_named`, NotFoundError for one that no available source hosts, and ConfigurationError for one with
+    only known bad copies.
     """
-    ids = _ids_of(connection, keys)
-    _require_unchanged(connection, ids)
+    ids = _retriable(connection, keys)
     planned = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
     for key, za_id in ids.items():
         if za_id not in planned:
@@ -149,24 +123,14 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
 def why_not_retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, str]:
     """Those of known submissions that cannot be processed again now, each with why; changes nothing."""
     found = _look_up(connection, keys)
-    changed = changed_where_fetched(connection, [row.id for row in found.values()])
     planned = {plan.za_id for plan in load_plans(connection, None, [row.id for row in found.values()], by_name=True)}
-    reasons: dict[ZipKey, str] = {}
-    for key, row in found.items():
-        if (row.phase_id, row.status_id) == REFUSED:
-            reasons[key] = "refused for its name"
-        elif row.on_hold:
-            reasons[key] = "on hold"
-        elif row.id in changed:
-            reasons[key] = "changed after its data were uploaded"
-        elif row.id not in planned:
-            reasons[key] = "no available source has a good copy"
-    return reasons
+    unplanned = {key: "no available source has a good copy" for key, row in found.items() if row.id not in planned}
+    return unplanned | {key: reason for key, reason, _ in _obstacles(connection, found)}
 
 
 def staged_copies_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
     """The possible copies in staging of these submissions; raises as `reopen_named`."""
-    return staged_copies(connection, _ids_of(connection, keys).values())
+    return staged_copies(connection, _retriable(connection, keys).values())
 
 
 def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
@@ -175,23 +139,41 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
     Raises NotFoundError for an unknown one, BadFileNameError for a refused name, ConfigurationError for one on hold or
     whose content changed after its data were uploaded.
     """
-    ids = _ids_of(connection, keys)
-    _require_unchanged(connection, ids)
-    za_ids = list(ids.values())
+    za_ids = list(_retriable(connection, keys).values())
     progress.reopen(connection, za_ids, requested_by=requested_by, reason=mark("Processing was asked for again."))
     return za_ids
 
 
-def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> None:
-    """Refuse an archive with changed content: it would repeat existing data, and fail because of that."""
-    changed = changed_where_fetched(connection, list(ids.values()))
-    for key in (key for key, za_id in ids.items() if za_id in changed):
+def _retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, int]:
+    """The ids of submissions. Raises as `reopen_named`."""
+    found = _look_up(connection, keys)
+    for key in keys:
+        if key not in found:
+            raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
+    for _, _, error in _obstacles(connection, found):
+        raise error
+    return {key: row.id for key, row in found.items()}
+
+
+def _obstacles(connection: Connection, found: Mapping[ZipKey, Any]) -> Iterator[tuple[ZipKey, str, DccError]]:
+    """The submissions that are not processed again, each with the reason in short, and as an error."""
+    changed = changed_where_fetched(connection, [row.id for row in found.values()])
+    for key, row in found.items():
         named = shlex.quote(str(key))
-        raise ConfigurationError(
-            f"{key} has changed on its file source after its data were uploaded, and is not processed again beside "
-            f"them. Withdraw the data first: dcc data undo {named}; then: dcc retry {named}. To keep them, ask the "
-            "centre to submit what changed under a new name."
-        )
+        if (row.phase_id, row.status_id) == REFUSED:
+            text = f"{key} is refused for its name and cannot be processed. See the reason with: dcc show {named}"
+            yield key, "refused for its name", BadFileNameError(text)
+        elif row.on_hold:
+            text = f"{key} is on hold. Release it first: dcc release {named}"
+            yield key, "on hold", ConfigurationError(text)
+        elif row.id in changed:
+            # It would repeat existing data, and fail because of that.
+            text = (
+                f"{key} has changed on its file source after its data were uploaded, and is not processed again beside "
+                f"them. Withdraw the data first: dcc data undo {named}; then: dcc retry {named}. To keep them, ask the "
+                "centre to submit what changed under a new name."
+            )
+            yield key, "changed after its data were uploaded", ConfigurationError(text)
 
 
 def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
@@ -199,7 +181,7 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
     query = (
         hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified))
         .join(BadCopy)
-        .where(ZipAction.id == _id_of(connection, key))
+        .where(is_named(key))
         .order_by(FileSource.id)
     )
     bad = connection.execute(query).all()
@@ -230,6 +212,7 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
             Centre.is_active,
             _Named.short_name.label("owner"),
             may_be_taken().label("may_be_taken"),
+            ZipAction.id.label("za_id"),
         )
         .join(FileSourceHasZip)
         .join(ResourceStateRow)
@@ -237,38 +220,17 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
         .join(ZipAction)
         .join(ZipFile)
         .outerjoin(_Named, _Named.id == ZipFile.centre_id)
-        .where(FileSourceHasZip.za_id == _id_of(connection, key))
+        .where(is_named(key))
         .order_by(FileSource.id)
     )
     rows = connection.execute(query).all()
-    za_id = _id_of(connection, key)
-    declined = declines_of(connection, [za_id]).get(za_id)
-    reasons = dict.fromkeys(_why_not(row, key, declined) for row in rows)
+    declines = declines_of(connection, [row.za_id for row in rows])
+    reasons = dict.fromkeys(_why_not(row, key, declines.get(row.za_id)) for row in rows)
     why = "; ".join(list(reasons)[:_MOST_TOLD]) or "none ever did"
     return NotFoundError(
         f"No available file source hosts {key} at present: {why}. See where it was with "
         f"`dcc show {shlex.quote(str(key))}`, and the sources with `dcc source list`; then crawl, and try again."
     )
-
-
-def _id_of(connection: Connection, key: ZipKey) -> int:
-    return _ids_of(connection, [key])[key]
-
-
-def _ids_of(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, int]:
-    """The ids of submissions. Raises NotFoundError, BadFileNameError and ConfigurationError as `reopen_named`."""
-    found = _look_up(connection, keys)
-    for key in keys:
-        named = shlex.quote(str(key))
-        if key not in found:
-            raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
-        if (found[key].phase_id, found[key].status_id) == REFUSED:
-            raise BadFileNameError(
-                f"{key} is refused for its name and cannot be processed. See the reason with: dcc show {named}"
-            )
-        if found[key].on_hold:
-            raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {named}")
-    return {key: found[key].id for key in keys}
 
 
 def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any]:

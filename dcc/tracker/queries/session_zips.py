@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,7 +32,7 @@ from dcc.tracker.queries.zip_action_lists import (
     select_zip_actions,
 )
 from dcc.tracker.states import WAITING, State
-from dcc.tracker.submission_rows import KEY, is_at, key_of, named_after, newest_downloads, object_of
+from dcc.tracker.submission_rows import KEY, gathered, is_at, key_of, named_after, newest_downloads, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,6 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
     The tracker has only the time of the last change: a submission that a later session changed belongs to that one.
     """
     touched = session_zip_ids(connection, session)
-    hosts: dict[int, dict[str, None]] = defaultdict(dict)
     hosting = (
         select(FileSourceHasZip.za_id, Centre.short_name)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
@@ -64,10 +62,9 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
         .where(FileSourceHasZip.za_id.in_(touched))
         .order_by(FileSourceHasZip.id)
     )
-    for za_id, centre in connection.execute(hosting):
-        hosts[za_id][centre] = None
+    hosts = gathered(connection.execute(hosting))
     query = select_zip_actions().where(ZipAction.id.in_(touched)).order_by(*OLDEST_FIRST)
-    return [object_of(SessionZip, row, hosts=tuple(hosts[row.id])) for row in connection.execute(query)]
+    return [object_of(SessionZip, row, hosts=tuple(dict.fromkeys(hosts[row.id]))) for row in connection.execute(query)]
 
 
 def count_session_zips(connection: Connection, session: SessionEntry) -> dict[Status, int]:
@@ -91,10 +88,8 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
         .where(ZipAction.id.in_(session_zip_ids(connection, session)))
         .group_by(*KEY, XmlFile.phase_id, XmlFile.status_id)
     )
-    counts: dict[ZipKey, list[StateCount]] = defaultdict(list)
-    for row in connection.execute(query):
-        counts[key_of(row)].append(StateCount(Phase(row.phase_id), Status(row.status_id), row.number))
-    return dict(counts)
+    rows = connection.execute(query)
+    return gathered((key_of(row), StateCount(Phase(row.phase_id), Status(row.status_id), row.number)) for row in rows)
 
 
 def session_entries(
@@ -102,10 +97,7 @@ def session_entries(
 ) -> dict[ZipKey, list[tuple[str, Problem]]]:
     """The active log entries of certain kinds for documents of these submissions, with file names."""
     query = select_entries(kinds).where(ZipAction.id.in_(session_zip_ids(connection, session)))
-    entries: dict[ZipKey, list[tuple[str, Problem]]] = defaultdict(list)
-    for row in connection.execute(query):
-        entries[key_of(row)].append((row.fname, problem_of(row)))
-    return dict(entries)
+    return gathered((key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
 
 
 def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:

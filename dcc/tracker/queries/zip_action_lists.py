@@ -6,8 +6,7 @@ queries about crawls and sessions, `zip_stories` those about one submission.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -43,6 +42,7 @@ from dcc.tracker.submission_rows import (
     CONTACT,
     IDS,
     KEY,
+    gathered,
     is_at,
     is_of_centre,
     key_of,
@@ -207,7 +207,6 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
     if wanted.centre:
         require_centre(connection, wanted.centre)
     conditions = conditions_of(wanted)
-    hosts: dict[int, list[int]] = defaultdict(list)
     hosting = (
         select(FileSourceHasZip.za_id, FileSourceHasZip.file_source_id)
         .where(FileSourceHasZip.gone_since.is_(None))
@@ -217,8 +216,7 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
         hosting = hosting.where(
             FileSourceHasZip.za_id.in_(select_zip_actions().with_only_columns(ZipAction.id).where(*conditions))
         )
-    for za_id, source_id in connection.execute(hosting):
-        hosts[za_id].append(source_id)
+    hosts = gathered(connection.execute(hosting))
     listed = select_zip_actions().add_columns(is_on_hold().label("on_hold"))
     rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
     explained = [row.id for row in rows if wanted.faulty or row.status_id == int(Status.FAILED)]
@@ -290,37 +288,29 @@ OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
 
 def conditions_of(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     """The conditions of a filter on the rows of `select_zip_actions`."""
-    conditions = []
-    if wanted.centre is not None:
-        conditions.append(is_of_centre(wanted.centre))
-    if wanted.first_day is not None:
-        conditions.append(ZipFile.created >= wanted.first_day)
-    if wanted.last_day is not None:
-        conditions.append(ZipFile.created <= wanted.last_day)
-    if wanted.action is not None:
-        conditions.append(ZipAction.todo_id == ACTION_IDS[wanted.action])
-    if wanted.phase is not None:
-        conditions.append(ZipAction.phase_id == int(wanted.phase))
-    if wanted.status is not None:
-        conditions.append(ZipAction.status_id == int(wanted.status))
-    if wanted.kind is not None:
-        conditions.append(ZipAction.id.in_(_with_kind(wanted.kind)))
-    if wanted.since is not None:
-        # SQLite compares texts, and only this type binds times as the database wrote them.
-        conditions.append(ZipAction.last_update >= literal(wanted.since, UtcDateTime()))
-    if wanted.name is not None:
-        plain = wanted.name.translate({ord(each): f"\\{each}" for each in "\\%_"})
-        conditions.append(ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\"))
-    if wanted.acknowledged is not None:
-        conditions.append(is_acknowledged() if wanted.acknowledged else ~needs_nobody())
     met_fault = and_(ZipAction.id.in_(_with_kind(InternalFaultError.short_name())), is_unfinished())
-    for wished, condition in (
-        (wanted.on_hold, is_on_hold()),
-        (wanted.faulty, or_(is_decided(DecisionKind.QUARANTINE), met_fault)),
-    ):
-        if wished is not None:
-            conditions.append(condition if wished else ~condition)
-    return conditions
+    is_faulty = or_(is_decided(DecisionKind.QUARANTINE), met_fault)
+    made: tuple[tuple[Any, Callable[[Any], ColumnElement[bool]]], ...] = (
+        (wanted.centre, is_of_centre),
+        (wanted.first_day, lambda day: ZipFile.created >= day),
+        (wanted.last_day, lambda day: ZipFile.created <= day),
+        (wanted.action, lambda action: ZipAction.todo_id == ACTION_IDS[action]),
+        (wanted.phase, lambda phase: ZipAction.phase_id == int(phase)),
+        (wanted.status, lambda status: ZipAction.status_id == int(status)),
+        (wanted.kind, lambda kind: ZipAction.id.in_(_with_kind(kind))),
+        # SQLite compares texts, and only this type binds times as the database wrote them.
+        (wanted.since, lambda since: ZipAction.last_update >= literal(since, UtcDateTime())),
+        (wanted.name, _has_name),
+        (wanted.acknowledged, lambda wished: is_acknowledged() if wished else ~needs_nobody()),
+        (wanted.on_hold, lambda wished: is_on_hold() if wished else ~is_on_hold()),
+        (wanted.faulty, lambda wished: is_faulty if wished else ~is_faulty),
+    )
+    return [condition(value) for value, condition in made if value is not None]
+
+
+def _has_name(pattern: str) -> ColumnElement[bool]:
+    plain = pattern.translate({ord(each): f"\\{each}" for each in "\\%_"})
+    return ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\")
 
 
 def _with_kind(kind: str) -> Select[Any]:
@@ -385,10 +375,9 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
     for name in names:
         action, slash, archive = name.partition("/")
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
-    known: dict[str, list[str]] = defaultdict(list)
     listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction).where(ZipFile.file_name.in_(IDS))
-    for archive, todo in rows_about(connection, listed, of_archives):
-        known[archive].append(ACTIONS_BY_ID[todo].value)
+    rows = rows_about(connection, listed, of_archives)
+    known = gathered((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
     wanted: dict[str, set[str]] = {}
     unknown: list[str] = []
     for archive, actions in of_archives.items():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Select, and_, bindparam, select
 
 from dcc.errors import ArchiveRemovedError
 from dcc.messages import Message, message_from_json
@@ -41,7 +40,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
-from dcc.tracker.submission_rows import CONTACT, is_named, latest_downloads, not_found_error, object_of
+from dcc.tracker.submission_rows import CONTACT, gathered, is_named, latest_downloads, not_found_error, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +209,8 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     downloads = _downloads(connection, za_id, with_documents)
     latest = _with_id(downloads, latest_id)
     # Archives under other actions may have the name, too.
-    content = connection.execute(_CONTENT, {"number": latest_id}).one_or_none()
-    noted = _action_reasons(connection, za_id)
-    reopenings = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
+    content = connection.execute(_CONTENT, {"number": latest_id}).one_or_none() or row
+    noted = _reasons(connection, OF_ACTION, ZipActionLog, ZipActionLog.za_id, [za_id])[za_id]
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides again, so this is computed and not recorded.
     held = [Reason(one.kind, one.said, utc_now()) for one in held_archives(connection, [za_id])]
@@ -225,14 +223,14 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         row,
         action=key.action,
         sources=tuple(host.source for host in hosts if host.gone_since is None),
-        size_bytes=row.size_bytes if content is None else content.size_bytes,
-        md5=row.content_md5 if content is None else content.content_md5,
+        size_bytes=content.size_bytes,
+        md5=content.content_md5,
         hosts=hosts,
         downloads=downloads,
         latest_id=latest_id,
         documents=latest.documents if latest else (),
         reasons=(*sorted(reasons, key=lambda reason: reason.recorded), *held),
-        reopenings=tuple(map(_reopening, reopenings)),
+        reopenings=tuple(_reopenings(connection, Reopening, Reopening.za_id, [za_id])[za_id]),
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),
         waits_for=None if older is None else older.key,
@@ -245,66 +243,51 @@ def _with_id(downloads: Sequence[DownloadStory], download_id: int | None) -> Dow
     return next((download for download in downloads if download.id == download_id), None)
 
 
-def _label(row: Any) -> str:
-    return f"file source {row.source} ({row.centre}, {row.protocol}://{row.hostname})"
-
-
-_SOURCE_COLUMNS = (
-    FileSource.id.label("source"),
-    Centre.short_name.label("centre"),
-    ProtocolRow.short_name.label("protocol"),
-    FileSource.hostname,
-)
-
 _CONTENT = select(archive_size().label("size_bytes"), ZipDownload.content_md5).where(
     ZipDownload.id == bindparam("number"), ZipDownload.content_md5.is_not(None)
 )
 
-_BAD_COLUMNS = (
-    BadCopy.md5.label("bad_md5"),
-    BadCopy.reason.label("bad_reason"),
-    BadCopy.created.label("bad_since"),
-    BadCopy.size_bytes.label("bad_size"),
-    BadCopy.modified.label("bad_modified"),
-)
+
+def _with_source(query: Any) -> Select[Any]:
+    """The rows of hostings with the columns of `_label`."""
+    protocol, centre = ProtocolRow.short_name.label("protocol"), Centre.short_name.label("centre")
+    joined = query.join(FileSource).join(Centre, Centre.id == FileSource.centre_id).join(ProtocolRow)
+    described: Select[Any] = joined.add_columns(FileSource.id.label("source"), centre, protocol, FileSource.hostname)
+    return described
+
+
+def _label(row: Any) -> str:
+    return f"file source {row.source} ({row.centre}, {row.protocol}://{row.hostname})"
 
 
 def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
-    query = (
-        select(FileSourceHasZip, *_BAD_COLUMNS, *_SOURCE_COLUMNS)
-        .outerjoin(BadCopy)
-        .join(FileSource)
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow)
-        .where(FileSourceHasZip.za_id == za_id)
-        .order_by(FileSource.id)
+    # A copy whose size or time have changed is another one.
+    is_listed = and_(
+        BadCopy.hosting_id == FileSourceHasZip.id,
+        BadCopy.size_bytes.is_not_distinct_from(FileSourceHasZip.size_bytes),
+        BadCopy.modified.is_not_distinct_from(FileSourceHasZip.modified),
     )
+    bad = BadCopy.md5.label("bad_md5"), BadCopy.reason.label("bad_reason"), BadCopy.created.label("bad_since")
+    hosted = select(FileSourceHasZip, *bad).outerjoin(BadCopy, is_listed)
+    query = _with_source(hosted).where(FileSourceHasZip.za_id == za_id).order_by(FileSource.id)
     return tuple(
-        object_of(Host, row, label=_label(row), retries=row.num_retries, bad=_bad_copy(row))
+        object_of(
+            Host,
+            row,
+            label=_label(row),
+            retries=row.num_retries,
+            bad=row.bad_md5 and BadCopyStory(row.bad_md5, Fault(row.bad_reason), row.bad_since),
+        )
         for row in connection.execute(query)
     )
 
 
-def _bad_copy(row: Any) -> BadCopyStory | None:
-    """The listed copy, if it is bad; if its size or time have changed, it is another one."""
-    if row.bad_md5 is None or (row.bad_size, row.bad_modified) != (row.size_bytes, row.modified):
-        return None
-    return BadCopyStory(row.bad_md5, Fault(row.bad_reason), row.bad_since)
-
-
 def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tuple[DownloadStory, ...]:
-    query = (
-        select(ZipDownload, *_SOURCE_COLUMNS)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(FileSource)
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow)
-        .where(FileSourceHasZip.za_id == za_id)
-        .order_by(ZipDownload.id)
-    )
+    attempted = select(ZipDownload).join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    query = _with_source(attempted).where(FileSourceHasZip.za_id == za_id).order_by(ZipDownload.id)
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
-    reasons = _download_reasons(connection, ids)
+    reasons = _reasons(connection, OF_DOWNLOAD, ZipLog, ZipLog.zip_id, ids)
     documents = _documents(connection, ids if with_documents else [])
     return tuple(
         object_of(
@@ -323,18 +306,20 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
     )
 
 
-def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[DocumentStory]]:
+def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[int, list[DocumentStory]]:
+    of_downloads = XmlFile.zip_id.in_(download_ids)
     errors = document_problems(connection, download_ids)
-    reopenings = _document_reopenings(connection, download_ids)
-    documents: dict[int, list[DocumentStory]] = defaultdict(list)
+    xml_ids = select(XmlFile.id).where(of_downloads)
+    reopenings = _reopenings(connection, DocumentReopening, DocumentReopening.xml_id, xml_ids)
     query = (
         select(XmlFile.__table__, DocumentPlace.place, DocumentPlace.archives)
         .outerjoin(DocumentPlace)
-        .where(XmlFile.zip_id.in_(download_ids))
+        .where(of_downloads)
         .order_by(XmlFile.id)
     )
-    for row in connection.execute(query):
-        documents[row.zip_id].append(
+    return gathered(
+        (
+            row.zip_id,
             object_of(
                 DocumentStory,
                 row,
@@ -343,46 +328,25 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
                 errors=tuple(errors[row.id]),
                 reopenings=tuple(reopenings[row.id]),
                 archives=tuple(map(tuple, json.loads(row.archives or "[]"))),
-            )
+            ),
         )
-    return documents
-
-
-def _download_reasons(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[Reason]]:
-    reasons: dict[int, list[Reason]] = defaultdict(list)
-    query = (
-        select(ZipLog.zip_id, ZipLog.last_update, *OF_DOWNLOAD)
-        .join(AnException)
-        .where(ZipLog.zip_id.in_(download_ids))
-        .order_by(ZipLog.id)
+        for row in connection.execute(query)
     )
-    for row in connection.execute(query):
-        reasons[row.zip_id].append(_reason(row))
-    return reasons
 
 
-def _action_reasons(connection: Connection, za_id: int) -> list[Reason]:
-    query = (
-        select(ZipActionLog.last_update, *OF_ACTION)
-        .join(AnException)
-        .where(ZipActionLog.za_id == za_id)
-        .order_by(ZipActionLog.id)
+def _reasons(connection: Connection, columns: Sequence[Any], log: Any, of: Any, ids: Any) -> Mapping[int, list[Reason]]:
+    """The entries in a log of submissions or downloads, by the column `of`."""
+    query = select(of.label("of"), log.last_update, *columns).join(AnException).where(of.in_(ids)).order_by(log.id)
+    return gathered(
+        (row.of, Reason(row.kind, message_from_json(row.details, row.message or ""), row.last_update))
+        for row in connection.execute(query)
     )
-    return [_reason(row) for row in connection.execute(query)]
 
 
-def _reason(row: Any) -> Reason:
-    return Reason(row.kind, message_from_json(row.details, row.message or ""), row.last_update)
-
-
-def _document_reopenings(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[ReopeningStory]]:
-    query = (
-        select(DocumentReopening).join(XmlFile).where(XmlFile.zip_id.in_(download_ids)).order_by(DocumentReopening.id)
-    )
-    found: dict[int, list[ReopeningStory]] = defaultdict(list)
-    for row in connection.execute(query):
-        found[row.xml_id].append(_reopening(row))
-    return found
+def _reopenings(connection: Connection, model: Any, of: Any, ids: Any) -> Mapping[int, list[ReopeningStory]]:
+    """The re-openings of submissions or documents, by the column `of`."""
+    query = select(model, of.label("of")).where(of.in_(ids)).order_by(model.id)
+    return gathered((row.of, _reopening(row)) for row in connection.execute(query))
 
 
 def _reopening(row: Any) -> ReopeningStory:

@@ -7,8 +7,10 @@ Plain functions on a connection; those that write expect the caller's write tran
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import IntegrityError
@@ -86,25 +88,12 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
         raise ConfigurationError(
             f"Centre {centre.short_name!r} is not among the known ones, so its full name is needed: --name."
         )
-    require_fit("full name", full_name, 128)
-    require_fit("iMits name", centre.imits_name, 32)
-    require_fit("e-mail address", centre.email, 128)
-    _require_addresses(centre.email)
-    require_fit("phone number", centre.phone, 14)
-    require_fit("address", centre.address, 256)
+    imits_name = centre.imits_name or (known.imits_name if known else None)
+    row = asdict(centre) | {"full_name": full_name, "imits_name": imits_name}
+    _require_usable(row)
     if connection.scalar(select(Centre.id).where(Centre.short_name == centre.short_name)) is not None:
         raise _registered(centre.short_name)
-    return {
-        "short_name": centre.short_name,
-        "imits_name": centre.imits_name or (known.imits_name if known else None),
-        "full_name": full_name,
-        "email": centre.email,
-        "phone": centre.phone,
-        "address": centre.address,
-        "language": _language(centre.language),
-        "is_active": True,
-        "created": utc_now(),
-    }
+    return {**row, "is_active": True, "created": utc_now()}
 
 
 def _registered(code: str) -> ConfigurationError:
@@ -136,35 +125,18 @@ def contacts(connection: Connection) -> dict[str, str]:
     return {centre.short_name: centre.email for centre in list_centres(connection) if centre.email}
 
 
-def change_centre(
-    connection: Connection,
-    short_name: str,
-    *,
-    full_name: str | None = None,
-    imits_name: str | None = None,
-    email: str | None = None,
-    phone: str | None = None,
-    address: str | None = None,
-    language: str | None = None,
-) -> None:
-    """Change the data of a centre; None leaves a value, an empty text removes an optional one.
+def change_centre(connection: Connection, short_name: str, **values: str | None) -> None:
+    """Change the data of a centre, fields of `NewCentre`; None leaves one, an empty text removes an optional one.
 
     Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
     """
     centre_id = centre_id_of(connection, short_name)
-    if full_name == "":
+    if values.get("full_name") == "":
         raise ConfigurationError(f"Centre {short_name} needs a full name. Give one with --name, or leave that out.")
-    require_fit("full name", full_name, 128)
-    require_fit("iMits name", imits_name, 32)
-    require_fit("e-mail address", email, 128)
-    _require_addresses(email)
-    require_fit("phone number", phone, 14)
-    require_fit("address", address, 256)
-    optional = {"imits_name": imits_name, "phone": phone, "address": address, "language": _language(language)}
-    values = {name: text or None for name, text in optional.items() if text is not None}
-    values |= {name: text for name, text in (("full_name", full_name), ("email", email)) if text is not None}
-    if values:
-        connection.execute(update(Centre).where(Centre.id == centre_id).values(values))
+    _require_usable(values)
+    given = {name: text or (None if name != "email" else "") for name, text in values.items() if text is not None}
+    if given:
+        connection.execute(update(Centre).where(Centre.id == centre_id).values(given))
 
 
 def set_centre_active(connection: Connection, short_name: str, active: bool) -> None:
@@ -184,16 +156,25 @@ def centre_id_of(connection: Connection, short_name: str) -> int:
     return centre_id
 
 
-def _language(code: str | None) -> str | None:
-    if code and not _LANGUAGE.fullmatch(code):
-        raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")
-    return code
+_FITS: Final = {
+    "full_name": ("full name", 128),
+    "imits_name": ("iMits name", 32),
+    "email": ("e-mail address", 128),
+    "phone": ("phone number", 14),
+    "address": ("address", 256),
+}
+"""The name of each text for people, and the characters that the tracker holds."""
 
 
-def _require_addresses(email: str | None) -> None:
+def _require_usable(values: Mapping[str, str | None]) -> None:
+    for column, (what, length) in _FITS.items():
+        require_fit(what, values.get(column), length)
+    email, code = values.get("email"), values.get("language")
     try:
         addresses = parse_addresses(email or "")
     except ValueError as error:
         raise ConfigurationError(f"Nobody can be written to there: {error}.") from None
     if email and not addresses:
         raise ConfigurationError(f"{email!r} holds no e-mail address. Write name@host, or leave it empty.")
+    if code and not _LANGUAGE.fullmatch(code):
+        raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")

@@ -48,7 +48,7 @@ from dcc.tracker.register.source_addresses import (
     trusted_certificates,
 )
 from dcc.tracker.register.source_pace import pace_columns, pace_of
-from dcc.tracker.submission_rows import object_of
+from dcc.tracker.submission_rows import gathered, object_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
@@ -118,10 +118,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     cannot hold and a source that is registered already.
     """
     centre_id = centre_id_of(connection, address.centre)
-    require_fit("host name", address.hostname, 512)
-    require_fit("user name", address.username, 128)
-    require_fit("access key", address.accesskey.get_secret_value(), 256, secret=True)
-    require_fit("base path", address.base_path, 256)
+    _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
     require_fit("protocol", address.protocol, 8)
     if address.protocol not in protocols():
         raise ConfigurationError(
@@ -217,15 +214,10 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
     )
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
-    fingerprints: dict[int, list[str]] = {}
-    for source_id, fingerprint in connection.execute(
-        select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
-    ):
-        fingerprints.setdefault(source_id, []).append(fingerprint)
+    keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
+    fingerprints = gathered(connection.execute(keys))
     trusted = trusted_certificates(connection)
-    entries = [
-        _entry(row, fingerprints.get(row.id, []), trusted.get(row.id, TlsTrust())) for row in connection.execute(query)
-    ]
+    entries = [_entry(row, fingerprints[row.id], trusted.get(row.id, TlsTrust())) for row in connection.execute(query)]
     missing = set(ids or ()) - {entry.id for entry in entries}
     if missing:
         raise NotFoundError(f"There is no file source {min(missing)}. See `dcc source list`.")
@@ -280,10 +272,7 @@ def change_source(
     Raises NotFoundError and ConfigurationError.
     """
     _existing_source(connection, source_id)
-    require_fit("host name", hostname, 512)
-    require_fit("user name", username, 128)
-    require_fit("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
-    require_fit("base path", base_path, 256)
+    _require_fit(hostname, username, accesskey, base_path)
     values: dict[str, object] = {
         "hostname": hostname,
         "username": username,
@@ -314,6 +303,15 @@ def purge_source(connection: Connection, source_id: int) -> int:
     )
     connection.execute(delete(FileSource).where(FileSource.id == source_id))
     return downloads or 0
+
+
+def _require_fit(
+    hostname: str | None, username: str | None, accesskey: SecretStr | None, base_path: str | None
+) -> None:
+    require_fit("host name", hostname, 512)
+    require_fit("user name", username, 128)
+    require_fit("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
+    require_fit("base path", base_path, 256)
 
 
 def _existing_source(connection: Connection, source_id: int) -> None:

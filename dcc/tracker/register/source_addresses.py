@@ -21,7 +21,7 @@ from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.due import Windows
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate, utc_now
-from dcc.tracker.submission_rows import object_of
+from dcc.tracker.submission_rows import gathered, object_of
 
 
 class SourceState(StrEnum):
@@ -72,9 +72,7 @@ def load_addresses(
     query = _ADDRESSES.where(in_use()) if only_crawlable else _ADDRESSES
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
-    keys: dict[int, list[str]] = {}
-    for source_id, key_type, key in connection.execute(_HOST_KEYS):
-        keys.setdefault(source_id, []).append(f"{key_type} {key}")
+    keys = gathered((row.file_source_id, f"{row.key_type} {row.key_base64}") for row in connection.execute(_HOST_KEYS))
     trusted = trusted_certificates(connection)
     return [
         object_of(
@@ -82,7 +80,7 @@ def load_addresses(
             row,
             accesskey=SecretStr(row.accesskey),
             base_path=row.base_path or "",
-            host_keys=tuple(keys.get(row.id, ())),
+            host_keys=tuple(keys[row.id]),
             tls_authorities=tuple(authority.pem for authority in trusted.get(row.id, TlsTrust()).authorities or ()),
             tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
             delta=DeltaStrategy(row.delta),

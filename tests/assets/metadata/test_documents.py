@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -152,6 +153,21 @@ def test_the_worst_findings_come_first_and_those_left_out_are_counted() -> None:
     counts = [dict(row.data) for row in verdict.metadata["rules"].records]  # type: ignore[union-attr]
     assert [(row["rule"], row["findings"]) for row in counts] == [("E4", 1), ("E2", ERRORS_SHOWN)]
     assert verdict.description.startswith("1 error in 1 of 1 document. First: ")
+
+
+def test_what_could_not_be_checked_is_counted_and_an_example_without_a_line_given() -> None:
+    found = replace(finding("reference", Severity.UNCHECKED), line=None)
+    made = report(Phase.DATA, Phase.DATA, Status.DONE, document(Phase.DATA, Status.DONE, found))
+    (verdict,) = [v for v in made.verdicts if not v.passed]
+    assert verdict.description == (
+        "1 check could not be made. The centre need not act. First: H.2013-10-31.1.experiment.impc.xml: What reference "
+        "found. (reference)"
+    )
+    made = report(
+        Phase.DATA, Phase.DATA, Status.FAILED, document(Phase.DATA, Status.FAILED, finding("E4", Severity.ERROR))
+    )
+    (verdict,) = [v for v in made.verdicts if not v.passed]
+    assert "First: H.2013-10-31.1.experiment.impc.xml, line 7: What E4 found." in verdict.description
 
 
 def test_a_failed_upload_gives_its_reason() -> None:

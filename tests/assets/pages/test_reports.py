@@ -32,6 +32,8 @@ from dcc_assets.pages.reports import Answer
 from dcc_assets.pages.server import HEADERS, report_routes
 from dcc_assets.sessions import run_session
 from tests.reports.test_causes_collecting import sheets
+from tests.support.asking import in_writing
+from tests.support.raising import raising
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 HOSTILE = "add/<img src=x onerror=alert(1)>.zip"
@@ -190,8 +192,7 @@ def test_a_decision_is_on_the_board_on_the_report_and_on_its_partition(shown: Sh
     said, *others = told()
     assert str(said).endswith("by ann: Harwell asks to wait (until it is released)")
     assert others == ["ann", True, True, said]
-    with writing(tracker) as connection:
-        revoke(connection, [za_id], DecisionKind.HOLD, by="ann")
+    in_writing(tracker, revoke, [za_id], DecisionKind.HOLD, by="ann")
     assert told() == [False, False, None]
 
 
@@ -223,10 +224,9 @@ def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(
     assert (status, b"experiment.impc.xml" in body) == (200, True)
     assert "dcc init" in str(json.loads(ask(f"/dcc/reports/{GOOD}", "form=json")[2]))
 
-    def away(*_arguments: object, **_options: object) -> None:
-        raise TrackerUnreachableError("The tracker is away. Start it.")
-
-    monkeypatch.setattr("dcc_assets.pages.reports.require_current", away)
+    monkeypatch.setattr(
+        "dcc_assets.pages.reports.require_current", raising(TrackerUnreachableError("The tracker is away. Start it."))
+    )
     status, _, body = ask(f"/dcc/reports/{GOOD}")
     assert (status, b"The tracker is away. Start it." in body) == (503, True)
 
@@ -258,10 +258,7 @@ def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered
 def test_a_fault_is_answered_without_what_it_says_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fault() -> None:
-        raise ZeroDivisionError("a secret")
-
-    monkeypatch.setattr("dcc_assets.pages.reports.load_settings", fault)
+    monkeypatch.setattr("dcc_assets.pages.reports.load_settings", raising(ZeroDivisionError("a secret")))
     status, headers, body = ask("/dcc/reports/centre/H")
     assert (status, b"ZeroDivisionError" in body, b"a secret" in body) == (500, True, False)
     assert headers["x-content-type-options"] == "nosniff"

@@ -9,18 +9,19 @@ import pytest
 from dagster import AssetKey, DagsterRunStatus
 from sqlalchemy import update
 
-from dcc.databases.transactions import writing
 from dcc.errors import DagsterStorageError
 from dcc.qc.models import CONTEXT, SNAPSHOT
-from dcc.session.data import judging_basis
+from dcc.session.data import data_session
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.quality_control import settle_qc
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, Mark
 from dcc_dagster.event_recorder import EventRecorder
 from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run
+from tests.support.asking import execute_in
 from tests.support.dagster_instances import Dagster, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.raising import raising
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 
@@ -29,8 +30,7 @@ def show(data: DataInstallation, dagster: Dagster) -> None:
 
 
 def finish_quality_control(data: DataInstallation) -> None:
-    with writing(data.qc) as connection:
-        connection.execute(update(CONTEXT).values(state="qcdone", data_state="qcdone"))
+    execute_in(data.qc, update(CONTEXT).values(state="qcdone", data_state="qcdone"))
     settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
     later()
 
@@ -101,9 +101,8 @@ def put_partly_broken(data: DataInstallation, key: str = ORPHANS, stem: str = "2
 
 def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as away:
-        away.setattr(judging_basis, "ensure_reference", lambda *_arguments: [])
-        with writing(shown.data.qc) as connection:
-            connection.execute(update(SNAPSHOT).values(is_active=SNAPSHOT.c.name != "projects"))
+        away.setattr(data_session, "ensure_reference", lambda *_arguments: [])
+        execute_in(shown.data.qc, update(SNAPSHOT).values(is_active=SNAPSHOT.c.name != "projects"))
         recheck(shown.data.tracker, shown.data.qc, shown.data.settings, author="wrangler", reason="Projects are gone.")
         run(shown.data, shown.dagster)
     assert shown.data.states()[GOOD] == "qc pending"
@@ -112,8 +111,7 @@ def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, mo
     assert {shown.dagster.evaluation(check, GOOD).severity.value for check in failed} == {"WARN"}
     assert "could not be made" in shown.dagster.evaluation(failed[-1], GOOD).description
 
-    with writing(shown.data.qc) as connection:
-        connection.execute(update(SNAPSHOT).values(is_active=True))
+    execute_in(shown.data.qc, update(SNAPSHOT).values(is_active=True))
     run(shown.data, shown.dagster)
     assert {shown.dagster.checks(check)[GOOD] for check in failed} == {"passed"}
 
@@ -136,7 +134,7 @@ def test_the_mark_is_not_set_before_everything_is_stored(
     data.put(GOOD, specimens(), experiments())
     data.run()
     with monkeypatch.context() as patch:
-        patch.setattr(EventRecorder, "_write", _killed)
+        patch.setattr(EventRecorder, "_write", raising(RuntimeError("killed")))
         with pytest.raises(DagsterStorageError, match="killed"):
             show(data, data_dagster)
     assert DATA_SHOWN.read(data_dagster.instance) == Mark()
@@ -144,7 +142,3 @@ def test_the_mark_is_not_set_before_everything_is_stored(
     show(data, data_dagster)
 
     assert GOOD in data_dagster.materialised("uploaded_data")
-
-
-def _killed(_recorder: EventRecorder, _reports: object) -> None:
-    raise RuntimeError("killed")

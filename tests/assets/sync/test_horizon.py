@@ -25,9 +25,11 @@ from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.horizon import archive_older
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
+from tests.support.asking import execute_in, in_reading
 from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_mariadb
+from tests.support.raising import raising
 
 ASSETS = (
     "zip_actions",
@@ -94,16 +96,14 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     assert shown(data_dagster)["zip_actions"] == {*ZIPS[3:], *FAILED[1:]}
     assert check_events(data.tracker, settings, instance) == []
     assert archive_older(instance, data.tracker, settings) == 0
-    with data.tracker.connect() as connection:
-        assert {f"{zip_.action}/{zip_.file_name}" for zip_ in find_zips(connection)} == {*ZIPS, *FAILED}
+    assert {f"{zip_.action}/{zip_.file_name}" for zip_ in in_reading(data.tracker, find_zips)} == {*ZIPS, *FAILED}
 
     run_session(settings, data.tracker, instance, keys=[ZipKey(Action.ADD, ZIPS[0].removeprefix("add/"))])
     assert partitions(data_dagster) == {ZIPS[0], ZIPS[4], *FAILED[1:]}, "what changed last stays"
     assert all(ZIPS[0] in of_asset for of_asset in shown(data_dagster).values())
     assert check_events(data.tracker, settings, instance) == []
 
-    with writing(data.qc) as connection:
-        connection.execute(update(CONTEXT).values(state="qcdone", data_state="qcdone"))
+    execute_in(data.qc, update(CONTEXT).values(state="qcdone", data_state="qcdone"))
     settle_qc(data.tracker, data.qc, settings, author="wrangler", reason="Looked at.")
     show_changed_data(settings, data.tracker, instance)
     assert set(ZIPS) <= partitions(data_dagster), "their quality control was done"
@@ -141,11 +141,8 @@ def test_an_archiving_that_was_killed_is_finished_by_the_next(
     age(data)
     settings = keep(data, 2)
 
-    def killed(*_arguments: object) -> int:
-        raise RuntimeError("killed")
-
     with monkeypatch.context() as patch:
-        patch.setattr(horizon, "remove_partitions", killed)
+        patch.setattr(horizon, "remove_partitions", raising(RuntimeError("killed")))
         with pytest.raises(RuntimeError, match="killed"):
             archive_older(data_dagster.instance, data.tracker, settings)
     assert check_events(data.tracker, settings, data_dagster.instance) == []

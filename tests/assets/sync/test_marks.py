@@ -8,15 +8,20 @@ from collections import deque
 import pytest
 from dagster import AssetKey, DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter
+from sqlalchemy import insert, update
 
+from dcc.databases.columns import utc_now
 from dcc.operations.sessions import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.listeners import Listeners
+from dcc.tracker.database import exception_id
+from dcc.tracker.models import Reopening, ZipActionLog, ZipDecision
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.assets.sync.test_changes import finish_quality_control, later
+from tests.support.asking import execute_in, in_writing
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import INVALID, MISNAMED
 
@@ -100,6 +105,30 @@ def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grou
     session(grouped, EUROPE)
     assert shown(grouped, OF_EUROPE) == shown(grouped, OF_AMERICA)
     assert is_all_shown(grouped)
+
+
+def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(grouped: DataInstallation) -> None:
+    session(grouped, None)
+    ((times, *_),) = shown(grouped, OF_EUROPE[:1])
+    removed = in_writing(grouped.tracker, exception_id, "Removed", "It was removed.")
+    of_it = {"za_id": 1}
+    decision = of_it | {"kind": "hold", "decided_by": "me", "reason": "", "created": utc_now()}
+    reopening = {"requested_by": "me", "reason": "", "from_phase_id": 6, "from_status_id": 3, "created": utc_now()}
+    for more, change in enumerate(
+        (
+            insert(ZipActionLog).values(of_it | {"exception_id": removed}),
+            insert(Reopening).values(of_it | reopening),
+            insert(ZipDecision).values(decision),
+            update(ZipDecision).values(revoked=utc_now()),
+        ),
+        start=1,
+    ):
+        # And not again when another one has something newer.
+        for newer in (change, insert(ZipActionLog).values(za_id=2, exception_id=removed)):
+            execute_in(grouped.tracker, newer)
+            session(grouped, None)
+            ((now_shown, *_),) = shown(grouped, OF_EUROPE[:1])
+            assert now_shown == times + more, change
 
 
 def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(grouped: DataInstallation) -> None:

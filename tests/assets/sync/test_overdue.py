@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 
 from dcc.databases.columns import utc_now
-from dcc.databases.transactions import writing
 from dcc.phases import Phase
 from dcc.sources.due import Pause
 from dcc.tracker.register.file_sources import change_source
@@ -19,6 +18,7 @@ from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue
 from dcc_assets.sync.overdue import show_overdue
 from tests.assets.test_sessions import invalid_documents
+from tests.support.asking import in_writing
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import Installation
@@ -78,21 +78,18 @@ def test_when_a_source_is_crawled_and_who_paused_it_is_on_its_partition(
 ) -> None:
     folder = installation.add_folder()
     folder.put(GOOD)
-    with writing(installation.tracker) as connection:
-        change_source(connection, folder.source_id, every="6h")
+    in_writing(installation.tracker, change_source, folder.source_id, every="6h")
     crawl(installation, dagster, Phase.ZIP_NAME)
     shown = dagster.metadata(CRAWL_OVERDUE.asset_key.to_user_string(), "H-1")
     assert shown["crawled"] == "every 6h"
     assert shown["then"].startswith("not due until ")
-    with writing(installation.tracker) as connection:
-        set_pause(connection, folder.source_id, Pause("Harwell moves its server.", "ann", utc_now()))
+    in_writing(installation.tracker, set_pause, folder.source_id, Pause("Harwell moves its server.", "ann", utc_now()))
     after(25)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
     evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
     paused = "paused by ann: Harwell moves its server."
     assert (evaluation.description, evaluation.metadata["crawled"].value) == (f"It is {paused}", f"every 6h; {paused}")
-    with writing(installation.tracker) as connection:
-        set_pause(connection, folder.source_id, None)
+    in_writing(installation.tracker, set_pause, folder.source_id, None)
     after(32)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
 

@@ -16,6 +16,7 @@ from tests.support.dagster_instances import Dagster, lose_instance
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
+from tests.support.raising import raising
 
 ASSETS = ("file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents")
 XSD = list(CHECK_OF_PHASE.values())[-1]
@@ -88,12 +89,9 @@ def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(
     error: Exception,
     expected: type[Exception],
 ) -> None:
-    def refuse(*_arguments: object, **_options: object) -> None:
-        raise error
-
     put_all_kinds(installation)
     installation.run_session()
-    monkeypatch.setattr(broken, refuse)
+    monkeypatch.setattr(broken, raising(error))
     with pytest.raises(expected, match=str(error)):
         rebuild_instance(installation.settings, installation.tracker, dagster.instance)
     assert capfd.readouterr() == ("", "")

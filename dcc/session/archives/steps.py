@@ -1,0 +1,67 @@
+"""The steps of a session with arrived archives: they go into the archive store, and are opened and validated.
+
+Threads do it, a few archives at once; processes open and validate them if there are many. Threads share the interpreter
+with fetching and recording. Processes take a tenth of a second each to begin; there are no more of them than
+processors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from dcc.converters.conversion import all_converters
+from dcc.runtime.log_context import with_log_context
+from dcc.runtime.worker_processes import WorkerProcesses
+from dcc.session.archives.jobs import Job
+from dcc.session.prepare import archive_checks
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Ready, Setup
+from dcc.settings import Settings
+from dcc.store.archive_store import ArchiveStore
+from dcc.store.copies import StoredCopies
+
+_KEPT_AT_ONCE: Final = 4
+
+
+class ArchiveSteps:
+    """Starts the steps of archives, which go on in the given order. `holding` is as of `ArchiveStore`."""
+
+    def __init__(
+        self, settings: Settings, setup: Setup, holding: Callable[[], Collection[str]], *, in_processes: bool
+    ) -> None:
+        # A package that cannot be loaded ends the session, rather than each of its archives.
+        all_converters()
+        self._store = ArchiveStore(settings, holding)
+        self._keeping = ThreadPoolExecutor(_KEPT_AT_ONCE, thread_name_prefix="keep")
+        self._processes: WorkerProcesses | None = None
+        if in_processes:
+            number = min(settings.workers, os.cpu_count() or 1)
+            self._processes = WorkerProcesses(number, archive_checks.begin, setup)
+        else:
+            self._checker = ArchiveChecker(setup)
+            self._checking = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
+
+    def keep(self, job: Job, archive: Path) -> Future[StoredCopies]:
+        """Put a complete archive into the store; it must stay where it is until that is done."""
+        with job.as_subject():
+            return self._keeping.submit(with_log_context(self._store.put), archive)
+
+    def check(self, job: Job, archive: Path, target: Path, ready: Ready | None) -> Future[CheckedArchive | NotOpened]:
+        """Check an archive, and write its documents to `target`; work that is `ready` is not repeated."""
+        given = archive, target, job.md5, ready
+        if self._processes is not None:
+            return self._processes.submit(str(job.key), archive_checks.ArchiveChecker.check, *given)
+        with job.as_subject():
+            return self._checking.submit(with_log_context(self._checker.check), *given)
+
+    def stop(self) -> None:
+        """Begin no more. Running threads finish theirs, within the time limits of the replicas."""
+        self._keeping.shutdown(wait=False, cancel_futures=True)
+        self._store.close()
+        if self._processes is not None:
+            self._processes.stop()
+        else:
+            self._checking.shutdown(wait=False, cancel_futures=True)

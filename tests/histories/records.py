@@ -1,0 +1,69 @@
+"""What is known of archives and documents in the histories of submissions, and what is held against the databases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from dcc.naming import Action
+from tests.histories.submissions import Said, Submission
+
+REFUSED: Final = "upload failed"
+IN_PART: Final = "data failed"
+DONE: Final = "qc done"
+PENDING: Final = "upload pending"
+UPLOADED: Final = "upload done"
+UNDONE: Final = "upload cancelled"
+NO_CONTEXT: Final = "context cancelled"
+NO_NAME: Final = "xml_name failed"
+NOT_OPENED: Final = "unzip failed"
+WAITING: Final = "zip_name done"
+LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
+    group of animals that is there, the archives whose withdrawal is proposed, the steps left out of documents, the
+    documents that wait to be confirmed, and the archive that each waiting one is told to wait for.
+    """
+
+    archives: dict[str, str]
+    documents: dict[str, str]
+    duplicates: frozenset[str]
+    groups: dict[int, int]
+    proposals: frozenset[str]
+    left_out: dict[str, str]
+    held: frozenset[str]
+    waits: dict[str, str]
+
+
+@dataclass(eq=False)
+class Applied:
+    """A document that took effect, or is the same as one that did."""
+
+    name: str
+    number: int
+    action: Action
+    said: Said
+
+
+@dataclass
+class Record:
+    """What is known of an archive: how it was listed last, and what became of it and of its documents."""
+
+    submission: Submission
+    time: int
+    state: str = WAITING
+    gone: bool = False
+    missed: bool = False
+    documents: dict[str, str] = field(default_factory=dict)
+    applied: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    proposed: bool = False
+    decided: bool = False
+
+    def in_state(self, state: str) -> list[str]:
+        """Its documents that are in a state."""
+        return [name for name, one in self.documents.items() if one == state]

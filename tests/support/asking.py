@@ -1,0 +1,62 @@
+"""One question to a database, or one change, in a transaction of its own. A text is a statement of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, Executable, Row, text
+
+from dcc.databases.transactions import writing
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def value_in(engine: Engine, statement: Executable | str) -> Any:
+    """The first column of the first row; None without any."""
+    return in_reading(engine, lambda connection: connection.scalar(_statement(statement)))
+
+
+def column_in(engine: Engine, statement: Executable | str) -> list[Any]:
+    """The first column of all rows."""
+    return [row[0] for row in rows_in(engine, statement)]
+
+
+def row_in(engine: Engine, statement: Executable | str) -> Row[Any]:
+    """The only row."""
+    (row,) = rows_in(engine, statement)
+    return row
+
+
+def rows_in(engine: Engine, statement: Executable | str) -> list[Row[Any]]:
+    """All rows."""
+    return in_reading(engine, lambda connection: list(connection.execute(_statement(statement))))
+
+
+def in_reading(
+    engine: Engine, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
+) -> T:
+    """What a function that reads from a connection returns, an iterator with all that it yields."""
+    with engine.connect() as connection:
+        found = function(connection, *arguments, **options)
+        return cast("T", iter(list(found))) if isinstance(found, Iterator) else found
+
+
+def execute_in(engine: Engine, *statements: Executable | str) -> None:
+    """Execute statements in a transaction."""
+    with writing(engine) as connection:
+        for statement in statements:
+            connection.execute(_statement(statement))
+
+
+def in_writing(
+    engine: Engine, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
+) -> T:
+    """What a function that writes to a connection returns."""
+    with writing(engine) as connection:
+        return function(connection, *arguments, **options)
+
+
+def _statement(statement: Executable | str) -> Executable:
+    return text(statement) if isinstance(statement, str) else statement
