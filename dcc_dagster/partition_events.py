@@ -89,11 +89,6 @@ Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
 """Adds to each failure, such as its causes."""
 
 
-def explain_nothing(failures: Sequence[Failure]) -> Sequence[Metadata]:
-    """Add nothing."""
-    return [{} for _ in failures]
-
-
 class PartitionEvents:
     """Makes the events of reports.
 
@@ -105,7 +100,7 @@ class PartitionEvents:
         self,
         instance: DagsterInstance,
         planned: Collection[AssetCheckKey] = (),
-        explain: Explain = explain_nothing,
+        explain: Explain | None = None,
         passes: int = 0,
     ) -> None:
         self._instance = instance
@@ -154,7 +149,8 @@ class PartitionEvents:
             for verdict in report.verdicts
             if not self._is_told(report, verdict)
         }
-        red = self._failing(conditional) if conditional else set()
+        checks, partitions = {check for check, _ in conditional}, {partition for _, partition in conditional}
+        red = failing_partitions(self._instance, checks, partitions) if conditional else set()
         wanted = []
         for report in reports:
             for verdict in report.verdicts:
@@ -172,16 +168,11 @@ class PartitionEvents:
             self._passing.add(report.partition)
         return report.partition in self._passing
 
-    def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:
-        """The partitions for which each check fails, including the given verdicts."""
-        checks, partitions = {check for check, _ in wanted}, {partition for _, partition in wanted}
-        return failing_partitions(self._instance, checks, partitions)
-
     def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
         """The verdicts, with explanations of failures."""
         failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
         try:
-            explanations = iter(self._explain(failures) if failures else ())
+            explanations = iter(self._explain(failures) if failures and self._explain else ())
         except Exception:  # the partitions are shown even if explaining fails
             log.exception("Failed checks could not be explained")
             explanations = iter(())
@@ -217,7 +208,7 @@ class PartitionEvents:
 
 
 def results(
-    context: AssetExecutionContext, reports: Iterable[Report], explain: Explain = explain_nothing
+    context: AssetExecutionContext, reports: Iterable[Report], explain: Explain | None = None
 ) -> Iterator[Result]:
     """The events of reports for an asset function, about the chosen partitions of its run.
 

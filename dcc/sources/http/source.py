@@ -54,17 +54,12 @@ _MISSING = (404, 410)
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
 
 
-def open_http(address: SourceAddress, settings: Settings) -> HttpConnection:
-    """Connect, by TLS for `https`, and see whether the server takes the user name and password.
-
-    Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError; ConfigurationError
-    if the address or access key makes no sense.
-    """
-    return HttpConnection(address, settings)
-
-
 class HttpConnection(Connection):
-    """A connection to a web server; see `Connection`. Every request carries the user name and password."""
+    """A connection to a web server, by TLS for `https`; see `Connection`. Every request carries user name and password.
+
+    Its constructor sees whether the server takes them. It raises SourceTimeoutError, SourceUnreachableError,
+    CertificateRefusedError, LoginRefusedError; ConfigurationError if the address or access key makes no sense.
+    """
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._label, self._settings, self._extent = address.label, settings, address.extent
