@@ -14,8 +14,7 @@ from dagster import (
 )
 
 from dcc.settings import Settings
-from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS
-from dcc_assets.specs import OWNERS
+from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS, OWNERS
 from dcc_dagster.metadata import table
 from dcc_resources.databases import QcDatabaseResource
 

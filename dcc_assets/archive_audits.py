@@ -24,7 +24,7 @@ from dcc.operations.archive_audits import Audited, audit_archives
 from dcc.operations.archive_overview import StoreOverview, store_overview
 from dcc.reports.checks import CHECKS
 from dcc.store.copies import CopyState
-from dcc_assets.specs import OWNERS
+from dcc_assets.keys import OWNERS
 from dcc_dagster.metadata import Metadata, table
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import StoreResource

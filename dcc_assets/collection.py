@@ -23,11 +23,12 @@ from dcc_assets.keys import (
     ZIP_ACTIONS,
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
+    asset,
+    check,
 )
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report
 from dcc_assets.partitions import known_sources, source_partitions
 from dcc_assets.runs import session_work
-from dcc_assets.specs import asset, check
 from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder

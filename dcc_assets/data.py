@@ -20,11 +20,12 @@ from dcc_assets.keys import (
     UPLOADED_DATA,
     VALIDATED_DOCUMENTS,
     ZIP_ACTIONS,
+    asset,
+    check,
 )
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.runs import session_work
-from dcc_assets.specs import asset, check
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older
 from dcc_assets.sync.overdue import overdue_changes

@@ -14,7 +14,7 @@ from dcc.databases.columns import utc_now
 from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.consistency.inconsistency import RULES, Inconsistency
+from dcc.operations.consistency.inconsistency import RULES
 from dcc.operations.doctor.checks import Check, Environment, Finding, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.leases import active_sessions
@@ -182,19 +182,15 @@ def check_depths(surroundings: Environment) -> Iterator[Finding]:
         looked = "tracker, staging, QC database and Dagster"
     with tracker.connect() as connection:
         active = active_sessions(connection, settings)
-    yield from (_inconsistency(inconsistency) for inconsistency in found)
+    for one in found:
+        message = RULES[one.rule] + " Here: " + one.message
+        yield failed(f"{one.rule} {one.subject}", message, "As said; what it means: dcc show")
     if active:
         reason = f"{active[0].label} is active: not all could be looked at."
         yield not_checked("consistency", reason, "Try again later.")
     elif not found:
         label = database_label(tracker.url)
         yield ok("consistency", f"{len(RULES)} rules hold for {looked} ({label}).")
-
-
-def _inconsistency(one: Inconsistency) -> Finding:
-    return failed(
-        f"{one.rule} {one.subject}", RULES[one.rule] + " Here: " + one.message, "As said; what it means: dcc show"
-    )
 
 
 CHECKS: Final = (Check("dagster", check_dagster), Check("workers", check_workers))

@@ -1,4 +1,4 @@
-"""The asset graph by name: partitions, assets and checks. The module of each group describes them.
+"""The asset graph by name: partitions, assets and checks, and how the module of each group declares them.
 
     file_source_listings -> zip_actions -> zip_downloads -> xml_documents -> validated_documents
     -> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
@@ -9,9 +9,20 @@ centre's code. A check is named after its phase in the tracker, or its group of 
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Set
 from typing import Final
 
-from dagster import AssetCheckKey, AssetKey, DynamicPartitionsDefinition
+from dagster import (
+    AssetCheckKey,
+    AssetCheckSpec,
+    AssetDep,
+    AssetKey,
+    AssetSpec,
+    DynamicPartitionsDefinition,
+    PartitionsDefinition,
+    PreviewWarning,
+)
 
 from dcc.phases import Phase
 from dcc.reference.loading import SETS
@@ -51,3 +62,35 @@ UPLOAD_CHECK: Final = AssetCheckKey(UPLOADED_DATA, "upload")
 CHECK_OF_GROUP: Final = {group.name: AssetCheckKey(DATA_INTEGRITY, group.name) for group in GROUPS}
 CENTRE_SILENT: Final = AssetCheckKey(CONTEXTS, "centre_silent")
 SUBMISSIONS_OVERDUE: Final = AssetCheckKey(CONTEXTS, "submissions_overdue")
+
+
+OWNERS: Final = ["team:data-wranglers"]
+
+
+def asset(
+    key: AssetKey,
+    group: str,
+    description: str,
+    kinds: Set[str],
+    partitions: PartitionsDefinition[str] | None = None,
+    deps: Iterable[AssetKey | AssetDep] = (),
+) -> AssetSpec:
+    """An asset of a group. A run may leave partitions out: those that failed are not materialised."""
+    return AssetSpec(
+        key,
+        deps=list(deps),
+        description=description,
+        group_name=group,
+        kinds=set(kinds),
+        owners=OWNERS,
+        partitions_def=partitions,
+        skippable=True,
+    )
+
+
+def check(key: AssetCheckKey, description: str, partitions: PartitionsDefinition[str]) -> AssetCheckSpec:
+    """A check with a result for each partition."""
+    # Partitions of checks are a preview in Dagster 1.13.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PreviewWarning)
+        return AssetCheckSpec(key.name, asset=key.asset_key, description=description, partitions_def=partitions)

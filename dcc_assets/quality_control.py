@@ -17,9 +17,10 @@ from dcc_assets.keys import (
     QC,
     SUBMISSIONS_OVERDUE,
     ZIP_ACTIONS,
+    asset,
+    check,
 )
 from dcc_assets.runs import session_work
-from dcc_assets.specs import asset, check
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder

@@ -25,8 +25,7 @@ from dcc.databases.transactions import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
 from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, refresh, setting_of
 from dcc.reports.checks import CHECKS
-from dcc_assets.keys import REFERENCE
-from dcc_assets.specs import OWNERS
+from dcc_assets.keys import OWNERS, REFERENCE
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.services import ReferenceDataResource

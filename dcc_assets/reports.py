@@ -17,12 +17,11 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS
+from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
 from dcc_assets.partitions import known_keys
-from dcc_assets.specs import asset
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import Materialised, Report, Result, results
 from dcc_resources.databases import QcDatabaseResource, TrackerResource

@@ -76,26 +76,18 @@ def step_of(context: OpExecutionContext) -> Step:
 def session_work(context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource) -> Iterator[Work]:
     """The work of the run's crawling session; `kinds` configure the connections to sources of each kind.
 
-    Tags the run with its session. Raises as SessionResource.work.
+    Tags the run with its session and process, and marks runs of dead processes as failed. Raises as
+    SessionResource.work.
     """
-    with session.work(_session_to_resume(context), *kinds, group=context.run.tags.get(GROUP_TAG)) as work:
-        _tag_session(context, work.session)
+    resumed = context.run.tags.get(SESSION_TAG, "")
+    resume = int(resumed) if resumed.isdecimal() else None
+    with session.work(resume, *kinds, group=context.run.tags.get(GROUP_TAG)) as work:
+        tags = session_tags(work.session)
+        if not tags.items() <= context.run.tags.items():
+            context.instance.add_run_tags(context.run.run_id, tags)
+        finish_dead_runs(context.instance, besides=context.run.run_id)
         work.only_scheduled = SCHEDULED_TAG in context.run.tags
         yield work
-
-
-def _session_to_resume(context: OpExecutionContext) -> int | None:
-    """The session in the run's tag."""
-    tag = context.run.tags.get(SESSION_TAG, "")
-    return int(tag) if tag.isdecimal() else None
-
-
-def _tag_session(context: OpExecutionContext, session: Session) -> None:
-    """Tag the run with its session and process; mark runs of dead processes as failed."""
-    tags = session_tags(session)
-    if not tags.items() <= context.run.tags.items():
-        context.instance.add_run_tags(context.run.run_id, tags)
-    finish_dead_runs(context.instance, besides=context.run.run_id)
 
 
 def session_tags(session: Session) -> dict[str, str]:

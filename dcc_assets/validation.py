@@ -19,12 +19,13 @@ from dcc_assets.keys import (
     ZIP_ACTIONS,
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
+    asset,
+    check,
 )
 from dcc_assets.metadata.archives import complete_zip_report, zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.runs import session_work
-from dcc_assets.specs import asset, check
 from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder

@@ -37,11 +37,6 @@ _MOST_WAITING = 2000
 _SECONDS_BETWEEN_WRITES = 1.0
 
 
-def nothing_more(_partitions: Sequence[str]) -> Iterable[Report]:
-    """For recorders without a past to recall."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """The step that the events belong to."""
@@ -64,7 +59,7 @@ class EventRecorder:
         instance: DagsterInstance,
         step: Step,
         events: PartitionEvents | None = None,
-        recall: Callable[[Sequence[str]], Iterable[Report]] = nothing_more,
+        recall: Callable[[Sequence[str]], Iterable[Report]] | None = None,
     ) -> None:
         self._instance = instance
         self._step = step
@@ -126,9 +121,11 @@ class EventRecorder:
     def _write(self, reported: Sequence[Report]) -> None:
         new = self._new_partitions(reported)
         to_recall = [partition for (_, partition), whole in new.items() if not whole]
-        reports = [*(self._recall(to_recall) if to_recall else ()), *reported]
+        reports = [*(self._recall(to_recall) if to_recall and self._recall else ()), *reported]
         for batch in self._events.batches(reports, {partition for partition, whole in new.items() if whole}):
-            self._store(self._entry(report, event) for report, event in batch)
+            if batch:
+                entries = [self._entry(report, event) for report, event in batch]
+                self._instance.event_log_storage.store_event_batch(entries)
         # Last: an existing partition is not recalled again, so everything recalled must be stored first.
         for name in {name for name, _ in new}:
             self._instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
@@ -147,7 +144,12 @@ class EventRecorder:
         return new
 
     def _entry(self, report: Report, event: Event) -> EventLogEntry:
-        step, kind, data = self._step, *_stored(event)
+        step, kind = self._step, DagsterEventType.ASSET_CHECK_EVALUATION
+        data: StepMaterializationData | AssetCheckEvaluation
+        if isinstance(event, AssetMaterialization):
+            kind, data = DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
+        else:
+            data = event
         message = one_line(f"{report.partition}: {event.description or kind.value.lower()}")
         dagster_event = DagsterEvent(
             event_type_value=kind.value,
@@ -167,20 +169,6 @@ class EventRecorder:
             job_name=step.job_name,
             dagster_event=dagster_event,
         )
-
-    def _store(self, entries: Iterator[EventLogEntry]) -> None:
-        batch = list(entries)
-        if batch:
-            self._instance.event_log_storage.store_event_batch(batch)
-
-
-def _stored(
-    event: Event,
-) -> tuple[DagsterEventType, StepMaterializationData | AssetCheckEvaluation]:
-    """The type of an event, and its data as Dagster stores them."""
-    if isinstance(event, AssetMaterialization):
-        return DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
-    return DagsterEventType.ASSET_CHECK_EVALUATION, event
 
 
 def _batches(reported: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -26,9 +26,9 @@ from dagster import (
     MaterializeResult,
 )
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from dcc.runtime.legible_text import legible
-from dcc_dagster.check_results import failing_partitions
 from dcc_dagster.metadata import Metadata, as_shown, table
 
 log = logging.getLogger(__name__)
@@ -89,11 +89,6 @@ Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
 """Adds to each failure, such as its causes."""
 
 
-def explain_nothing(failures: Sequence[Failure]) -> Sequence[Metadata]:
-    """Add nothing."""
-    return [{} for _ in failures]
-
-
 class PartitionEvents:
     """Makes the events of reports.
 
@@ -105,7 +100,7 @@ class PartitionEvents:
         self,
         instance: DagsterInstance,
         planned: Collection[AssetCheckKey] = (),
-        explain: Explain = explain_nothing,
+        explain: Explain | None = None,
         passes: int = 0,
     ) -> None:
         self._instance = instance
@@ -154,7 +149,8 @@ class PartitionEvents:
             for verdict in report.verdicts
             if not self._is_told(report, verdict)
         }
-        red = self._failing(conditional) if conditional else set()
+        checks, partitions = {check for check, _ in conditional}, {partition for _, partition in conditional}
+        red = failing_partitions(self._instance, checks, partitions) if conditional else set()
         wanted = []
         for report in reports:
             for verdict in report.verdicts:
@@ -172,16 +168,11 @@ class PartitionEvents:
             self._passing.add(report.partition)
         return report.partition in self._passing
 
-    def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:
-        """The partitions for which each check fails, including the given verdicts."""
-        checks, partitions = {check for check, _ in wanted}, {partition for _, partition in wanted}
-        return failing_partitions(self._instance, checks, partitions)
-
     def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
         """The verdicts, with explanations of failures."""
         failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
         try:
-            explanations = iter(self._explain(failures) if failures else ())
+            explanations = iter(self._explain(failures) if failures and self._explain else ())
         except Exception:  # the partitions are shown even if explaining fails
             log.exception("Failed checks could not be explained")
             explanations = iter(())
@@ -217,7 +208,7 @@ class PartitionEvents:
 
 
 def results(
-    context: AssetExecutionContext, reports: Iterable[Report], explain: Explain = explain_nothing
+    context: AssetExecutionContext, reports: Iterable[Report], explain: Explain | None = None
 ) -> Iterator[Result]:
     """The events of reports for an asset function, about the chosen partitions of its run.
 
@@ -313,3 +304,37 @@ def _as_description(text: str) -> str:
 def one_line(text: str) -> str:
     """Text without line breaks and invisible characters."""
     return legible(" ".join(text.splitlines()))
+
+
+@dataclass(frozen=True, slots=True)
+class LatestResult:
+    """The last evaluation of a check, and its storage id in Dagster."""
+
+    id: int
+    passed: bool
+    evaluation: AssetCheckEvaluation | None
+
+
+def failing_partitions(
+    instance: DagsterInstance, checks: Collection[AssetCheckKey], partitions: Collection[str] | None = None
+) -> set[tuple[AssetCheckKey, str | None]]:
+    """The partitions for which each check fails, among those given or all."""
+    infos = instance.event_log_storage.get_asset_check_partition_info(
+        sorted(checks, key=AssetCheckKey.to_user_string),
+        partition_keys=None if partitions is None else sorted(partitions),
+    )
+    failed = AssetCheckExecutionRecordStatus.FAILED
+    return {(info.check_key, info.partition_key) for info in infos if info.latest_execution_status is failed}
+
+
+def latest_results(
+    instance: DagsterInstance, checks: Collection[AssetCheckKey]
+) -> Mapping[AssetCheckKey, LatestResult]:
+    """The last result of each check; none for a check without one, or that is being evaluated."""
+    verdicts = {AssetCheckExecutionRecordStatus.SUCCEEDED: True, AssetCheckExecutionRecordStatus.FAILED: False}
+    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))
+    return {
+        key: LatestResult(record.id, verdicts[record.status], record.evaluation)
+        for key, record in latest.items()
+        if record.status in verdicts
+    }

@@ -34,8 +34,7 @@ from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
-from dcc_dagster.check_results import latest_results
-from dcc_dagster.partition_events import Report
+from dcc_dagster.partition_events import Report, latest_results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import MailResource, WebhookResource
 

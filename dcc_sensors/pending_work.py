@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -66,7 +66,7 @@ def read_tracker(settings: Settings) -> list[TrackerView]:
     First those that can be resumed. While other sessions are open, one of each group with other centres may begin;
     otherwise one of all centres. Raises TrackerOutdatedError and TrackerUnreachableError.
     """
-    with _tracker(settings) as connection:
+    with _connected(open_tracker(settings)) as connection:
         leases = read_leases(connection, settings)
         unfinished = [lease for lease in leases if not lease.is_dead]
         views = [_view(connection, settings, leases, lease.group, lease.session) for lease in leases if lease.is_open]
@@ -78,7 +78,7 @@ def read_tracker(settings: Settings) -> list[TrackerView]:
 
 def active_session(settings: Settings, group: CentreGroup | None) -> Lease | None:
     """A session that a process has for a centre of the group, or for any. Raises as `read_tracker`."""
-    with _tracker(settings) as connection:
+    with _connected(open_tracker(settings)) as connection:
         return _active(read_leases(connection, settings), group)
 
 
@@ -89,7 +89,7 @@ def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
     """
     groups = [settings.centre_groups[name] for name in settings.intervals_of_groups]
     found: dict[CentreGroup | None, str] = {}
-    with _tracker(settings) as connection:
+    with _connected(open_tracker(settings)) as connection:
         dues = load_dues(connection, settings.source_failure_limit)
         for address in load_addresses(connection):
             one = dues[address.id]
@@ -105,14 +105,6 @@ def _connected(opened: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _tracker(settings: Settings) -> AbstractContextManager[Connection]:
-    return _connected(open_tracker(settings))
-
-
-def _qc_database(settings: Settings) -> AbstractContextManager[Connection]:
-    return _connected(open_qc_database(settings))
-
-
 def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
     """The number of submissions and centres that changed since the marks of Dagster's events.
 
@@ -120,7 +112,7 @@ def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
     DatabaseOutdatedError and DatabaseUnreachableError.
     """
     closed = [replace(part, mark=replace(part.mark, is_open=False)) for part in marks]
-    with _qc_database(settings) as qc, _tracker(settings) as tracker:
+    with _connected(open_qc_database(settings)) as qc, _connected(open_tracker(settings)) as tracker:
         changes = changes_since(tracker, qc, closed, until=utc_now())
     return len(changes.zips) + len(changes.centres)
 
@@ -133,7 +125,7 @@ def count_follow_up_data(settings: Settings) -> int:
     until = settings.last_phase
     if until < Phase.DATA:
         return 0
-    with _qc_database(settings) as connection:
+    with _connected(open_qc_database(settings)) as connection:
         judged = len(documents_to_judge_now(connection))
         wanted = [(Phase.CONTEXT, Build.CONTEXTS), (Phase.OVERVIEW, Build.OVERVIEWS)]
         return judged + count_due(connection, *(build for phase, build in wanted if until >= phase))
@@ -203,6 +195,6 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
 
 def _unconfirmed_documents(settings: Settings) -> set[int]:
     """The `xml_file` ids of documents that wait for confirmation."""
-    with _qc_database(settings) as connection:
+    with _connected(open_qc_database(settings)) as connection:
         held = in_state(connection, DocumentState.HELD)
         return {found.xml_id for found in held if found.is_held and found.xml_id is not None}

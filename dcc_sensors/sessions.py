@@ -220,7 +220,10 @@ def _first_due(
         key = due(view)
         reason = key if isinstance(key, SkipReason) else _busy_beside(instance, view.active, view.group)
         if reason is None:
-            return RunRequest(run_key=f"{_of_group(view)}{key}", tags=_session_tags(view))
+            tags = {} if view.open_session is None else {SESSION_TAG: str(view.open_session)}
+            if view.group is not None:
+                tags, key = tags | {GROUP_TAG: view.group}, f"{view.group}: {key}"
+            return RunRequest(run_key=str(key), tags=tags)
         reasons.append(reason)
     return reasons[0]
 
@@ -235,21 +238,7 @@ def _busy_beside(instance: DagsterInstance, active: Lease | None, group: str | N
         return SkipReason(f"{active.label} is active.")
     for job in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB):
         runs = instance.get_runs(RunsFilter(job_name=job, statuses=UNFINISHED))
-        if any(_excludes(run.tags.get(GROUP_TAG), group) for run in runs):
+        # Runs for two groups of centres exclude each other if one is for all centres, or both for the same.
+        if any(run.tags.get(GROUP_TAG) in (None, group) or group is None for run in runs):
             return SkipReason(f"A run of {job} is under way or queued.")
     return None
-
-
-def _session_tags(view: TrackerView) -> dict[str, str]:
-    tags = {} if view.open_session is None else {SESSION_TAG: str(view.open_session)}
-    return tags if view.group is None else tags | {GROUP_TAG: view.group}
-
-
-def _excludes(one: str | None, other: str | None) -> bool:
-    """Whether runs for two groups of centres, or for all, exclude each other."""
-    return one is None or other is None or one == other
-
-
-def _of_group(view: TrackerView) -> str:
-    """The part of a run key that distinguishes groups."""
-    return "" if view.group is None else f"{view.group}: "

@@ -231,29 +231,19 @@ def create_database(url: URL, database: Database) -> None:
 @contextmanager
 def exclusive_connection(engine: Engine, database: Database) -> Iterator[Connection]:
     """A connection whose owner alone changes the schema meanwhile; on SQLite in a write transaction."""
-    with _alone_sqlite(engine) if engine.dialect.name == "sqlite" else _alone_mysql(engine, database) as connection:
-        yield connection
-
-
-@contextmanager
-def _alone_sqlite(engine: Engine) -> Iterator[Connection]:
-    # Rebuilding a table drops it; with enforced foreign keys this would delete the rows that refer to its rows.
-    with engine.connect().execution_options(**{WRITES: True}) as connection:
-        driver = connection.connection.driver_connection
-        if driver is None:
-            raise RuntimeError("The connection to SQLite is closed.")
-        driver.execute("PRAGMA foreign_keys = OFF")
-        yield connection
-
-
-@contextmanager
-def _alone_mysql(engine: Engine, database: Database) -> Iterator[Connection]:
-    with engine.connect() as connection:
-        got = connection.scalar(select(func.get_lock(_INIT_LOCK, _LOCK_SECONDS)))
-        connection.commit()
-        if got != 1:
-            raise database.unreachable(
-                f"The {database.name} {database_label(engine.url)} is being initialised by another process for "
-                f"{_LOCK_SECONDS} seconds. Try again when it is done."
-            )
+    with engine.connect().execution_options(**{WRITES: engine.dialect.name == "sqlite"}) as connection:
+        if engine.dialect.name == "sqlite":
+            # Rebuilding a table drops it; with enforced foreign keys this would delete the rows that refer to its rows.
+            driver = connection.connection.driver_connection
+            if driver is None:
+                raise RuntimeError("The connection to SQLite is closed.")
+            driver.execute("PRAGMA foreign_keys = OFF")
+        else:
+            got = connection.scalar(select(func.get_lock(_INIT_LOCK, _LOCK_SECONDS)))
+            connection.commit()
+            if got != 1:
+                raise database.unreachable(
+                    f"The {database.name} {database_label(engine.url)} is being initialised by another process for "
+                    f"{_LOCK_SECONDS} seconds. Try again when it is done."
+                )
         yield connection

@@ -90,7 +90,25 @@ class _Tandem:
         self._expat.EndElementHandler = self._on_end
         self._expat.CharacterDataHandler = self._on_text
 
-    def take(self, chunk: bytes, close_look: bool) -> None:
+    def read(self, chunks: Iterable[bytes], errors_in_chunk: Mapping[int, int]) -> None:
+        """Read a document; `errors_in_chunk` has the number of errors in each chunk when it was streamed.
+
+        Errors after a place where it is not well-formed, and those of chunks not mentioned, are not found.
+        """
+        last = max(errors_in_chunk, default=-1)
+        try:
+            for number, chunk in enumerate(chunks):
+                # No longer, where expat waits for the end of a tag that is longer than allowed.
+                if (number > last and not (self._awaited or self._ended is not None)) or self._is_stuck():
+                    break
+                self._take(chunk, number in errors_in_chunk)
+        except (pyexpat.ExpatError, etree.XMLSyntaxError, NoElementError):
+            pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
+
+    def _is_stuck(self) -> bool:
+        return self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
+
+    def _take(self, chunk: bytes, close_look: bool) -> None:
         """Read the next chunk; errors are recorded only with a close look. Raises both parsers' errors."""
         self._chunk, self._close_look = hide(chunk, self._base, self._hidden), close_look
         try:
@@ -101,16 +119,6 @@ class _Tandem:
         self._advance(self._base + len(chunk))
         self._base += len(chunk)
         self._validator.prune()
-
-    @property
-    def stuck(self) -> bool:
-        """Whether expat waits for the end of a tag that is longer than allowed."""
-        return self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
-
-    @property
-    def busy(self) -> bool:
-        """Whether an element that is not permitted is open."""
-        return bool(self._awaited) or self._ended is not None
 
     def _on_start(self, name: str, attributes: Mapping[str, str]) -> None:
         place = self._expat.CurrentByteIndex
@@ -187,41 +195,6 @@ def _context(elements: Sequence[_Open]) -> str:
     return ", ".join(named[-_MOST_NAMED:])
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaErrors:
-    """Schema errors in the order in which they arose, and the places of elements that are not permitted."""
-
-    errors: list[Located]
-    unexpected: list[Span]
-
-
-def locate_errors(
-    chunks: Iterable[bytes],
-    root_tag: str,
-    schema: etree.XMLSchema,
-    model: Model,
-    errors_in_chunk: Mapping[int, int],
-    most: int,
-    hidden: Sequence[Span] = (),
-) -> SchemaErrors:
-    """Find the place of each schema error, or of `most`. `errors_in_chunk` has the number in each chunk when streamed.
-
-    `model` returns the schema's declarations. `hidden` parts of the document are kept from the validator, as they were
-    when it was streamed. The result lacks errors after a place where the document is not well-formed, and those of
-    chunks not mentioned.
-    """
-    tandem = _Tandem(root_tag, schema, model, hidden, most)
-    last = max(errors_in_chunk, default=-1)
-    try:
-        for number, chunk in enumerate(chunks):
-            if (number > last and not tandem.busy) or tandem.stuck:
-                break
-            tandem.take(chunk, number in errors_in_chunk)
-    except (pyexpat.ExpatError, etree.XMLSyntaxError, NoElementError):
-        pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
-    return SchemaErrors(tandem.found, tandem.unexpected)
-
-
 def hide(chunk: bytes, base: int, hidden: Sequence[Span]) -> bytes:
     """The chunk, which begins at the document's byte `base`, with spaces instead of its hidden parts."""
     for start, end in hidden:
@@ -254,13 +227,14 @@ def find_schema_errors(
     unexpected: list[Located] = []
     while True:
         # libxml2 may report a value twice.
-        found = locate_errors(chunks(), root_tag, schema, model, streamed.errors_in_chunk, 2 * enough, hidden)
-        errors = [*unexpected, *found.errors]
-        further = [span for span in found.unexpected if span[1] - span[0] <= _LONGEST_HIDDEN]
+        tandem = _Tandem(root_tag, schema, model, hidden, 2 * enough)
+        tandem.read(chunks(), streamed.errors_in_chunk)
+        errors = [*unexpected, *tandem.found]
+        further = [span for span in tandem.unexpected if span[1] - span[0] <= _LONGEST_HIDDEN]
         if not further or not readings or len(errors) >= enough or next(chunks(), b"").startswith(_UTF_16):
             return _merged(errors)
         hidden = sorted([*hidden, *further])
-        unexpected += [error for error in found.errors if error.violation.case in UNEXPECTED]
+        unexpected += [error for error in tandem.found if error.violation.case in UNEXPECTED]
         readings -= 1
         streamed = stream(_hiding(chunks(), hidden), root_tag, schema, enough)
 

@@ -17,11 +17,10 @@ from typing import Any
 from lxml import etree
 
 from dcc.declarations import code_of
-from dcc.documents.prolog import Doctype, Root, Unreadable, read_prolog
+from dcc.documents.prolog import LONGEST_TAG, Doctype, Root, TagTooLongError, Unreadable, read_prolog, with_short_tags
 from dcc.documents.schema_errors import Located, find_schema_errors
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.streaming import CHUNK, stream
-from dcc.documents.tags import LONGEST_TAG, TagTooLongError, with_short_tags
 from dcc.documents.well_formedness import Chunks, Fault, find_fault, place_of
 from dcc.errors import (
     DocumentError,

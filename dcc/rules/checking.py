@@ -185,7 +185,8 @@ class _Checking:
                 yield from self.take_found()
 
     def ask(self, block: Block, entities: list[Entity]) -> Answers:
-        if self.plans.without >= NEEDING_OTHERS:
+        lookups = self.document.lookups
+        if lookups is None or self.plans.without >= NEEDING_OTHERS:
             return NOTHING_ASKED
         ids: set[str] = set()
         keys = set()
@@ -195,7 +196,6 @@ class _Checking:
                 keys.add(key_of_experiment(entity))
         if "E9" in self.plans.without:
             keys.clear()
-        lookups = self.document.lookups
         return Answers(
             lookups.known_specimens(block.centre, ids) if ids else {},
             lookups.known_experiments(block.centre, keys) if keys else {},
@@ -213,7 +213,7 @@ class _Checking:
             unknown = self.skipped.unknown_in(procedure, definition)
         if is_known and not plan.elsewhere and not unknown:
             return
-        at = Context(self.document, above.path + step, above.block, above.answers, entity, above.pipeline)
+        at = above._replace(path=above.path + step, entity=entity)
         if self.judge(entity, at, plan.elsewhere if is_known else plan.rules) and not is_known:
             self.skipped.remember_entity(entity, centre, today)
         if procedure is not None and unknown:
@@ -227,10 +227,11 @@ class _Checking:
         above: Context,
     ) -> None:
         """Check those parts of a procedure that are `unknown`."""
-        document, path, block, answers, entity, pipeline, *_ = above
-        results = results_of(procedure)
-        at = Context(
-            document, f"{path}/procedure", block, answers, entity, pipeline, procedure, definition, None, results
+        at = above._replace(
+            path=f"{above.path}/procedure",
+            procedure=procedure,
+            procedure_definition=definition,
+            results=results_of(procedure),
         )
         for elements in unknown:
             if elements[0] is not procedure:
@@ -264,10 +265,7 @@ class _Checking:
         element, path = step
         definitions = above.procedure_definition
         definition = definition_of(element, definitions)
-        document, above_path, block, answers, entity, pipeline, procedure, _, _, results = above
-        at = Context(
-            document, above_path + path, block, answers, entity, pipeline, procedure, definitions, definition, results
-        )
+        at = above._replace(path=above.path + path, parameter_definition=definition)
         kind = TYPE_OF[type(element)]
         is_valid = self.judge(ParameterUse(element, kind), at)
         if definitions is not None and (definition is None or definition.type is not kind):

@@ -59,36 +59,16 @@ class Lookups(Protocol):
         ...
 
 
-class NothingStored:
-    """`Lookups` where no other document is known."""
-
-    def known_specimens(
-        self,
-        centre: str,  # noqa: ARG002
-        ids: Collection[str],  # noqa: ARG002
-    ) -> Mapping[str, tuple[KnownSpecimen, ...]]:
-        """See `Lookups`."""
-        return {}
-
-    def known_experiments(
-        self,
-        centre: str,  # noqa: ARG002
-        keys: Collection[ExperimentKey],  # noqa: ARG002
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
-        """See `Lookups`."""
-        return {}
-
-
-NOTHING_STORED: Final = NothingStored()
-"""For documents that are judged by themselves."""
+NOTHING_STORED: Final = None
+"""In the place of `Lookups`, for documents that are judged by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentContext:
     """The document that is checked and what it is checked against.
 
-    `centre` is that of its file name; `today` the day of the check in UTC; `origin` is what it was converted from, None
-    where it was submitted as it is.
+    `centre` is that of its file name; `today` the day of the check in UTC; `lookups` is None where no other document is
+    known; `origin` is what it was converted from, None where it was submitted as it is.
     """
 
     document_id: int
@@ -96,7 +76,7 @@ class DocumentContext:
     centre: str
     today: date
     reference: ReferenceData
-    lookups: Lookups
+    lookups: Lookups | None
     origin: Origin | None = None
 
     @property

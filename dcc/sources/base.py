@@ -19,6 +19,7 @@ from typing import ClassVar, Final, Protocol, Self, TypeAlias
 from pydantic import SecretStr
 
 from dcc.errors import FileMissingError
+from dcc.messages import mark
 from dcc.naming import Action
 from dcc.sources.due import Windows
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
@@ -315,3 +316,35 @@ class BlockwiseConnection(Connection):
         except FileMissingError:
             return None
         return parse_md5(bytes(content), name, self._label)
+
+
+LISTING: Final = mark("listing {directory}")
+SENDING: Final = mark("sending {file}")
+LOGIN_REFUSED: Final = mark(
+    "the server refused the login of '{username}' ({reason}). Check the user name and password."
+)
+
+ANSWERS: Final = (
+    mark("the server closed the connection"),
+    mark("a packet was changed on its way"),
+    mark("no answer in time"),
+    mark("the SSH agent holds no key"),
+    mark("no SSH agent is running"),
+    mark("no valid host name"),
+    mark("its greeting"),
+    mark("the TLS handshake"),
+    mark("the login"),
+    mark("the protection of transfers"),
+    mark("Check that the server offers explicit TLS."),
+    mark("Try again later."),
+    mark("Connection refused"),
+    mark("Connection reset by peer"),
+    mark("Broken pipe"),
+    mark("No route to host"),
+    mark("Network is unreachable"),
+    mark("Too many open files"),
+    mark("Permission denied"),
+    mark("No such file or directory"),
+    mark("Input/output error"),
+)
+"""Known reasons by their words, for catalogues; others stay as they are."""

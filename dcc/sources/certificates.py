@@ -180,39 +180,33 @@ class ServerCertificates:
 
     def refused(self, error: ssl.SSLCertVerificationError, look: Callable[[], bytes | None]) -> CertificateRefusedError:
         """The error for a certificate that could not be verified; `look` requests it from the server once more."""
-        shown = look()
+        certificate = look()
+        shown = None if certificate is None else fingerprint_of(certificate)
         what = message(mark("the server's TLS certificate"))
         if shown is not None:
-            what = message(mark("the server's TLS certificate {fingerprint}"), fingerprint=fingerprint_of(shown))
+            what = message(mark("the server's TLS certificate {fingerprint}"), fingerprint=shown)
         known: dict[str, Any] = {"source": self._label, "certificate": what, "reason": Message(error.verify_message)}
         if not self._source_id:
-            refusal = CertificateRefusedError(
-                mark(
-                    "{certificate} could not be verified ({reason}). Nothing was sent to it. Have it "
-                    "corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
-                ),
-                **known,
+            text = mark(
+                "{certificate} could not be verified ({reason}). Nothing was sent to it. Have it "
+                "corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
             )
-            refusal.fingerprint = None if shown is None else fingerprint_of(shown)
+            refusal = CertificateRefusedError(text, **known)
+            refusal.fingerprint = shown
             return refusal
         change = f"dcc source change {self._source_id}"
         known["command"] = f"{change} --tls-ca FILE"
-        if shown is None:
-            return CertificateRefusedError(
-                mark(
-                    "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the "
-                    "centre for "
-                    "a valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
-                ),
-                **known,
-            )
-        return CertificateRefusedError(
-            mark(
+        text = mark(
+            "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the "
+            "centre for "
+            "a valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
+        )
+        if shown is not None:
+            known["pin"] = f"{change} --tls-fingerprint {shown}"
+            text = mark(
                 "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre for a "
                 "valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources). "
                 "Or compare the fingerprint with the one that the centre's administrator gives, and only if they "
                 "agree: {pin}"
-            ),
-            pin=f"{change} --tls-fingerprint {fingerprint_of(shown)}",
-            **known,
-        )
+            )
+        return CertificateRefusedError(text, **known)

@@ -151,11 +151,11 @@ _HERE = "dcc.sources"
 OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
     {
         SourceProtocol.SFTP: _on_first_use(f"{_HERE}.sftp.source", "open_sftp"),
-        SourceProtocol.FTP: _on_first_use(f"{_HERE}.ftp.source", "open_ftp"),
-        SourceProtocol.FTPS: _on_first_use(f"{_HERE}.ftp.source", "open_ftps"),
-        SourceProtocol.HTTP: _on_first_use(f"{_HERE}.http.source", "open_http"),
-        SourceProtocol.HTTPS: _on_first_use(f"{_HERE}.http.source", "open_http"),
-        SourceProtocol.FILE: _on_first_use(f"{_HERE}.folder", "open_local"),
+        SourceProtocol.FTP: _on_first_use(f"{_HERE}.ftp.source", "FtpConnection"),
+        SourceProtocol.FTPS: _on_first_use(f"{_HERE}.ftp.source", "FtpConnection"),
+        SourceProtocol.HTTP: _on_first_use(f"{_HERE}.http.source", "HttpConnection"),
+        SourceProtocol.HTTPS: _on_first_use(f"{_HERE}.http.source", "HttpConnection"),
+        SourceProtocol.FILE: _on_first_use(f"{_HERE}.folder", "LocalConnection"),
     }
 )
 """The opener of each of the platform's protocols."""

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from functools import lru_cache
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 from zoneinfo import ZoneInfo
 
 MOST_BACK_OFF: Final = timedelta(days=1)
@@ -49,13 +48,8 @@ def shown_age(age: timedelta) -> str:
     return f"{age // _UNITS[unit]}{unit}"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Hours of some days of the week, 0 for Monday; an `end` that is not after `start` is on the next day."""
-
-    days: frozenset[int]
-    start: time
-    end: time
+Span: TypeAlias = tuple[frozenset[int], time, time]
+"""Hours of some days of the week, 0 for Monday, from one time to another; one that is not later is on the next day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,6 @@ class Windows:
     text: str
 
     @classmethod
-    @lru_cache(maxsize=1024)
     def parse(cls, text: str) -> Self:
         """Windows from a text such as `20:00-06:00` or `Mon-Fri 20:00-06:00, Sat-Sun 00:00-24:00 Europe/London`.
 
@@ -94,24 +87,14 @@ class Windows:
 
     def around(self, first: datetime, last: datetime) -> Iterator[tuple[datetime, datetime]]:
         """The beginnings and ends of all windows between two times, and of some before and after."""
-        day = (first - timedelta(days=2)).date()
-        while day <= (last + timedelta(days=2)).date():
-            yield from _beginning_on(self.text, day)
-            day += timedelta(days=1)
+        for number in range(-2, (last - first).days + 4):
+            day = first.date() + timedelta(days=number)
+            for days, start, end in self.spans:
+                if day.weekday() in days:
+                    yield self._utc(day, start), self._utc(day + timedelta(days=end <= start), end)
 
-
-@lru_cache(maxsize=4096)
-def _beginning_on(text: str, day: date) -> list[tuple[datetime, datetime]]:
-    """The windows of a text that open on a day."""
-    windows = Windows.parse(text)
-    found = []
-    for span in windows.spans:
-        if day.weekday() in span.days:
-            end_day = day + timedelta(days=span.end <= span.start)
-            ends = (datetime.combine(day, span.start), datetime.combine(end_day, span.end))
-            begin, end = (at.replace(tzinfo=windows.zone).astimezone(UTC).replace(tzinfo=None) for at in ends)
-            found.append((begin, end))
-    return found
+    def _utc(self, day: date, at: time) -> datetime:
+        return datetime.combine(day, at, self.zone).astimezone(UTC).replace(tzinfo=None)
 
 
 def _span(text: str) -> Span:
@@ -122,11 +105,8 @@ def _span(text: str) -> Span:
     first, last = (0, 6) if first is None else (first, first if last is None else last)
     days = frozenset(range(first, last + 1)) if first <= last else frozenset((*range(first, 7), *range(last + 1)))
     # 24:00 is 00:00 of the next day.
-    start, end = (
-        time(int(hour) % 24 if hour == "24" else int(hour), int(minute))
-        for hour, minute in ((found[3], found[4]), (found[5], found[6]))
-    )
-    return Span(days, start, end)
+    start, end = (time(0 if found[hour] == "24" else int(found[hour]), int(found[hour + 1])) for hour in (3, 5))
+    return days, start, end
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +117,6 @@ class Schedule:
     text: str
 
     @classmethod
-    @lru_cache(maxsize=1024)
     def parse(cls, text: str) -> Self:
         """A schedule from a text such as `Mon 06:00` or `Mon-Fri 06:00, 18:00 Europe/London`.
 

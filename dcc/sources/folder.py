@@ -30,26 +30,22 @@ _BLOCK = 256 * 1024
 _DISK_FAULTS = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN)
 
 
-def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
-    """Find the folder. Raises SourceUnreachableError if it does not exist; ConfigurationError for an invalid path.
-
-    The host name, user name and access key are ignored.
-    """
-    if not address.base_path.startswith(("/", "~")) or "\0" in address.base_path:
-        raise ConfigurationError(
-            f"The base path {address.base_path!r} is no absolute path. Give the folder's full path."
-        )
-    return LocalConnection(address, settings)
-
-
 _FOLDER = "folder"
 """The case of a source that is a missing folder of this machine."""
 
 
 class LocalConnection(BlockwiseConnection):
-    """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed."""
+    """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed.
+
+    The host name, user name and access key are ignored. Its constructor raises SourceUnreachableError if the folder
+    does not exist; ConfigurationError for an invalid path.
+    """
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
+        if not address.base_path.startswith(("/", "~")) or "\0" in address.base_path:
+            raise ConfigurationError(
+                f"The base path {address.base_path!r} is no absolute path. Give the folder's full path."
+            )
         self._label, self._extent = address.label, address.extent
         self._list_timeout = settings.list_timeout
         path = Path(address.base_path)

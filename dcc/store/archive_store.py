@@ -301,10 +301,6 @@ def _write_into(root: Path) -> None:
             raise PermissionError(errno.EACCES, f"{folder}: {os.strerror(errno.EACCES)}")
 
 
-def _holds(holding: Callable[[], Collection[str]], url: str) -> bool:
-    return url in holding()
-
-
 class ArchiveStore:
     """The archive store of the settings. Threads may share it. Raises ConfigurationError.
 
@@ -316,7 +312,8 @@ class ArchiveStore:
         self._settings = settings
         known = cache(holding)
         self.replicas = tuple(
-            Replica(settings, url, required, partial(_holds, known, url)) for url, required in named_replicas(settings)
+            Replica(settings, url, required, lambda url=url: url in known())  # type: ignore[misc]
+            for url, required in named_replicas(settings)
         )
 
     def __repr__(self) -> str:

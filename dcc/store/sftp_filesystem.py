@@ -15,8 +15,7 @@ from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
-from dcc.sources.sftp.connection import SshConnection, describe
-from dcc.sources.sftp.login import log_in
+from dcc.sources.sftp.connection import SshConnection, describe, log_in
 
 
 class SftpFiles(SFTPFileSystem):  # type: ignore[misc]

@@ -18,9 +18,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError, StagedDocumentLostError
 from dcc.messages import Message, mark
@@ -61,15 +60,27 @@ class Staging:
 
     def archive(self, key: ZipKey) -> Path:
         """The path of the complete archive. Raises BadFileNameError for a name that would lead elsewhere."""
-        return Path(_places(self.root, key).archive)
+        name = key.file_name
+        if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
+            raise BadFileNameError(
+                mark("'{name}' cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN."), name=name
+            )
+        return self.root / key.action / name
 
     def contents(self, key: ZipKey) -> Path:
         """The path of the directory with the archive's documents, private to the archive."""
-        return Path(_places(self.root, key).contents)
+        return self._beside(key, ".contents")
 
     def part(self, key: ZipKey) -> Path:
         """The path of the archive during its download."""
-        return Path(_places(self.root, key).part)
+        return self._beside(key, ".part")
+
+    def _origin(self, key: ZipKey) -> Path:
+        return self._beside(key, ".part.json")
+
+    def _beside(self, key: ZipKey, ending: str) -> Path:
+        archive = self.archive(key)
+        return archive.with_name(archive.name + ending)
 
     def make(self) -> None:
         """Make the staging area, readable by this user only. Raises ConfigurationError if it cannot be written to."""
@@ -92,62 +103,61 @@ class Staging:
 
     def resumable(self, key: ZipKey, origin: Origin) -> int:
         """How many bytes of exactly this archive are here already; 0 to begin at the beginning."""
-        places = _places(self.root, key)
-        if origin.size_bytes is None or origin.modified is None or not os.path.lexists(places.origin):
+        if origin.size_bytes is None or origin.modified is None:
             return 0
         try:
-            known = json.loads(Path(places.origin).read_text("utf-8"))
-            received = Path(places.part).stat().st_size
+            known = json.loads(self._origin(key).read_text("utf-8"))
+            received = self.part(key).stat().st_size
         except (FileNotFoundError, ValueError):
             return 0
         return received if known == asdict(origin) and received <= origin.size_bytes else 0
 
     def begin_part(self, key: ZipKey) -> int:
         """Begin a part without an origin, so that it cannot be continued yet. Returns it open for writing."""
-        places = _places(self.root, key)
-        _remove(places.origin)
+        part = self.part(key)
+        self._origin(key).unlink(missing_ok=True)
         try:
-            return os.open(places.part, _NEW_PART)
+            return os.open(part, _NEW_PART)
         except FileExistsError:
             # A thread of a stopped session may still write to the old file, which is separate then.
-            _remove(places.part)
+            part.unlink(missing_ok=True)
         except FileNotFoundError:
-            make_directory(self.root / key.action)
-        return os.open(places.part, _NEW_PART)
+            make_directory(part.parent)
+        return os.open(part, _NEW_PART)
 
     def note_origin(self, key: ZipKey, origin: Origin) -> None:
         """Record the part's origin, so that it can be continued."""
-        Path(_places(self.root, key).origin).write_text(json.dumps(asdict(origin)), "utf-8")
+        self._origin(key).write_text(json.dumps(asdict(origin)), "utf-8")
 
     def has_manifest(self, key: ZipKey) -> bool:
         """Whether a manifest lies beside the archive."""
-        archive = _places(self.root, key).archive
-        return any(os.path.lexists(manifest_beside(archive, suffix)) for suffix in MANIFEST_FORMATS)
+        return any(os.path.lexists(self._manifest(key, suffix)) for suffix in MANIFEST_FORMATS)
+
+    def _manifest(self, key: ZipKey, suffix: str) -> Path:
+        archive = self.archive(key)
+        return archive.with_name(manifest_beside(archive.name, suffix))
 
     def put_manifest(self, key: ZipKey, suffix: str, content: bytes | None) -> None:
         """Replace the manifest beside the archive by that at its source, in that format; None: there is none."""
-        archive = _places(self.root, key).archive
         for each in MANIFEST_FORMATS:
-            _remove(manifest_beside(archive, each))
+            self._manifest(key, each).unlink(missing_ok=True)
         if content is not None:
-            place = os.open(manifest_beside(archive, suffix), _NEW_PART, 0o600)
-            with os.fdopen(place, "wb") as file:
+            with os.fdopen(os.open(self._manifest(key, suffix), _NEW_PART, 0o600), "wb") as file:
                 file.write(content)
 
     def finish_part(self, key: ZipKey) -> Path:
         """Give the complete part the archive's name, and remove contents of an earlier one. Returns the path."""
-        places = _places(self.root, key)
-        if os.path.lexists(places.contents):
-            shutil.rmtree(places.contents, ignore_errors=True)
-        os.replace(places.part, places.archive)  # noqa: PTH105 - see _places
-        _remove(places.origin)
-        return Path(places.archive)
+        archive, contents = self.archive(key), self.contents(key)
+        if os.path.lexists(contents):
+            shutil.rmtree(contents, ignore_errors=True)
+        self.part(key).replace(archive)
+        self._origin(key).unlink(missing_ok=True)
+        return archive
 
     def drop_part(self, key: ZipKey) -> None:
         """Remove the part, so that the next attempt begins at the beginning."""
-        places = _places(self.root, key)
-        _remove(places.origin)
-        _remove(places.part)
+        self._origin(key).unlink(missing_ok=True)
+        self.part(key).unlink(missing_ok=True)
 
     @contextmanager
     def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
@@ -222,36 +232,6 @@ class Staging:
             log.warning("The archive %s in staging cannot be read: %s", key, os.strerror(error.errno or 0))
             return None
         return archive if md5 in (None, found) else None
-
-
-class _Places(NamedTuple):
-    """The paths of an archive and of the files beside it."""
-
-    archive: str
-    contents: str
-    part: str
-    origin: str
-
-
-@lru_cache(maxsize=256)
-def _places(root: Path, key: ZipKey) -> _Places:
-    """The paths of an archive, as text: they are needed a dozen times in turn, and making a Path takes as long as a
-    file access.
-    """
-    name = key.file_name
-    if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
-        raise BadFileNameError(
-            mark("'{name}' cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN."), name=name
-        )
-    archive = f"{root}/{key.action}/{name}"
-    return _Places(archive, f"{archive}.contents", f"{archive}.part", f"{archive}.part.json")
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)  # noqa: PTH108 - see _places
-    except FileNotFoundError:
-        return
 
 
 def _unusable(root: Path, reason: str) -> ConfigurationError:

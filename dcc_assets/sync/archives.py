@@ -1,4 +1,7 @@
-"""Results of submissions up to their validation, shown in Dagster for sessions that were killed.
+"""Crawls and submissions up to their validation as the tracker has them, in the form in which a session yields them.
+
+With these Dagster can show what happened long ago, and what a killed session did not. The tracker is read a few hundred
+submissions at a time, with a fixed number of statements each time.
 
 A session reports submissions as they finish, a second after they are in the tracker. The unreported ones of a dead
 session are found by a mark (`marks`): the submission, download, refusal and re-opening up to which everything was
@@ -7,25 +10,46 @@ shown. It uses ids, which no clock can put out of order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 from dagster import DagsterInstance
-from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select, true
 
 from dcc.databases.transactions import run_reading
-from dcc.outcomes import ZipKey, ZipOutcome
+from dcc.errors import ArchiveRemovedError
+from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
+from dcc.sources.base import SourceAddress
 from dcc.store.staging import Staging
-from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDecision, ZipDownload
+from dcc.tracker.crawls import latest_crawls
+from dcc.tracker.decisions import decisions_in_force
+from dcc.tracker.models import (
+    AnException,
+    FileSourceHasZip,
+    Reopening,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipActionLog,
+    ZipDecision,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+)
+from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
 from dcc.tracker.queries.session_zips import of_centres
-from dcc_assets.metadata.archives import complete_zip_report
-from dcc_assets.sync.archive_records import recorded_zips
+from dcc.tracker.queries.zip_action_lists import select_zip_actions
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.submission_rows import IDS, LATEST, chunks, key_of, rows_about
+from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
 from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
@@ -153,3 +177,173 @@ def _unshown(connection: Connection, part: Part[ZipMark], shown: ColumnElement[b
 
 def _revoked_after(moment: str) -> ColumnElement[bool]:
     return ZipDecision.revoked > datetime.fromisoformat(moment) if moment else ZipDecision.revoked.is_not(None)
+
+
+def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:
+    """The latest crawl of each crawled source, without the submissions that it found."""
+    crawls = latest_crawls(connection)
+    dues = load_dues(connection, settings.source_failure_limit)
+    return [
+        SourceCrawl(
+            source_id=address.id,
+            partition=source_partition(address.centre, address.id),
+            label=address.label,
+            centre=address.centre,
+            outcome=crawl.outcome,
+            error=crawl.error,
+            listed=crawl.listed,
+            new=crawl.new,
+            known=crawl.known,
+            changed=crawl.changed,
+            refused=crawl.refused,
+            ignored=crawl.ignored,
+            gone=crawl.gone,
+            seconds=((crawl.finished or crawl.started) - crawl.started).total_seconds(),
+            finished=crawl.finished or crawl.started,
+            pace=str(due.pace) if (due := dues.get(address.id)) else "",
+            then=str(due) if due and not due.is_due else "",
+        )
+        for address in load_addresses(connection, only_crawlable=False)
+        if (crawl := crawls.get(address.id)) is not None
+    ]
+
+
+def recorded_zips(
+    connection: Connection, keys: Sequence[ZipKey] | None = None, wanted: ColumnElement[bool] | None = None
+) -> Iterator[ZipOutcome]:
+    """All submissions, those of `keys`, or those that `wanted` selects, in the order in which they were first seen."""
+    sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
+    query = select(ZipAction.id)
+    if wanted is not None:
+        query = query.where(wanted)
+    if keys is not None:
+        query = query.join(ZipFile, ZipFile.id == ZipAction.zip_id).where(
+            ZipFile.file_name.in_({key.file_name for key in keys})
+        )
+    chosen = None if keys is None else frozenset(keys)
+    for ids in chunks(connection.scalars(query)):
+        for zip_ in _chunk(connection, ids, sources):
+            if chosen is None or zip_.key in chosen:
+                yield zip_
+
+
+def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, SourceAddress]) -> Iterator[ZipOutcome]:
+    attempts = _latest_attempts(connection, ids)
+    downloads = [attempt.id for attempt in attempts.values()]
+    documents = _documents(connection, downloads)
+    reasons = _reasons(connection, ids, downloads)
+    decisions = decisions_in_force(connection, ids)
+    for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
+        attempt = attempts.get(row.id)
+        state = _up_to_validation(row.phase_id, row.status_id)
+        seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
+        downloaded = _is_past(Phase.ZIP_MD5, state)
+        fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
+        source = sources.get(attempt.file_source_id) if attempt is not None else None
+        outcome = ZipOutcome(
+            key=key_of(row),
+            centre=row.centre,
+            phase=state[0],
+            status=state[1],
+            downloaded=downloaded,
+            extracted=_is_past(Phase.UNZIP, state),
+            size_bytes=row.size_bytes,
+            md5=row.content_md5,
+            source=None if source is None else source.label,
+            attempts=0 if attempt is None else attempt.attempts,
+            seconds=seconds,
+            finished=row.last_update if attempt is None else attempt.received,
+            reasons=tuple(reasons[row.id]),
+            transfer_seconds=seconds if downloaded and fetched is not AttemptOutcome.NOT_MODIFIED else None,
+            fetched=fetched,
+            source_partition=None if source is None else source_partition(source.centre, source.id),
+            decisions=tuple(map(str, decisions.get(row.id, ()))),
+        )
+        yield replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome
+
+
+def _up_to_validation(phase: int, status: int) -> tuple[Phase, Status]:
+    """The state up to validation; other reports show the later phases."""
+    return (Phase(phase), Status(status)) if phase <= Phase.XSD else (Phase.XSD, Status.DONE)
+
+
+def _is_past(phase: Phase, state: tuple[Phase, Status]) -> bool:
+    return state[0] > phase or state == (phase, Status.DONE)
+
+
+def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
+    latest = (
+        select(
+            FileSourceHasZip.za_id,
+            LATEST.label("download_id"),
+            func.count(ZipDownload.id).label("attempts"),
+        )
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(FileSourceHasZip.za_id.in_(ids))
+        .group_by(FileSourceHasZip.za_id)
+        .subquery()
+    )
+    query = (
+        select(
+            latest.c.za_id,
+            latest.c.attempts,
+            ZipDownload.id,
+            ZipDownload.request,
+            ZipDownload.received,
+            ZipDownload.outcome,
+            FileSourceHasZip.file_source_id,
+        )
+        .join(latest, latest.c.download_id == ZipDownload.id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    )
+    return {row.za_id: row for row in connection.execute(query)}
+
+
+def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, list[DocumentOutcome]]:
+    rows = connection.execute(
+        select(XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id, XmlFile.size_bytes)
+        .where(XmlFile.zip_id.in_(downloads))
+        .order_by(XmlFile.id)
+    ).all()
+    invalid = [row.id for row in rows if row.status_id == int(Status.FAILED) and row.phase_id <= int(Phase.XSD)]
+    errors = _errors(connection, invalid)
+    documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
+    for row in rows:
+        state = _up_to_validation(row.phase_id, row.status_id)
+        documents[row.zip_id].append(
+            DocumentOutcome(row.fname, *state, size_bytes=row.size_bytes or 0, errors=tuple(errors[row.id]))
+        )
+    return documents
+
+
+def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[Problem]]:
+    """The errors of documents; of one with more than are shown, the first ones."""
+    errors: dict[int, list[Problem]] = defaultdict(list)
+    query = entries_that_hold(*OF_DOCUMENT).where(XmlLog.xml_id.in_(IDS)).order_by(XmlLog.id)
+    for row in rows_about(connection, query, documents):
+        if len(errors[row.xml_id]) <= ERRORS_SHOWN:
+            errors[row.xml_id].append(problem_of(row))
+    return errors
+
+
+def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int]) -> dict[int, list[Problem]]:
+    """Why submissions failed: the entries about them and about their latest download, in that order."""
+    about_actions = (
+        select(ZipActionLog.za_id, *OF_ACTION)
+        .join(AnException, AnException.id == ZipActionLog.exception_id)
+        .where(ZipActionLog.za_id.in_(ids), AnException.short_name != ArchiveRemovedError.short_name())
+        .order_by(ZipActionLog.id)
+    )
+    about_downloads = (
+        select(FileSourceHasZip.za_id, *OF_DOWNLOAD)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .where(ZipLog.zip_id.in_(downloads))
+        .order_by(ZipLog.id)
+    )
+    reasons: dict[int, list[Problem]] = defaultdict(list)
+    for query in (about_actions, about_downloads):
+        for row in connection.execute(query):
+            reasons[row.za_id].append(problem_of(row))
+    return reasons

@@ -178,9 +178,9 @@ class Mirror:
             parts = DATA_SHOWN.parts(self._instance, self._settings, self._group)
         else:
             parts = [Part(self._mark, None if self._group is None else self._group.centres)]
-        now = utc_now()
         # If the clock was put back, changes since then cannot be found.
-        parts = [replace(part, mark=replace(part.mark, zips="")) if _is_after(part, now) else part for part in parts]
+        now = utc_now().isoformat()
+        parts = [replace(one, mark=replace(one.mark, zips="")) if one.mark.zips > now else one for one in parts]
         contexts = min(part.mark.contexts for part in parts)
         newest, changes = self._read(
             lambda tracker, qc: (_newest(tracker, qc, contexts), changes_since(tracker, qc, parts, shown=self._shown))
@@ -227,10 +227,6 @@ class Mirror:
         self.centres_shown.update(keys)
         if keys:
             self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
-
-
-def _is_after(part: Part[Mark], now: datetime) -> bool:
-    return bool(part.mark.zips) and datetime.fromisoformat(part.mark.zips) > now
 
 
 def changes_since(

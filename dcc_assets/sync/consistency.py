@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
-from sqlalchemy import ColumnElement, Connection, Engine
+from sqlalchemy import Connection, Engine
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
@@ -24,11 +24,10 @@ from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
+from dcc_assets.sync.archives import recorded_crawls, recorded_zips
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
-from dcc_dagster.check_results import failing_partitions
-from dcc_dagster.partition_events import Report
+from dcc_dagster.partition_events import Report, failing_partitions
 
 _CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
@@ -44,8 +43,11 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
         shown, wanted = _ShownEvents(instance), read_archive(instance).horizon.shows()
-        yield from shown.missing(FILE_SOURCES.name, _of_sources(connection, settings))
-        yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory), wanted))
+        staging = Staging(settings.staging_directory)
+        sources = map(source_report, recorded_crawls(connection, settings))
+        zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
+        yield from shown.missing(FILE_SOURCES.name, sources)
+        yield from shown.missing(ZIP_ACTIONS.name, zips)
         with disposed(open_qc_database(settings)) as qc:
             try:
                 require_current(qc)
@@ -53,25 +55,12 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
                 # It was not made yet, so it is empty.
                 return
             with qc.connect() as qc_connection:
-                yield from shown.missing(
-                    ZIP_ACTIONS.name, data_reports(recorded_data(connection, qc_connection, wanted=wanted))
-                )
-                yield from shown.missing(CENTRES.name, _of_centres(qc_connection))
+                data = data_reports(recorded_data(connection, qc_connection, wanted=wanted))
+                yield from shown.missing(ZIP_ACTIONS.name, data)
+                yield from shown.missing(CENTRES.name, contexts_reports(recorded_contexts(qc_connection)))
+                yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc_connection)))
 
     return check_at_rest(tracker, settings, look)
-
-
-def _of_sources(connection: Connection, settings: Settings) -> Iterator[Report]:
-    return (source_report(crawl) for crawl in recorded_crawls(connection, settings))
-
-
-def _of_zips(connection: Connection, staging: Staging, wanted: ColumnElement[bool]) -> Iterator[Report]:
-    return (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
-
-
-def _of_centres(qc: Connection) -> Iterator[Report]:
-    yield from contexts_reports(recorded_contexts(qc))
-    yield from overviews_reports(recorded_overviews(qc))
 
 
 class _ShownEvents:

@@ -21,8 +21,7 @@ from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
-from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
-from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark
+from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark, recorded_crawls, recorded_zips
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes

@@ -16,7 +16,7 @@ from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.partitions import keys_of_partitions
 from dcc_assets.runs import step_of
-from dcc_assets.sync.archive_records import recorded_zips
+from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import recorded_data
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionEvents, Report

@@ -20,7 +20,7 @@ from dcc.redaction import redacted
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc_assets.jobs import asset_definitions, crawl_file_sources
-from dcc_assets.sync.archive_records import recorded_crawls
+from dcc_assets.sync.archives import recorded_crawls
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import SftpResource

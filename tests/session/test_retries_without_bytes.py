@@ -15,7 +15,7 @@ from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.tracker.models import Reopening
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc_assets.sync.archive_records import recorded_zips
+from dcc_assets.sync.archives import recorded_zips
 from tests.support import dying_session
 from tests.support.asking import in_reading, value_in
 from tests.support.installations import (

@@ -21,7 +21,7 @@ from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
-from dcc_assets.sync.archive_records import recorded_zips
+from dcc_assets.sync.archives import recorded_zips
 from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements

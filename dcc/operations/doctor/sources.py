@@ -103,7 +103,7 @@ def _access_problems(surroundings: Environment, subject: str, address: SourceAdd
     try:
         credential = resolve_accesskey(address.accesskey, surroundings.settings.key_passphrase)
         if credential.private_key is not None and address.protocol == SourceProtocol.SFTP:
-            from dcc.sources.sftp.login import load_private_key
+            from dcc.sources.sftp.connection import load_private_key
 
             load_private_key(credential, credential.private_key)
     except ConfigurationError as error:
@@ -193,10 +193,10 @@ def _check_its_clock(surroundings: Environment, address: SourceAddress) -> Itera
     """The clock of a web server, from the date in its answers."""
     if address.protocol not in (SourceProtocol.HTTP, SourceProtocol.HTTPS):
         return
-    from dcc.sources.http.source import open_http
+    from dcc.sources.http.source import HttpConnection
 
     try:
-        with open_http(address, surroundings.hurried_settings) as connection:
+        with HttpConnection(address, surroundings.hurried_settings) as connection:
             date = connection.server_date()
     except (SourceError, ConfigurationError) as error:
         yield not_checked(f"clock of {address.label}", f"It did not say: {error}")

@@ -20,14 +20,21 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import USUAL_PORTS, parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFile, SourceAddress
+from dcc.sources.base import (
+    LISTING,
+    SENDING,
+    ActionListing,
+    Block,
+    BlockwiseConnection,
+    ListedFile,
+    SourceAddress,
+    SourceProtocol,
+)
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
-from dcc.sources.ftp.login import describe, open_session
-from dcc.sources.ftp.session import FAILURES, FtpSession
+from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_session
 from dcc.sources.listing import MAX_ENTRIES, Below, Entry, EntryKind, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.request_texts import LISTING, SENDING
 
 FTP_PORT = USUAL_PORTS["ftp"]
 
@@ -35,28 +42,17 @@ _MAX_TIMES = 200
 """The most archives of a directory whose times are requested one by one, if a listing lacks them."""
 
 
-def open_ftp(address: SourceAddress, settings: Settings) -> FtpConnection:
-    """Connect and log in without encryption. Raises as `open_ftps`."""
-    return FtpConnection(address, settings, tls=False)
-
-
-def open_ftps(address: SourceAddress, settings: Settings) -> FtpConnection:
-    """Connect, begin TLS and log in; the certificate must be valid for the host, and transfers are encrypted too.
-
-    Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError; ConfigurationError
-    for an invalid address or access key.
-    """
-    return FtpConnection(address, settings, tls=True)
-
-
 class FtpConnection(BlockwiseConnection):
-    """A logged-in FTP connection; see `Connection`.
+    """A logged-in FTP connection; see `Connection`. By `ftps` it begins TLS, and transfers are encrypted too.
 
-    After an interrupted transfer the state of the control connection is unknown: the next request makes a new one.
+    Its constructor raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError;
+    ConfigurationError for an invalid address or access key. After an interrupted transfer the state of the control
+    connection is unknown: the next request makes a new one.
     """
 
-    def __init__(self, address: SourceAddress, settings: Settings, *, tls: bool) -> None:
-        self._address, self._settings, self._tls = address, settings, tls
+    def __init__(self, address: SourceAddress, settings: Settings) -> None:
+        self._address, self._settings = address, settings
+        self._tls = address.protocol == SourceProtocol.FTPS
         self._label = address.label
         self._endpoint = parse_hostname(address.hostname, FTP_PORT)
         self._credential = resolve_accesskey(address.accesskey)

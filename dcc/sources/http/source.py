@@ -30,6 +30,9 @@ from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import (
+    LISTING,
+    LOGIN_REFUSED,
+    SENDING,
     ActionListing,
     Connection,
     ListedFile,
@@ -46,23 +49,17 @@ from dcc.sources.listing import Below, Entry, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.request_texts import LISTING, LOGIN_REFUSED, SENDING
 
 _MISSING = (404, 410)
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
 
 
-def open_http(address: SourceAddress, settings: Settings) -> HttpConnection:
-    """Connect, by TLS for `https`, and see whether the server takes the user name and password.
-
-    Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError; ConfigurationError
-    if the address or access key makes no sense.
-    """
-    return HttpConnection(address, settings)
-
-
 class HttpConnection(Connection):
-    """A connection to a web server; see `Connection`. Every request carries the user name and password."""
+    """A connection to a web server, by TLS for `https`; see `Connection`. Every request carries user name and password.
+
+    Its constructor sees whether the server takes them. It raises SourceTimeoutError, SourceUnreachableError,
+    CertificateRefusedError, LoginRefusedError; ConfigurationError if the address or access key makes no sense.
+    """
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._label, self._settings, self._extent = address.label, settings, address.extent

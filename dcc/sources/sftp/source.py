@@ -21,16 +21,14 @@ from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
+from dcc.sources.base import LISTING, SENDING, ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
 from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc.sources.listing import Below, Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.request_texts import LISTING, SENDING
-from dcc.sources.sftp.connection import SshConnection, describe
+from dcc.sources.sftp.connection import SshConnection, describe, log_in
 from dcc.sources.sftp.files import FilePart, FileReader
-from dcc.sources.sftp.login import log_in
 
 # Exceptions of paramiko if a server breaks off, refuses, or answers with rubbish.
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
