@@ -1,6 +1,5 @@
 """Reference data in Dagster: materialised they are refreshed; what fails or is old fails the check `fresh`."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -33,12 +32,6 @@ from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer
 
 NAMES = [f"reference_{name}" for name in SETS]
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 @pytest.fixture
