@@ -4,27 +4,14 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from dagster import (
-    AssetKey,
-    DagsterInstance,
-    Definitions,
-    ExecuteInProcessResult,
-    RunRequest,
-    SkipReason,
-)
+from dagster import AssetKey, DagsterInstance, Definitions, ExecuteInProcessResult, RunRequest, SkipReason
 
 from dcc.databases.schema import init_database
 from dcc.qc.database import open_qc_database
 from dcc.reference.loading import SETS
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
-from dcc_assets.reference import (
-    FRESH,
-    REFERENCE_CHECK_SPECS,
-    REFERENCE_JOB,
-    REFERENCE_SPECS,
-    reference_definitions,
-)
+from dcc_assets.reference import FRESH, REFERENCE_CHECK_SPECS, REFERENCE_JOB, REFERENCE_SPECS, reference_definitions
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.daily import AUDIT_TIME, REFRESH_TIME, daily_automation, refresh_reference
 from tests.support.dagster_instances import looked

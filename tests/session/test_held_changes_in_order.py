@@ -9,7 +9,6 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
-from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -56,7 +55,7 @@ def test_the_newer_change_waits_for_the_decision_and_stands_after_it(careful: Da
     assert "waits to be confirmed" in (told.reason or "")
     careful.run()
     assert (careful.states()[HELD], careful.states()[LATER]) == (WAITING, WAITING)
-    confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+    careful.confirm(HELD, **WHO)
     careful.run()
     assert WAITING not in careful.states().values()
     assert sorted(archives_of_animals(careful).values()) == [HELD, HELD, LATER]
@@ -65,7 +64,7 @@ def test_the_newer_change_waits_for_the_decision_and_stands_after_it(careful: Da
 def test_it_is_taken_when_the_held_one_is_withdrawn(careful: DataInstallation) -> None:
     hold_and_change_later(careful)
     careful.run()
-    withdraw_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+    careful.withdraw(HELD, **WHO)
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
 

@@ -13,10 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.errors import (
-    InternalFaultError,
-    SourceUnreachableError,
-)
+from dcc.errors import InternalFaultError, SourceUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import load_catalogue
@@ -25,9 +22,7 @@ from dcc.reports.submissions.plain_text import render_text
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
-from dcc.tracker.models import (
-    XmlLog,
-)
+from dcc.tracker.models import XmlLog
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import in_reading, rows_in
 from tests.support.installations import Folder, Installation, experiments, specimens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, Executable, Row, text
 
@@ -11,6 +11,18 @@ from dcc.databases.transactions import writing
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Databases(Protocol):
+    """What has a tracker and a QC database."""
+
+    @property
+    def tracker(self) -> Engine:
+        """The tracker's engine."""
+
+    @property
+    def qc(self) -> Engine:
+        """The QC database's engine."""
 
 
 def value_in(engine: Engine, statement: Executable | str) -> Any:
@@ -41,6 +53,17 @@ def in_reading(
     with engine.connect() as connection:
         found = function(connection, *arguments, **options)
         return cast("T", iter(list(found))) if isinstance(found, Iterator) else found
+
+
+def in_both(
+    databases: Databases,
+    function: Callable[Concatenate[Connection, Connection, P], T],
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> T:
+    """What a function that reads from the tracker and the QC database returns."""
+    with databases.tracker.connect() as tracker, databases.qc.connect() as qc:
+        return function(tracker, qc, *arguments, **options)
 
 
 def execute_in(engine: Engine, *statements: Executable | str) -> None:
