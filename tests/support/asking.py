@@ -49,10 +49,9 @@ def rows_in(engine: Engine, statement: Executable | str) -> list[Row[Any]]:
 def in_reading(
     engine: Engine, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
 ) -> T:
-    """What a function that reads from a connection returns, an iterator with all that it yields."""
+    """What a function that reads from a connection returns."""
     with engine.connect() as connection:
-        found = function(connection, *arguments, **options)
-        return cast("T", iter(list(found))) if isinstance(found, Iterator) else found
+        return _whole(function(connection, *arguments, **options))
 
 
 def in_both(
@@ -63,7 +62,7 @@ def in_both(
 ) -> T:
     """What a function that reads from the tracker and the QC database returns."""
     with databases.tracker.connect() as tracker, databases.qc.connect() as qc:
-        return function(tracker, qc, *arguments, **options)
+        return _whole(function(tracker, qc, *arguments, **options))
 
 
 def execute_in(engine: Engine, *statements: Executable | str) -> None:
@@ -83,3 +82,8 @@ def in_writing(
 
 def _statement(statement: Executable | str) -> Executable:
     return text(statement) if isinstance(statement, str) else statement
+
+
+def _whole(found: T) -> T:
+    """What outlives the connection: an iterator with all that it yields."""
+    return cast("T", iter(list(found))) if isinstance(found, Iterator) else found
