@@ -16,15 +16,7 @@ from pydantic import SecretStr
 
 from dcc import redaction
 from dcc.errors import ConfigurationError, SourceUnreachableError
-from dcc.redaction import (
-    MASK,
-    SHORTEST,
-    clean,
-    keep_secret,
-    keep_secrets_of_url,
-    redact,
-    redacted,
-)
+from dcc.redaction import MASK, SHORTEST, clean, keep_secret, keep_secrets_of_url, redact, redacted
 from dcc.settings import Settings
 from dcc.sources.access import Credential
 from dcc.sources.remote_names import printable

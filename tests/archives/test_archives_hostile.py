@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from dcc.archives.limits import ArchiveLimits
-from dcc.errors import (
-    CorruptArchiveError,
-    OversizedArchiveError,
-)
+from dcc.errors import CorruptArchiveError, OversizedArchiveError
 from tests.archives.test_archives import EXPERIMENT, LIMITS, SPECIMEN, extract, make_zip, tree
 
 DOCUMENT = b"<a>content</a>"

@@ -1,31 +1,17 @@
 """Reference data in Dagster: materialised they are refreshed; what fails or is old fails the check `fresh`."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from dagster import (
-    AssetKey,
-    DagsterInstance,
-    Definitions,
-    ExecuteInProcessResult,
-    RunRequest,
-    SkipReason,
-)
+from dagster import AssetKey, DagsterInstance, Definitions, ExecuteInProcessResult, RunRequest, SkipReason
 
 from dcc.databases.schema import init_database
 from dcc.qc.database import open_qc_database
 from dcc.reference.loading import SETS
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
-from dcc_assets.reference import (
-    FRESH,
-    REFERENCE_CHECK_SPECS,
-    REFERENCE_JOB,
-    REFERENCE_SPECS,
-    reference_definitions,
-)
+from dcc_assets.reference import FRESH, REFERENCE_CHECK_SPECS, REFERENCE_JOB, REFERENCE_SPECS, reference_definitions
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.daily import AUDIT_TIME, REFRESH_TIME, daily_automation, refresh_reference
 from tests.support.dagster_instances import looked
@@ -33,12 +19,6 @@ from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer
 
 NAMES = [f"reference_{name}" for name in SETS]
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 @pytest.fixture

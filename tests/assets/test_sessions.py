@@ -6,12 +6,7 @@ import pytest
 from dagster import DagsterRunStatus
 from sqlalchemy import select
 
-from dcc.errors import (
-    ConfigurationError,
-    DagsterStorageError,
-    SessionLostError,
-    TrackerUnreachableError,
-)
+from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
 from dcc.settings.workers import ExecutorKind

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
-import threading
 import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from enum import EnumType
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import attr
 import pytest
@@ -31,40 +29,36 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, experiments, specimens
 from tests.support.ports import free_port
 from tests.support.servers import Authority
+from tests.support.web_server import ThreadedServer
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver(ThreadedServer):
     """Keeps what is posted, as (path, event); answers after `delay` seconds."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, certificate: Path | None = None) -> None:
+        super().__init__(_Handler, certificate)
         self.received: list[tuple[str, dict[str, Any]]] = []
         self.delay = 0.0
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Receiver
+    web: ClassVar[Receiver]
 
     def do_POST(self) -> None:
-        time.sleep(self.server.delay)
-        self.server.received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        self.web.released.wait(self.web.delay)
+        self.web.received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
         self.send_response(201)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        """Be quiet."""
+    def log_message(self, *_: object) -> None: ...
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with Receiver() as server:
+        yield server
 
 
 @pytest.fixture
@@ -132,7 +126,7 @@ def ended(events: list[dict[str, Any]]) -> tuple[list[str], dict[str, Any], dict
 @pytest.mark.both_databases
 def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, receiver: Receiver) -> None:
     submitted.environment |= {
-        "DCC_OPENLINEAGE_URL": f"http://lineage:T0K3N@127.0.0.1:{receiver.server_port}",
+        "DCC_OPENLINEAGE_URL": f"http://lineage:T0K3N@127.0.0.1:{receiver.port}",
         "DCC_ENVIRONMENT": "test",
     }
     submitted.secrets.append("T0K3N")
@@ -211,10 +205,10 @@ def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(
 ) -> None:
     monkeypatch.setattr("dcc.operations.openlineage.sending._ANSWER_SECONDS", 0.5)
     receiver.delay = 3.0
-    for port in (free_port(), receiver.server_port):
+    for port in (free_port(), receiver.port):
         submitted.environment["DCC_OPENLINEAGE_URL"] = f"http://127.0.0.1:{port}"
         began = time.monotonic()
-        told = submitted("crawl", exit_code=1 if port != receiver.server_port else 0).output
+        told = submitted("crawl", exit_code=1 if port != receiver.port else 0).output
         assert told.count("was not sent to DCC_OPENLINEAGE_URL") == 1
         assert f"the server 127.0.0.1:{port} cannot be reached" in told
         assert "Max retries" not in told
@@ -222,18 +216,12 @@ def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(
 
 
 @only_sqlite
-def test_a_receiver_whose_certificate_has_expired_is_told_as_such(
-    submitted: Dcc, receiver: Receiver, authority: Authority
-) -> None:
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    served.load_cert_chain(authority.issue(days=-1))
-    receiver.socket = served.wrap_socket(receiver.socket, server_side=True)
-    submitted.environment |= {
-        "DCC_OPENLINEAGE_URL": f"https://127.0.0.1:{receiver.server_port}",
-        "DCC_TLS_CA_FILE": str(authority.ca_file),
-    }
-    told = submitted("crawl", exit_code=1).output
+def test_a_receiver_whose_certificate_has_expired_is_told_as_such(submitted: Dcc, authority: Authority) -> None:
+    submitted.environment["DCC_TLS_CA_FILE"] = str(authority.ca_file)
+    with Receiver(authority.issue(days=-1)) as receiver:
+        submitted.environment["DCC_OPENLINEAGE_URL"] = receiver.url
+        told = submitted("crawl", exit_code=1).output
     assert (
-        f"the TLS certificate of the server 127.0.0.1:{receiver.server_port} could not be verified (certificate has "
-        "expired). Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
+        f"the TLS certificate of the server {receiver.hostname} could not be verified (certificate has expired). Have "
+        "it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
     ) in told

@@ -17,7 +17,7 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import until_the_next_second
 from tests.support.raising import raising
 from tests.support.servers import Authority, Share
-from tests.support.web_server import trickling_web_server
+from tests.support.talking_servers import trickling_web_server
 
 pytestmark = only_sqlite
 SECRET = "hunter2 with blanks"
@@ -289,7 +289,7 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
     """That entries come shows that the directory can be listed; a large server that is honest takes its time."""
     monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
     began = time.monotonic()
-    with trickling_web_server() as hostname:
+    with trickling_web_server() as (hostname, _):
         place = ("--centre", "H", "--protocol", "http", "--hostname", hostname, "--base-path", "/")
         added = dcc("source", "add", *place)
     assert time.monotonic() - began < 15

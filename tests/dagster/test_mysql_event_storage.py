@@ -31,12 +31,6 @@ pytestmark = only_mariadb
 
 
 @pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as made:
-        yield made
-
-
-@pytest.fixture
 def url(dagster_url: str | None) -> str:
     assert dagster_url is not None
     return dagster_url

@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +38,7 @@ from tests.support.left_behind import Left
 from tests.support.ports import free_port
 from tests.support.served_sources import register
 from tests.support.servers import Authority, SftpServer, Share
+from tests.support.talking_servers import Talk, serving
 from tests.support.web_server import WebServer
 
 pytestmark = pytest.mark.servers
@@ -75,37 +75,20 @@ INSTANCE = """{
 }"""
 
 
-class RudeMailServer:
+def rude_mail_server(heard: list[str]) -> Talk:
     """Refuses every login, and says what it was sent."""
 
-    def __enter__(self) -> RudeMailServer:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self.heard: list[str] = []
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
+    def talk(client: socket.socket) -> None:
+        client.sendall(b"220 mail\r\n")
+        for line in client.makefile("rb"):
+            words = line.decode().split()
+            if words[0].upper() == "AUTH":
+                heard.append(base64.b64decode(words[2]).decode())
+                client.sendall(f"535 {words[2]} is {heard[-1]!r}: {quote(heard[-1])}\r\n".encode())
+            else:
+                client.sendall(b"250-mail\r\n250 AUTH PLAIN\r\n" if words[0].upper() == "EHLO" else b"250 ok\r\n")
 
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            with client, client.makefile("rb") as lines:
-                client.sendall(b"220 mail\r\n")
-                for line in lines:
-                    words = line.decode().split()
-                    if words[0].upper() == "AUTH":
-                        proof = base64.b64decode(words[2]).decode()
-                        self.heard.append(proof)
-                        client.sendall(f"535 {words[2]} is {proof!r}: {quote(proof)}\r\n".encode())
-                    else:
-                        client.sendall(
-                            b"250-mail\r\n250 AUTH PLAIN\r\n" if words[0].upper() == "EHLO" else b"250 ok\r\n"
-                        )
+    return talk
 
 
 @dataclass
@@ -156,7 +139,8 @@ def session(
     key = openssh.new_key(passphrase=SECRETS["a passphrase"])
     by_password, rude = password_sftp_server(), faulty_ftp_server(refuse_login=True, repeat_password=True)
     web = WebServer(sftp_server.root, password=SECRETS["a password of a web server"], certificate=authority.issue())
-    with web, RudeMailServer() as mail:
+    heard: list[str] = []
+    with web, serving(rude_mail_server(heard)) as (mail, _):
         site = Share(sftp_server.root, SourceProtocol.HTTPS, web.hostname, username=web.username)
         for number, (share, accesskey) in enumerate(
             (
@@ -173,20 +157,20 @@ def session(
         ):
             # No two are the same place.
             register(installation, share, accesskey=SecretStr(accesskey), base_path=share.base_path + "/." * number)
-        environment = talkative_environment(installation, qc_url, dagster_url, tmp_path, authority, mail.port)
+        environment = talkative_environment(installation, qc_url, dagster_url, tmp_path, authority, mail)
         yield Session(installation, environment, Left())
-        assert mail.heard
+        assert heard
 
 
 def talkative_environment(
-    installation: Installation, qc_url: str, dagster_url: str, tmp_path: Path, authority: Authority, port: int
+    installation: Installation, qc_url: str, dagster_url: str, tmp_path: Path, authority: Authority, mail: str
 ) -> dict[str, str]:
     return clean(os.environ) | {
         "DCC_HOME": str(installation.settings.home),
         "DCC_TRACKER_URL": installation.settings.tracker_database_url,
         "DCC_QC_URL": qc_url,
         "DCC_DAGSTER_URL": dagster_url,
-        "DCC_SMTP_URL": f"smtp://me:{quote(SECRETS['the password of the mail server'], safe='')}@127.0.0.1:{port}",
+        "DCC_SMTP_URL": f"smtp://me:{quote(SECRETS['the password of the mail server'], safe='')}@{mail}",
         "DCC_REPORT_TO": "operator@example.org",
         "DCC_REPORT_DIRECTORY": str(tmp_path / "reports"),
         "DCC_NOTIFY_TO": "wrangler@example.org",

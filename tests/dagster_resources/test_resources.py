@@ -36,12 +36,6 @@ SILENT = (SourceProtocol.SFTP, SourceProtocol.FTP)
 
 
 @pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as made:
-        yield made
-
-
-@pytest.fixture
 def silent_port() -> Iterator[int]:
     """A port that takes connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine, insert, select
 
-from dcc.databases.list_parameters import (
-    AT_ONCE,
-    as_json,
-    groups_in,
-    numbers_in,
-    pairs_in,
-    portions,
-    texts_in,
-)
+from dcc.databases.list_parameters import AT_ONCE, as_json, groups_in, numbers_in, pairs_in, portions, texts_in
 from dcc.databases.transactions import writing
 from dcc.qc.models import BUILD_BASIS
 

@@ -5,41 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import paramiko
 
 FLOOD = b"x" * 1000 + b"\r\n"
-
-
-@contextlib.contextmanager
-def serving(
-    talk: Callable[[socket.socket], None], host: str = "127.0.0.1"
-) -> Iterator[tuple[str, list[socket.socket]]]:
-    """A server that talks so to whoever connects; its `host:port`, and the connections that were made to it."""
-    listener = socket.create_server((host, 0))
-    accepted: list[socket.socket] = []
-
-    def handle(connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection:
-            talk(connection)
-
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                accepted.append(connection)
-                threading.Thread(target=handle, args=(connection,), daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield f"{host}:{listener.getsockname()[1]}", accepted
-    finally:
-        for used in [listener, *accepted]:
-            with contextlib.suppress(OSError):
-                used.shutdown(socket.SHUT_RDWR)
-            used.close()
 
 
 def flooding(before: bytes, piece: bytes = FLOOD * 60) -> Callable[[socket.socket], None]:

@@ -41,7 +41,8 @@ from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Staging
-from tests.hostile.servers import FLOOD, flooding, ftp, serving, sftp
+from tests.hostile.servers import FLOOD, flooding, ftp, sftp
+from tests.support.talking_servers import serving
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = ZipKey(Action.ADD, NAME)

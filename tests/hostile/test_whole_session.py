@@ -16,12 +16,12 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from tests.hostile.archives import Member, accepted_archives, archive, refused_archives
 from tests.hostile.documents import hostile, pointing_at
-from tests.hostile.servers import serving
 from tests.support.databases import only_sqlite
 from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
 from tests.support.installations import Installation, specimens
 from tests.support.served_sources import register
 from tests.support.servers import Share
+from tests.support.talking_servers import serving
 
 MOST_MEGABYTES = 400
 """What the whole session may take; the program alone takes about 100."""

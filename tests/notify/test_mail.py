@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.message import EmailMessage
 
 import pytest
@@ -17,50 +16,25 @@ from dcc.errors import NotificationNotSentError
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url
+from tests.support.talking_servers import Talk, greeting, repeating, serving
 
 SECONDS = 0.4
 
 
-@dataclass
-class Staller:
-    """A server that says some things, one for each that it is told, and then says `then` forever, or nothing."""
+@contextmanager
+def hung_up_on(talk: Talk) -> Iterator[str]:
+    """A server that talks so, and must be hung up on; its `host:port`."""
+    hung_up = threading.Event()
 
-    port: int = 0
-    says: list[bytes] = field(default_factory=list)
-    then: bytes = b""
-    hung_up: threading.Event = field(default_factory=threading.Event)
+    def noting(connection: socket.socket) -> None:
+        try:
+            talk(connection)
+        finally:
+            hung_up.set()
 
-    def serve(self, listener: socket.socket) -> None:
-        with suppress(OSError):
-            connection, _ = listener.accept()
-            with connection, suppress(OSError):
-                for number, said in enumerate(self.says):
-                    if number:
-                        connection.recv(1000)
-                    connection.sendall(said)
-                connection.settimeout(0.05)
-                while True:
-                    with suppress(TimeoutError):
-                        if not connection.recv(1000):
-                            break
-                    connection.sendall(self.then)
-            self.hung_up.set()
-
-
-@pytest.fixture
-def staller() -> Iterator[Callable[..., Staller]]:
-    listeners: list[socket.socket] = []
-
-    def start(*says: bytes, then: bytes = b"") -> Staller:
-        listener = socket.create_server(("127.0.0.1", 0))
-        listeners.append(listener)
-        made = Staller(listener.getsockname()[1], list(says), then)
-        threading.Thread(target=made.serve, args=(listener,), daemon=True).start()
-        return made
-
-    yield start
-    for listener in listeners:
-        listener.close()
+    with serving(noting) as (hostname, _):
+        yield hostname
+        assert hung_up.wait(5)
 
 
 def transport(url: str, *, answer_seconds: float = 20.0, send_seconds: float = SECONDS) -> MailTransport:
@@ -86,17 +60,15 @@ def fails_in_time(one: MailTransport, *, reach: bool = False) -> str:
 
 
 @pytest.mark.parametrize("reach", [False, True])
-def test_a_server_that_trickles_its_greeting_is_given_up(staller: Callable[..., Staller], reach: bool) -> None:
-    server = staller(then=b"220-wait\r\n")
-    one = transport(f"smtp://127.0.0.1:{server.port}", answer_seconds=SECONDS if reach else 20.0)
-    assert "did not answer in time" in fails_in_time(one, reach=reach)
-    assert server.hung_up.wait(5)
+def test_a_server_that_trickles_its_greeting_is_given_up(reach: bool) -> None:
+    with hung_up_on(repeating(b"220-wait\r\n", pause=0.05)) as hostname:
+        one = transport(f"smtp://{hostname}", answer_seconds=SECONDS if reach else 20.0)
+        assert "did not answer in time" in fails_in_time(one, reach=reach)
 
 
-def test_a_server_that_refuses_to_talk_is_hung_up_on(staller: Callable[..., Staller]) -> None:
-    server = staller(b"554 not today\r\n")
-    assert "refused it (554 not today)" in fails_in_time(transport(f"smtp://127.0.0.1:{server.port}"))
-    assert server.hung_up.wait(5)
+def test_a_server_that_refuses_to_talk_is_hung_up_on() -> None:
+    with hung_up_on(greeting(b"554 not today\r\n")) as hostname:
+        assert "refused it (554 not today)" in fails_in_time(transport(f"smtp://{hostname}"))
 
 
 def test_a_name_service_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import locale
 import re
-import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -55,6 +54,7 @@ from tests.support.installations import Installation
 from tests.support.ports import free_port
 from tests.support.servers import Share
 from tests.support.small_disks import read_only
+from tests.support.talking_servers import greeting, serving
 from tests.support.web_server import WebServer
 
 Examination = Callable[[Environment], Iterator[Finding]]
@@ -77,15 +77,6 @@ def _found(check: Examination, settings: Settings, seconds: float = 20) -> dict[
 
 def _verdicts(check: Examination, settings: Settings, seconds: float = 20) -> dict[str, str]:
     return {subject: verdict for subject, (verdict, _, _) in _found(check, settings, seconds).items()}
-
-
-@contextmanager
-def _silent_server() -> Iterator[int]:
-    """A port on which connections are taken and nothing is ever said."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(16)
-        yield listener.getsockname()[1]
 
 
 class TestExamining:
@@ -225,8 +216,8 @@ class TestDatabases:
     @only_sqlite
     def test_a_silent_server_is_given_up(self, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(checks, "_ANSWER_SECONDS", 1)
-        with _silent_server() as port:
-            url = f"mysql://dcc:secret4711@127.0.0.1:{port}/tracker"
+        with serving(greeting(b"")) as (hostname, _):
+            url = f"mysql://dcc:secret4711@{hostname}/tracker"
             silent = settings.model_copy(update={"tracker_url": SecretStr(url)})
             found = _found(databases.check_databases, silent)
         assert found["tracker database"][0] == "failed"
@@ -389,10 +380,8 @@ class TestSources:
     @only_sqlite
     def test_a_silent_source_holds_up_no_other(self, installation: Installation) -> None:
         installation.add_folder()
-        with _silent_server() as port:
-            address = SourceAddress(
-                0, "H", SourceProtocol.FTP, f"127.0.0.1:{port}", "dcc", SecretStr("secret4711"), "/"
-            )
+        with serving(greeting(b"")) as (hostname, _):
+            address = SourceAddress(0, "H", SourceProtocol.FTP, hostname, "dcc", SecretStr("secret4711"), "/")
             installation.add_source(address)
             found = _verdicts(sources.check_answers, installation.settings, seconds=2)
             hurried = _found(sources.check_answers, installation.settings, seconds=1)

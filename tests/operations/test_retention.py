@@ -17,7 +17,7 @@ from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, St
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
+from dcc.session.data.corrections import recheck
 from dcc.store.staging import Origin, Staging
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.states import State
@@ -227,7 +227,7 @@ def test_what_went_from_staging_is_judged_again_from_the_database_and_can_be_wit
     assert (Phase.DATA, "data done") in told.told(ZIP)
     assert through.ending() == before
     assert through.base.staged() == {}
-    undone = withdraw_submission(through.tracker, through.qc, through.settings, KEY, author="me", reason="wrong")
+    undone = through.withdraw(KEY, author="me", reason="wrong")
     assert len(undone.withdrawn) == 2
     assert through.states() == {ZIP: "upload cancelled"}
 
@@ -240,9 +240,7 @@ def test_a_document_that_waits_to_be_confirmed_keeps_its_archive(through: DataIn
     held.run()
     assert held.states()[edit] == "upload pending"
     assert _verdicts(_clean(held).removed) == {ZIP: Verdict.REMOVE}
-    (confirmed,) = confirm_submission(
-        held.tracker, held.qc, held.settings, key_of(edit), author="me", reason="meant so"
-    )
+    (confirmed,) = held.confirm(edit, author="me", reason="meant so")
     assert confirmed.status is Status.DONE
 
 
@@ -351,9 +349,7 @@ def test_unknown_files_stay_unless_they_are_asked_for_and_scratch_directories_ar
 
 
 @only_sqlite
-def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
-    installation: Installation,
-) -> None:
+def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put(ZIP)
     installation.with_settings(min_free_bytes=2**62).run_session()

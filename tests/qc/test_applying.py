@@ -189,9 +189,7 @@ def test_no_document_is_late_because_of_one_that_is_dated_in_the_future(qc_datab
         assert newest.before(together[1]) == date(2013, 10, 30)
 
 
-def test_what_is_late_is_applied_and_reported_but_not_what_came_together(
-    qc_database: Engine,
-) -> None:
+def test_what_is_late_is_applied_and_reported_but_not_what_came_together(qc_database: Engine) -> None:
     first = apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 20)).document_id + 1
     assert not apply(qc_database, ADD, experiment("E1"), created=date(2013, 10, 31), together_from=first).late
     assert not apply(qc_database, ADD, specimen("S2"), created=date(2013, 10, 25), together_from=first).late

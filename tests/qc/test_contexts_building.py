@@ -57,7 +57,8 @@ def test_measurements_count_once_under_each_genotype_and_strain_of_their_animals
         line("C2"),
         housing(),
     )
-    build_contexts(qc_database)
+    (counts,) = build_contexts(qc_database).centres
+    assert (counts.states, counts.added, counts.measurements) == ({ContextState.DATA_ADDED: 5}, 5, 8)
     assert states_of(qc_database) == {
         ("C1", "MGI:1"): (3, "dataadded"),
         ("baseline", "MGI:7"): (2, "dataadded"),

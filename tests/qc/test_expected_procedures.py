@@ -12,13 +12,7 @@ from dcc.databases.engines import LISTED_BYTES
 from dcc.databases.transactions import writing
 from dcc.documents.contents import SpecimenKind, StatusCode
 from dcc.naming import Action
-from dcc.qc.expected_procedures import (
-    Deliveries,
-    Delivery,
-    Expected,
-    count_deliveries,
-    lacking_procedures,
-)
+from dcc.qc.expected_procedures import Deliveries, Delivery, Expected, count_deliveries, lacking_procedures
 from dcc.qc.models import EXPERIMENT, NAMED, SPECIMEN
 from dcc.qc.reference.snapshots import save
 from dcc.reference.impress import Due, Impress, Pipeline, Procedure

@@ -8,13 +8,7 @@ from zlib import crc32
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dcc.documents.contents import (
-    OntologyParameter,
-    Procedure,
-    SeriesParameter,
-    SeriesValue,
-    SimpleParameter,
-)
+from dcc.documents.contents import OntologyParameter, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.documents.lexical import parse_number
 from dcc.qc.rows.measurements import MeasurementRows
 from dcc.qc.rows.types import Row, TooLong

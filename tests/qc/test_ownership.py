@@ -17,7 +17,7 @@ from dcc.reports.causes.collecting import causes_of
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.corrections import confirm_submission, plan_submission, withdraw_submission
+from dcc.session.data.corrections import plan_submission
 from dcc.session.data.uploading import Uploader
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
@@ -26,7 +26,7 @@ from dcc.tracker.models import OwnerNotice, utc_now
 from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
-from tests.support.asking import column_in, in_reading, in_writing
+from tests.support.asking import column_in, in_both, in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
@@ -68,8 +68,7 @@ def current(data: DataInstallation) -> list[str]:
 def remedies(data: DataInstallation, *, for_centre: bool = False) -> str:
     """What is to be done about all that is wrong, as wranglers or as centres are told."""
     catalogue = load_catalogue("en", data.settings)
-    with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        causes = causes_of(tracker, qc, None, data.settings)
+    causes = in_both(data, causes_of, None, data.settings)
     said = [cause.remedy_for_centre(catalogue) if for_centre else cause.remedy(catalogue) for cause in causes]
     return " ".join(said)
 
@@ -162,7 +161,7 @@ def test_an_addition_of_another_centre_s_data_is_held_until_somebody_confirms_it
     # Later sessions leave it alone.
     data.take_up()
     assert data.documents()[document] == "upload pending"
-    (confirmed,) = confirm_submission(data.tracker, data.qc, data.settings, key, **WHO)
+    (confirmed,) = data.confirm(key, **WHO)
     assert confirmed.status is Status.DONE
     assert len(current(data)) == 6
     data.take_up()
@@ -185,7 +184,7 @@ def test_to_confirm_a_change_of_much_permits_no_change_of_another_centre_s_data(
     before = rows_of_centre(careful)
     revoke(careful)
     key = key_of(f"delete/{OTHERS}")
-    (refused,) = confirm_submission(careful.tracker, careful.qc, careful.settings, key, **WHO)
+    (refused,) = careful.confirm(key, **WHO)
     assert (refused.status, [found.rule for found in refused.findings]) == (Status.FAILED, ["Q6"])
     assert rows_of_centre(careful) == before
 
@@ -194,7 +193,7 @@ def test_to_confirm_a_change_of_much_permits_no_change_of_another_centre_s_data(
 def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstallation, other: Folder) -> None:
     other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
     data.run()
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"add/{OTHERS}"), **WHO)
+    data.withdraw(f"add/{OTHERS}", **WHO)
     assert data.documents()["J.2013-11-01.1.specimen.impc.xml"] == "upload cancelled"
     assert len(current(data)) == 3
     assert not [row for row in data.rows(models.FINDING, "rule", "is_active") if row == ("Q6", True)]
@@ -213,10 +212,10 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     before = data.ending()
     key = key_of(f"{action}/{OTHERS}")
     with pytest.raises(NotDelegatedError, match="dcc centre delegate H --to J"):
-        withdraw_submission(data.tracker, data.qc, data.settings, key, **WHO)
+        data.withdraw(key, **WHO)
     assert data.ending() == before
     delegate(data)
-    undone = withdraw_submission(data.tracker, data.qc, data.settings, key, **WHO)
+    undone = data.withdraw(key, **WHO)
     assert (len(undone.undone_by), undone.others) == (1, ("H",))
     assert len(current(data)) == 3
     assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
@@ -249,7 +248,7 @@ def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
     with monkeypatch.context() as patched:
         patched.setattr(Uploader, "fact", interrupted_before_the_tracker_hears)
         with pytest.raises(KeyboardInterrupt):
-            confirm_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO)
+            data.confirm(key, **WHO)
     data.take_up()
     assert [one[3] for one in notices(data)] == ["held", "confirmed"]
     assert len(current(data)) == 6
@@ -259,10 +258,10 @@ def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Fol
     delegate(data)
     other.put(f"edit/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
     data.run()
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"edit/{OTHERS}"), **WHO)
+    data.withdraw(f"edit/{OTHERS}", **WHO)
     data.base.process_again(f"edit/{OTHERS}")
     data.take_up()
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"edit/{OTHERS}"), **WHO)
+    data.withdraw(f"edit/{OTHERS}", **WHO)
     assert [one[3] for one in notices(data)] == ["done", "withdrawn"] * 2
 
 

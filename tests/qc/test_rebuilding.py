@@ -17,13 +17,7 @@ from dcc.documents.validation import validate_document
 from dcc.documents.writing_xml import write_document
 from dcc.naming import DocumentKind
 from tests.support.canonical_documents import canonical
-from tests.support.strategies_documents import (
-    KINDS,
-    Document,
-    full_document,
-    valid_documents,
-    valid_procedures,
-)
+from tests.support.strategies_documents import KINDS, Document, full_document, valid_documents, valid_procedures
 from tests.support.trials import trials
 
 SCHEMAS = SchemaSet.load(None)

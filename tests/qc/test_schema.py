@@ -22,7 +22,7 @@ from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
-from tests.support.asking import in_reading, rows_in
+from tests.support.asking import rows_in
 from tests.support.databases import schema_of
 from tests.support.qc_documents import apply, experiment, specimen
 
@@ -55,7 +55,8 @@ def test_an_init_that_broke_off_is_taken_up_again(qc_settings: Settings) -> None
     left = set(inspect(engine).get_table_names())
     assert left == set() if engine.dialect.name == "sqlite" else 0 < len(left) < 30
     init_database(engine)
-    assert compare_metadata(in_reading(engine, MigrationContext.configure), QcBase.metadata) == []
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), QcBase.metadata) == []
     assert set(inspect(engine).get_view_names()) == VIEWS
     engine.dispose()
 

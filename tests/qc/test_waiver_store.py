@@ -10,13 +10,7 @@ from sqlalchemy import Engine
 
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
-from dcc.qc.judging.waiver_store import (
-    WaiverState,
-    add_waiver,
-    list_waivers,
-    revoke_waiver,
-    waivers_in_force,
-)
+from dcc.qc.judging.waiver_store import WaiverState, add_waiver, list_waivers, revoke_waiver, waivers_in_force
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect
 from tests.support.asking import in_reading, in_writing

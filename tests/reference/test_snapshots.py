@@ -14,26 +14,9 @@ from dcc.errors import ReferenceDataError
 from dcc.qc import models
 from dcc.qc.reference import snapshots
 from dcc.qc.reference.snapshots import active_snapshots, load_active, save
-from dcc.reference.impress import (
-    Impress,
-    Increment,
-    Option,
-    Parameter,
-    ParameterType,
-    Pipeline,
-    Procedure,
-    required_of,
-)
+from dcc.reference.impress import Impress, Increment, Option, Parameter, ParameterType, Pipeline, Procedure, required_of
 from dcc.reference.loading import ReferenceData, load_shipped
-from dcc.reference.snapshots import (
-    Colonies,
-    Colony,
-    Projects,
-    Provenance,
-    Snapshot,
-    StatusCodes,
-    Strains,
-)
+from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, Snapshot, StatusCodes, Strains
 from tests.support.asking import column_in, in_reading, in_writing
 
 WHEN = datetime(2026, 11, 20, 12)

@@ -26,6 +26,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_stories import Reason
 from tests.support import submission_world as world
+from tests.support.asking import in_both
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.installations import Folder, Installation
@@ -189,8 +190,7 @@ def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataIn
     data.folder.path.rename(data.folder.path.with_name("moved"))
     data.validate()
     catalogue = load_catalogue("de", data.settings)
-    with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        shown = as_json(collect_centre(tracker, qc, "H", data.settings, catalogue=catalogue), catalogue)
+    shown = as_json(in_both(data, collect_centre, "H", data.settings, catalogue=catalogue), catalogue)
     (source,) = shown["sources"]
     assert source["crawl"]["error"]["message"].startswith("file source 1 (H, file://localhost): Der Ordner ")
 
@@ -266,8 +266,7 @@ def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: Da
     data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments())
 
     def counted() -> dict[str, tuple[int, int, int]]:
-        with data.tracker.connect() as tracker, data.qc.connect() as qc:
-            accepted = collect_submission(tracker, qc, key_of(delete), data.settings).accepted
+        accepted = in_both(data, collect_submission, key_of(delete), data.settings).accepted
         assert accepted is not None
         return {one.kind: (one.named, one.ended, one.refused) for one in accepted.entities}
 

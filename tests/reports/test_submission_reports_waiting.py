@@ -19,7 +19,7 @@ from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.vocabulary import Actor
-from tests.support.asking import in_reading
+from tests.support.asking import in_both, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.submission_world import unknown_colony, wrong_form
 
@@ -49,8 +49,7 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
     assert Outcome.WAITS_FOR_DATA not in outcomes(data, MIXED)
     catalogue = load_catalogue("en", data.settings)
-    with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        summary = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+    summary = in_both(data, collect_centre, "H", data.settings, most_pictures=0)
     (listed,) = [line for line in summary.zips if line.key == key_of(EARLY)]
     assert (listed.failed, listed.to_be_corrected) == (1, 0)
     text = render_text(summary, catalogue)
@@ -80,8 +79,7 @@ class Told:
 def told(data: DataInstallation, key: str) -> Told:
     """The cause of rule E4 in a submission, and the submission's report in all its forms."""
     catalogue = load_catalogue("en", data.settings)
-    with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        report = collect_submission(tracker, qc, key_of(key), data.settings, most_pictures=0)
+    report = in_both(data, collect_submission, key_of(key), data.settings, most_pictures=0)
     (cause,) = [cause for cause in report.causes if cause.kind == "E4"]
     text = " ".join(render_text(report, catalogue).split())
     return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))

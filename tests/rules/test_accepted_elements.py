@@ -10,9 +10,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dcc.documents.contents import (
-    Content,
-)
+from dcc.documents.contents import Content
 from dcc.documents.reading import read_document
 from dcc.naming import Action
 from dcc.reference.impress import Impress

@@ -33,14 +33,7 @@ from tests.support.integrity_cases import (
     specimen_block,
     specimens,
 )
-from tests.support.judging_cases import (
-    add_snapshots,
-    basis,
-    judge,
-    rules_of,
-    upload,
-    waiver,
-)
+from tests.support.judging_cases import add_snapshots, basis, judge, rules_of, upload, waiver
 from tests.support.qc_documents import undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE

@@ -14,12 +14,6 @@ WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 
 
 @pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as made:
-        yield made
-
-
-@pytest.fixture
 def kept_instance(tmp_path: Path) -> Iterator[DagsterInstance]:
     """An instance on the disk: schedules are told of no other."""
     with DagsterInstance.local_temp(str(tmp_path), overrides={"telemetry": {"enabled": False}}) as made:

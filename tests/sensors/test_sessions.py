@@ -7,13 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import (
-    DagsterInstance,
-    DagsterRunStatus,
-    RunRequest,
-    SensorDefinition,
-    SkipReason,
-)
+from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SensorDefinition, SkipReason
 from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
@@ -23,7 +17,6 @@ from dcc.operations.sessions import open_session
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.crawling import crawl_file_sources as crawl
-from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.settings import load_settings
 from dcc.tracker.models import FileSource, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
@@ -308,7 +301,7 @@ def test_documents_that_wait_for_an_older_archive_are_asked_for_when_it_is_decid
     held.run()
     assert (held.states()[older], held.states()[later]) == ("upload pending", "upload pending")
     assert asked(valid_documents, instance) == "No document is waiting."
-    confirm_submission(data.tracker, data.qc, data.settings, key_of(older), author="wrangler", reason="agreed")
+    data.confirm(older, author="wrangler", reason="agreed")
     data.take_up(keys=[older])
     assert isinstance(asked(valid_documents, instance), RunRequest)
 
@@ -337,7 +330,7 @@ def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_docum
     data.take_up()
     assert asked(valid_documents, instance) == "No document is waiting."
     key = key_of("add/H.2013-11-01.1.impc.zip")
-    withdraw_submission(data.tracker, data.qc, data.settings, key, author="someone", reason="a mistake")
+    data.withdraw(key, author="someone", reason="a mistake")
     assert isinstance(asked(valid_documents, instance), RunRequest)
     monkeypatch.setenv("DCC_UNTIL", "upload")
     assert asked(valid_documents, instance) == "No document is waiting."

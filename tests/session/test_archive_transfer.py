@@ -12,24 +12,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from dcc.errors import (
-    ChecksumMismatchError,
-    DiskFullError,
-    SizeMismatchError,
-    TransferFailedError,
-)
+from dcc.errors import ChecksumMismatchError, DiskFullError, SizeMismatchError, TransferFailedError
 from dcc.naming import Action
 from dcc.session.fetching.archive_transfer import DownloadSink, Transfer, receive
 from dcc.store.staging import Origin, Staging
-from tests.support.served_from_memory import (
-    CONTENT,
-    KEY,
-    MODIFIED,
-    FakeConnection,
-    ignore,
-    transfer_of,
-    with_md5,
-)
+from tests.support.served_from_memory import CONTENT, KEY, MODIFIED, FakeConnection, ignore, transfer_of, with_md5
 from tests.support.trials import trials
 
 

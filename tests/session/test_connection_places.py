@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
+from dcc.session.fetching.source_connections import SourceConnections
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker
@@ -25,6 +26,7 @@ from tests.support.asking import execute_in, in_reading, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
+from tests.support.served_from_memory import FakeConnection
 from tests.support.served_sources import below, put_many, register
 from tests.support.servers import Share
 
@@ -69,6 +71,23 @@ def test_no_more_have_a_place_than_is_allowed_and_who_waits_comes_next(
             assert is_full(second, address)
     assert not is_full(second, address)
     assert lines(places) == 0
+
+
+def test_a_place_is_waited_for_while_the_source_has_no_connection_and_nothing_is_to_stop() -> None:
+    waits: list[Callable[[], bool]] = []
+
+    @contextmanager
+    def place(goes_on: Callable[[], bool]) -> Iterator[None]:
+        waits.append(goes_on)
+        yield
+
+    connections = SourceConnections("a source", FakeConnection, place)
+    first = connections.open()
+    assert not waits[0]()
+    connections.close(first)
+    assert waits[0]()
+    connections.stop()
+    assert not waits[0]()
 
 
 @only_sqlite

@@ -17,6 +17,7 @@ from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.page import render_html
 from dcc.store.staging import Staging
+from tests.support.asking import in_both
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 
@@ -58,8 +59,7 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
     assert value.endswith("See weights/experiments.csv, row 2, column IMPC_BWT_001_001.")
     rows = sorted(one.rpartition(" See ")[2] for one in before if one is not value)
     assert rows == [f"weights/experiments.csv, row {row}, column specimenID." for row in (2, 3, 4)]
-    with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        told = [str(cause.example.message) for cause in causes_of(tracker, qc, None, data.settings)]
+    told = [str(cause.example.message) for cause in in_both(data, causes_of, None, data.settings)]
     assert sum("See weights/experiments.csv, row 2" in one for one in told) == 2
     assert any("See specimens.csv, row 1, column" in one for one in told)
     shutil.rmtree(Staging(data.settings.staging_directory).contents(key_of(ZIP)))

@@ -23,13 +23,7 @@ from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourcePro
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message
-from dcc.tracker.models import (
-    CrawlFinding,
-    CrawlingSession,
-    FileSourceHasZip,
-    ZipFile,
-    utc_now,
-)
+from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile, utc_now
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.states import State
 from tests.support.asking import in_reading, in_writing, value_in

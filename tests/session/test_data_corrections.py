@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc.errors import (
-    ConfigurationError,
-    NotFoundError,
-    StagedDocumentLostError,
-)
+from dcc.errors import ConfigurationError, NotFoundError, StagedDocumentLostError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase, Status
 from dcc.qc import models
@@ -17,13 +13,13 @@ from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
-from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
+from dcc.session.data.corrections import recheck
 from dcc.session.data.quality_control import QcSettled, settle_qc
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
 from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import ContextState
-from tests.support.asking import execute_in, rows_in
+from tests.support.asking import execute_in, in_both, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_installations import PreparedInstallations
 
@@ -48,8 +44,7 @@ def test_what_has_a_wrong_procedure_is_corrected_as_its_report_says(data: DataIn
     wrong = {name: runs.replace(b'procedureID="IMPC_BWT_001"', b'procedureID="IMPC_BWT_009"')}
     data.put(ZIP, specimens() | wrong)
     data.run()
-    with data.tracker.connect() as connection, data.qc.connect() as qc:
-        report = collect_submission(connection, qc, key_of(ZIP), data.settings)
+    report = in_both(data, collect_submission, key_of(ZIP), data.settings)
     (cause,) = report.causes
     assert "where that is wrong, delete the old data, and add the new." in cause.remedy(
         load_catalogue("en", data.settings)
@@ -84,10 +79,10 @@ def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataI
     data.put(LATER, experiments("2013-11-01.1"))
     data.run()
     before = data.ending()
-    undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    undone = data.withdraw(ZIP, **WHO)
     assert [builder.file_name for builder in undone.builders] == [LATER_EXPERIMENTS]
     assert data.ending() == before
-    undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
+    undone = data.withdraw(LATER, **WHO)
     assert (undone.withdrawn, undone.builders) == ((2,), ())
     assert data.states() == {ZIP: "qc done", LATER: "upload cancelled"}
     assert data.documents()[LATER_EXPERIMENTS] == "upload cancelled"
@@ -96,7 +91,7 @@ def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataI
     data.take_up()
     assert {number for (number,) in data.rows(models.CONTEXT, "measurements")} == {0}
     with pytest.raises(NotFoundError):
-        withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
+        data.withdraw(LATER, **WHO)
 
 
 def test_what_was_withdrawn_after_a_retry_is_taken_when_it_changed_and_proposed_no_more(data: DataInstallation) -> None:
@@ -104,7 +99,7 @@ def test_what_was_withdrawn_after_a_retry_is_taken_when_it_changed_and_proposed_
     data.run()
     data.base.process_again(ZIP)
     data.take_up()
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    data.withdraw(ZIP, **WHO)
     with data.tracker.connect() as connection:
         za_id = find_archive(connection, key_of(ZIP)).za_id
         assert loaded_zips(connection, [za_id or 0]) == set()
@@ -126,12 +121,12 @@ def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
     data.run()
     with monkeypatch.context() as patched:
         patched.setattr(corrections, "_tell_of_withdrawn", lambda *_: 0)
-        withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+        data.withdraw(ZIP, **WHO)
     assert data.states() == {ZIP: "qc done"}
     if who == "a session":
         data.take_up()
     else:
-        undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+        undone = data.withdraw(ZIP, **WHO)
         assert undone.withdrawn == (1,)
     assert data.states() == {ZIP: "upload cancelled"}
 
@@ -155,9 +150,7 @@ def have_one_held(data: DataInstallation) -> None:
 
 
 def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]:
-    found = confirm_submission(
-        data.tracker, data.qc, data.settings, key_of(key), author="someone", reason="It is meant."
-    )
+    found = data.confirm(key, author="someone", reason="It is meant.")
     return [(document.file_name, document.status) for document in found]
 
 
@@ -188,7 +181,7 @@ def test_animals_are_deleted_after_their_experiments_are_confirmed(data: DataIns
         assert data.states()[delete] == "upload pending"
         assert not data.rows(models.FINDING, "rule")
     for documents in (["H.2013-11-01.2.experiment.impc.xml"], ["H.2013-11-01.1.specimen.impc.xml"]):
-        confirmed = confirm_submission(data.tracker, data.qc, data.settings, key_of(delete), **WHO)
+        confirmed = data.confirm(delete, **WHO)
         assert [one.file_name for one in confirmed] == documents
         data.run()
     assert data.states()[delete] == "qc done"
@@ -209,20 +202,20 @@ def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason(held: DataIns
     with pytest.raises(NotFoundError):
         confirm(held, ZIP)
     with pytest.raises(ConfigurationError):
-        confirm_submission(held.tracker, held.qc, held.settings, key_of(EDIT), author="someone", reason=" ")
+        held.confirm(EDIT, author="someone", reason=" ")
     assert held.documents()[EDITED] == "upload pending"
 
 
 def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(held: DataInstallation) -> None:
     """A submission is withdrawn wholly."""
     before = held.rows(models.SPECIMEN, "document_id", "is_current")
-    undone = withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
+    undone = held.withdraw(EDIT, **WHO)
     assert (len(undone.withdrawn), undone.undone_by) == (1, ())
     assert held.documents()[EDITED] == "upload cancelled"
     with pytest.raises(NotFoundError):
         confirm(held)
     with pytest.raises(NotFoundError):
-        withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
+        held.withdraw(EDIT, **WHO)
     held.take_up()
     assert held.rows(models.SPECIMEN, "document_id", "is_current") == before
     assert check_consistency(held.tracker, held.qc, held.settings) == []

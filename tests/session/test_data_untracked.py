@@ -11,12 +11,11 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.models import CONTEXT, DOCUMENT
-from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.quality_control import settle_qc
 from dcc.tracker import progress
 from dcc.tracker.models import XmlFile, ZipAction
 from tests.support.asking import execute_in, rows_in
-from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.judging_cases import IS_VALID
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
@@ -94,7 +93,7 @@ def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(
     assert active(data) == []
     if not is_known:
         execute_in(data.tracker, delete(XmlFile).where(XmlFile.fname == name))
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(edit), **WHO)
+    data.withdraw(edit, **WHO)
     data.take_up()
     assert active(data) == ["E4"]
     assert data.documents()[EXPERIMENTS] == "data failed"
@@ -149,7 +148,7 @@ def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataI
     assert data.states()["add/H.2013-10-31.2.impc.zip"] == "qc done"
     rebuilt(data, 3)
     for number, key in ((3, edit), (0, ZIP)):
-        assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO).withdrawn
+        assert data.withdraw(key, **WHO).withdrawn
         data.take_up()
         assert data.states()[key] == "upload cancelled"
         rebuilt(data, number)
@@ -157,7 +156,7 @@ def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataI
     data.take_up()
     assert data.states()[ZIP] == "qc pending"
     rebuilt(data, 3)
-    assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO).withdrawn
+    assert data.withdraw(ZIP, **WHO).withdrawn
     data.take_up()
     rebuilt(data, 0)
 

@@ -11,12 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.errors import (
-    LoginRefusedError,
-    SourceError,
-    SourceUnreachableError,
-    TransferFailedError,
-)
+from dcc.errors import LoginRefusedError, SourceError, SourceUnreachableError, TransferFailedError
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.fetching.archive_transfer import receive
 from dcc.session.fetching.downloads import TransferCompleted, TransferFailed
@@ -24,15 +19,7 @@ from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from tests.support.raising import raising
-from tests.support.served_from_memory import (
-    KEY,
-    PATIENCE,
-    FakeConnection,
-    Sources,
-    ignore,
-    transfer_of,
-    transfers_of,
-)
+from tests.support.served_from_memory import KEY, PATIENCE, FakeConnection, Sources, ignore, transfer_of, transfers_of
 from tests.support.waiting import wait_until
 
 

@@ -10,12 +10,11 @@ from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
 from dcc.rights import Delegations
-from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.documents import load_due
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.uploading import Uploader
 from dcc.store.staging import Staging
-from tests.support.asking import in_reading
+from tests.support.asking import in_both, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.rewritten_documents import rewritten
@@ -44,8 +43,7 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
     """Its report says what became of the first."""
 
     def told() -> tuple[list[tuple[bool, int]], str]:
-        with data.tracker.connect() as tracker, data.qc.connect() as qc:
-            report = collect_submission(tracker, qc, key_of(AGAIN), data.settings)
+        report = in_both(data, collect_submission, key_of(AGAIN), data.settings)
         said = " ".join(render_text(report, load_catalogue("en", data.settings)).split())
         return [(one.repeated, one.errors) for one in report.documents], said
 
@@ -64,7 +62,7 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
     assert data.take_up().zips == []
     withdrawn = "2 of its documents are the same as some that were withdrawn since: nothing of them counts."
     assert withdrawn not in said
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(FIRST), **WHO)
+    data.withdraw(FIRST, **WHO)
     assert withdrawn in told()[1]
     data.base.process_again(AGAIN)
     data.take_up()
@@ -111,7 +109,7 @@ def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallat
     data.put(FIRST, specimens())
     data.put(AGAIN, specimens())
     data.run()
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(FIRST), **WHO)
+    data.withdraw(FIRST, **WHO)
     data.base.process_again(AGAIN)
     data.take_up()
     assert data.states() == {FIRST: "upload cancelled", AGAIN: "qc done"}

@@ -197,7 +197,7 @@ def test_the_owner_is_told_when_a_held_addition_is_turned_down(data: DataInstall
     ((_, document),) = specimens("2013-11-01.1").items()
     folder.put(PLANTED, {"J.2013-11-01.1.specimen.impc.xml": document})
     data.run()
-    undone = withdraw_submission(data.tracker, data.qc, data.settings, KEY, **WHO)
+    undone = data.withdraw(KEY, **WHO)
     assert [(one.centre, one.file_name) for one in undone.declined] == [("H", "J.2013-11-01.1.specimen.impc.xml")]
     assert [(one[0], one[2], one[3]) for one in notices(data)] == [
         ("H", "J.2013-11-01.1.specimen.impc.xml", "held"),

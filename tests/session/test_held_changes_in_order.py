@@ -60,7 +60,7 @@ def test_the_newer_change_waits_for_the_decision_and_stands_after_it(careful: Da
     assert "waits to be confirmed" in (told.reason or "")
     careful.run()
     assert (careful.states()[HELD], careful.states()[LATER]) == (WAITING, WAITING)
-    confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+    careful.confirm(HELD, **WHO)
     careful.run()
     assert WAITING not in careful.states().values()
     assert sorted(archives_of_animals(careful).values()) == [HELD, HELD, LATER]
@@ -69,7 +69,7 @@ def test_the_newer_change_waits_for_the_decision_and_stands_after_it(careful: Da
 def test_it_is_taken_when_the_held_one_is_withdrawn(careful: DataInstallation) -> None:
     hold_and_change_later(careful)
     careful.run()
-    withdraw_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+    careful.withdraw(HELD, **WHO)
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
 

@@ -15,6 +15,7 @@ from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.metadata.documents import data_report
 from dcc_assets.sync.document_records import recorded_data
+from tests.support.asking import in_both
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.installations import MODIFIED
 
@@ -150,8 +151,7 @@ def test_dagster_shows_what_was_left_out_as_cancelled_with_the_reason(data: Data
     for step in (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT):
         result = data.with_settings(left_out_steps=step.short_name).take_up()
         (outcome,) = [one for one in result.zips if one.reached is step]
-        with data.tracker.connect() as connection, data.qc.connect() as qc:
-            (recorded,) = [one for one in recorded_data(connection, qc) if one.reached is step]
+        (recorded,) = [one for one in in_both(data, recorded_data) if one.reached is step]
         told, rebuilt = data_report(outcome), data_report(recorded)
         assert told is not None
         assert rebuilt is not None

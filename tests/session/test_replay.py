@@ -16,14 +16,13 @@ from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
-from dcc.session.data.corrections import confirm_submission
 from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
 from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_processes import change, mixed
-from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
 from tests.support.raising import raising
@@ -157,7 +156,7 @@ def test_what_people_decided_stays(data: DataInstallation) -> None:
     assert set(data.documents().values()) == {"qc pending", "qc done", "upload pending"}
     held = run(data, Proposal())
     assert (held.unjudged, held.changes) == (1, ())
-    confirm_submission(data.tracker, data.qc, data.settings, key_of(key), author="tester", reason="A test.")
+    data.confirm(key, author="tester", reason="A test.")
     data.take_up()
     confirmed = run(data, Proposal())
     assert (confirmed.unjudged, confirmed.changes) == (0, ())

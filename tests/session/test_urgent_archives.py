@@ -85,9 +85,7 @@ def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
     assert taken == [jobs[3], *jobs[:3], jobs[4]]
 
 
-def test_a_pause_or_the_end_of_a_window_stops_a_source_in_a_session_that_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pause_or_the_end_of_a_window_stops_a_source_in_a_session_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=Windows.parse("20:00-06:00")))
     waiting = SourceQueue(downloads)
     for hour, given_up in ((21, False), (5, False), (6, True), (20, False)):

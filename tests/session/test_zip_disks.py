@@ -7,19 +7,14 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from dcc.errors import (
-    ConfigurationError,
-    DiskFullError,
-)
+from dcc.errors import ConfigurationError, DiskFullError
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.session.archives import attempts
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.models import (
-    CrawlingSession,
-)
+from dcc.tracker.models import CrawlingSession
 from tests.support.asking import column_in
 from tests.support.installations import Fetches, Folder, Installation, specimens
 from tests.support.raising import raising

@@ -7,15 +7,13 @@ import io
 import threading
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.errors import (
-    InternalFaultError,
-    SourceUnreachableError,
-)
+from dcc.errors import InternalFaultError, SourceUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import load_catalogue
@@ -24,13 +22,10 @@ from dcc.reports.submissions.plain_text import render_text
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
-from dcc.tracker.models import (
-    XmlLog,
-)
+from dcc.tracker.models import XmlLog
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import in_reading, rows_in
 from tests.support.installations import Folder, Installation, experiments, specimens
-from tests.support.raising import raising
 from tests.support.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -179,8 +174,10 @@ def test_a_source_that_refuses_every_connection_is_left_alone_after_some(
         folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(downloads, "connect", raising(SourceUnreachableError("No route. Ask the centre.")))
-        result = installation.with_settings(source_failure_limit=3).run_session()
+        connect = Mock(side_effect=SourceUnreachableError("No route. Ask the centre."))
+        patched.setattr(downloads, "connect", connect)
+        result = installation.with_settings(source_failure_limit=3, downloads_per_source=1).run_session()
+    assert connect.call_count == 3
     failed = [outcome for outcome in result.zips.values() if outcome.failed]
     assert failed
     assert all("No route" in outcome.reasons[-1].message for outcome in failed)

@@ -6,17 +6,9 @@ import pytest
 from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
-from dcc.errors import (
-    ConfigurationError,
-    NotFoundError,
-)
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.phases import Phase, Status
-from dcc.tracker.models import (
-    FileSourceHasZip,
-    Reopening,
-    XmlFile,
-    XmlLog,
-)
+from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog
 from tests.support.asking import value_in
 from tests.support.installations import (
     Fetches,

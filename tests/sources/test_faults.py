@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from dcc.sources.sftp.client import Listed
 from dcc.sources.sftp.source import SftpConnection
 from tests.support.ports import free_port
 from tests.support.servers import Share
+from tests.support.talking_servers import greeting, serving
 
 pytestmark = pytest.mark.servers
 
@@ -78,28 +78,6 @@ def within(seconds: float) -> Iterator[None]:
     assert time.monotonic() - began < seconds
 
 
-@contextmanager
-def answering(greeting: bytes) -> Iterator[str]:
-    """A server that sends a greeting to whoever connects, and then nothing but patience; its `host:port`."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    accepted: list[socket.socket] = []
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            accepted.append(connection)
-            connection.sendall(greeting)
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield f"127.0.0.1:{listener.getsockname()[1]}"
-    listener.shutdown(socket.SHUT_RDWR)
-    for used in [listener, *accepted]:
-        used.close()
-
-
 class TestConnecting:
     """What goes wrong before anything was opened is that source's own failure."""
 
@@ -133,17 +111,21 @@ class TestConnecting:
     @pytest.mark.parametrize("protocol", REMOTE)
     def test_a_server_that_never_speaks(self, protocol: SourceProtocol, source_settings: Settings) -> None:
         settings = source_settings.model_copy(update={"login_timeout": 0.5})
-        with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
+        with (
+            serving(greeting(b"")) as (hostname, _),
+            within(10),
+            pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"),
+        ):
             connect(address_of(protocol, hostname), settings)
 
     @pytest.mark.parametrize("protocol", REMOTE)
-    @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00" * 500 + b"\r\n"])
+    @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00" * 500 + b"\r\n"])
     def test_a_server_that_speaks_something_else(
-        self, protocol: SourceProtocol, greeting: bytes, source_settings: Settings
+        self, protocol: SourceProtocol, words: bytes, source_settings: Settings
     ) -> None:
         settings = source_settings.model_copy(update={"login_timeout": 1.0})
         with (
-            answering(greeting) as hostname,
+            serving(greeting(words)) as (hostname, _),
             within(10),
             pytest.raises((SourceUnreachableError, SourceTimeoutError)),
         ):

@@ -22,7 +22,8 @@ from dcc.sources.connect import connect
 from dcc.sources.http import source as http
 from dcc.sources.sftp.client import SftpClient
 from tests.support.servers import Share
-from tests.support.web_server import WebServer, trickling_web_server
+from tests.support.talking_servers import trickling_web_server
+from tests.support.web_server import WebServer
 
 
 def names(count: int) -> list[str]:
@@ -128,7 +129,8 @@ def trickling(
             yield share.address()
             return
         if request.param == "http":
-            yield web_address(stack.enter_context(trickling_web_server()))
+            hostname, _ = stack.enter_context(trickling_web_server())
+            yield web_address(hostname)
             return
         if request.param == "sftp":
             share = cutting_proxy(request.getfixturevalue("sftp_server"), delay=0.15)

@@ -17,10 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from dcc.errors import (
-    ConfigurationError,
-    TransferFailedError,
-)
+from dcc.errors import ConfigurationError, TransferFailedError
 from dcc.naming import Action
 from dcc.redaction import redact
 from dcc.settings import load_settings

@@ -17,19 +17,11 @@ from pyftpdlib.authorizers import DummyAuthorizer
 from pyftpdlib.handlers import TLS_DTPHandler, TLS_FTPHandler
 from pyftpdlib.servers import FTPServer
 
-from dcc.errors import (
-    CertificateChangedError,
-    CertificateRefusedError,
-    ConfigurationError,
-)
+from dcc.errors import CertificateChangedError, CertificateRefusedError, ConfigurationError
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.certificates import (
-    ServerCertificates,
-    parse_fingerprint,
-    read_authorities,
-)
+from dcc.sources.certificates import ServerCertificates, parse_fingerprint, read_authorities
 from dcc.sources.connect import connect
 from tests.support.ports import free_port
 from tests.support.servers import Authority, FtpServer

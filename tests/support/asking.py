@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, Executable, Row, text
 
@@ -11,6 +11,18 @@ from dcc.databases.transactions import writing
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Databases(Protocol):
+    """What has a tracker and a QC database."""
+
+    @property
+    def tracker(self) -> Engine:
+        """The tracker's engine."""
+
+    @property
+    def qc(self) -> Engine:
+        """The QC database's engine."""
 
 
 def value_in(engine: Engine, statement: Executable | str) -> Any:
@@ -37,10 +49,20 @@ def rows_in(engine: Engine, statement: Executable | str) -> list[Row[Any]]:
 def in_reading(
     engine: Engine, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
 ) -> T:
-    """What a function that reads from a connection returns, an iterator with all that it yields."""
+    """What a function that reads from a connection returns."""
     with engine.connect() as connection:
-        found = function(connection, *arguments, **options)
-        return cast("T", iter(list(found))) if isinstance(found, Iterator) else found
+        return _whole(function(connection, *arguments, **options))
+
+
+def in_both(
+    databases: Databases,
+    function: Callable[Concatenate[Connection, Connection, P], T],
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> T:
+    """What a function that reads from the tracker and the QC database returns."""
+    with databases.tracker.connect() as tracker, databases.qc.connect() as qc:
+        return _whole(function(tracker, qc, *arguments, **options))
 
 
 def execute_in(engine: Engine, *statements: Executable | str) -> None:
@@ -60,3 +82,8 @@ def in_writing(
 
 def _statement(statement: Executable | str) -> Executable:
     return text(statement) if isinstance(statement, str) else statement
+
+
+def _whole(found: T) -> T:
+    """What outlives the connection: an iterator with all that it yields."""
+    return cast("T", iter(list(found))) if isinstance(found, Iterator) else found

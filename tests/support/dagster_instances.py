@@ -120,6 +120,13 @@ def put_prepared(prepared: Path, settings: Settings) -> None:
 
 
 @pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    """An instance that keeps nothing."""
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
 def dagster(installation: Installation, prepared_dagster_home: Path) -> Iterator[Dagster]:
     """The installation's Dagster instance, as `dcc crawl` opens it."""
     put_prepared(prepared_dagster_home, installation.settings)

@@ -17,6 +17,8 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc import models
+from dcc.qc.apply.withdrawal import Undone
+from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
@@ -135,6 +137,16 @@ class DataInstallation:
         """Validate what is new and take it up."""
         self.validate()
         return self.take_up()
+
+    def confirm(self, key: str | ZipKey, **who: str) -> list[DocumentData]:
+        """Confirm the documents of a submission that wait for it."""
+        wanted = key_of(key) if isinstance(key, str) else key
+        return confirm_submission(self.tracker, self.qc, self.settings, wanted, **who)
+
+    def withdraw(self, key: str | ZipKey, **who: str) -> Undone:
+        """Withdraw a submission."""
+        wanted = key_of(key) if isinstance(key, str) else key
+        return withdraw_submission(self.tracker, self.qc, self.settings, wanted, **who)
 
     def states(self) -> dict[str, str]:
         """The state of each zip action."""

@@ -35,15 +35,7 @@ from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker import progress, states
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import (
-    Centre,
-    FileSource,
-    FileSourceHasZip,
-    ProtocolRow,
-    ResourceStateRow,
-    ZipFile,
-    utc_now,
-)
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile, utc_now
 from dcc.tracker.progress import NewDocument, NewZipAction
 from dcc.tracker.states import State
 from tests.support.asking import in_writing

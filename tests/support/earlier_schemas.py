@@ -42,11 +42,7 @@ TRACKER_LATER: Mapping[str, tuple[str, ...]] = {
     "0012": ("connection_place",),
     "0011": ("document_place",),
     "0010": ("crawling_session.centre_group", "crawling_session.centres"),
-    "0009": (
-        *_FACTS,
-        "crawl_finding.details",
-        "xml_log.severity",
-    ),
+    "0009": (*_FACTS, "crawl_finding.details", "xml_log.severity"),
     "0008": ("archive_decline", "owner_notice.reason"),
     "0007": ("file_source_has_zip.missed_since", "file_source_has_zip.uploading_since"),
     "0006": (

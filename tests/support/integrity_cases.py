@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from dcc.documents.contents import (
     Block,
@@ -40,6 +40,7 @@ from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Whe
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding
 
+T = TypeVar("T")
 TODAY = date(2026, 11, 21)
 THIS_DOCUMENT = 7
 _FROM = Provenance("a test", datetime(2026, 11, 1), "0" * 64)
@@ -180,31 +181,19 @@ def specimen_block(**changes: Any) -> Block:
     return Block(line=2, position=1, centre="H", pipeline=None, project=None)._replace(**changes)
 
 
+def element(kind: type[T], /, **said: Any) -> T:
+    """An element that says this, and nothing of what may be left out."""
+    absent = {name: () if "tuple" in str(what) else None for name, what in kind.__annotations__.items()}
+    return kind(**absent | said)
+
+
+_MOUSE: dict[str, Any] = {"line": 3, "position": 1, "kind": SpecimenKind.MOUSE, "specimen_id": "M1", "litter_id": "L1"}
+_MOUSE |= {"is_baseline": "false", "gender": "male", "zygosity": "homozygous", "dob": "2013-06-01"}
+_MOUSE |= {"pipeline": "PIPE_001", "phenotyping_centre": "H", "project": "BaSH", "colony_id": "good"}
+
+
 def mutant(**changes: Any) -> Specimen:
-    return Specimen(
-        line=3,
-        position=1,
-        kind=SpecimenKind.MOUSE,
-        specimen_id="M1",
-        is_baseline="false",
-        gender="male",
-        zygosity="homozygous",
-        litter_id="L1",
-        pipeline="PIPE_001",
-        phenotyping_centre="H",
-        project="BaSH",
-        colony_id="good",
-        strain_id=None,
-        production_centre=None,
-        dob="2013-06-01",
-        stage=None,
-        stage_unit=None,
-        related_specimens=(),
-        genotypes=(),
-        chromosomal_alterations=(),
-        parental_strains=(),
-        status_code=None,
-    )._replace(**changes)
+    return element(Specimen, **_MOUSE | changes)
 
 
 def baseline(**changes: Any) -> Specimen:
@@ -228,61 +217,40 @@ def status(code: str) -> StatusCode:
     return StatusCode(line=5, code=code, date=None)
 
 
-def simple(key: str, value: str | None = "5.5", **changes: Any) -> SimpleParameter:
-    return SimpleParameter(line=10, parameter_id=key, sequence_id=None, unit=None, value=value, status=None)._replace(
-        **changes
-    )
+def simple(key: str, value: str | None = "5.5", **said: Any) -> SimpleParameter:
+    return element(SimpleParameter, **{"line": 10, "parameter_id": key, "value": value} | said)
 
 
-def metadata(key: str, value: str | None = "text", **changes: Any) -> Metadata:
-    return Metadata(line=11, parameter_id=key, sequence_id=None, value=value, status=None)._replace(**changes)
+def metadata(key: str, value: str | None = "text", **said: Any) -> Metadata:
+    return element(Metadata, **{"line": 11, "parameter_id": key, "value": value} | said)
 
 
-def ontology(key: str, *terms: str, **changes: Any) -> OntologyParameter:
-    return OntologyParameter(line=12, parameter_id=key, sequence_id=None, terms=terms, status=None)._replace(**changes)
+def ontology(key: str, *terms: str, **said: Any) -> OntologyParameter:
+    return element(OntologyParameter, **{"line": 12, "parameter_id": key, "terms": terms} | said)
 
 
-def series(key: str, *values: SeriesValue, **changes: Any) -> SeriesParameter:
-    return SeriesParameter(line=13, parameter_id=key, sequence_id=None, unit=None, values=values, status=None)._replace(
-        **changes
-    )
+def series(key: str, *values: SeriesValue, **said: Any) -> SeriesParameter:
+    return element(SeriesParameter, **{"line": 13, "parameter_id": key, "values": values} | said)
 
 
 def at(increment_value: str, value: str = "1.5", status: str | None = None) -> SeriesValue:
     return SeriesValue(line=14, increment=increment_value, increment_status=status, value=value)
 
 
-def picture(key: str = "PICTURE", uri: str = "ftp://h.example/1.jpg", **changes: Any) -> MediaParameter:
-    return MediaParameter(
-        line=15,
-        parameter_id=key,
-        uri=uri,
-        file_type="image/jpeg",
-        link=None,
-        status=None,
-        associations=(),
-        metadata=(),
-    )._replace(**changes)
+def picture(key: str = "PICTURE", uri: str = "ftp://h.example/1.jpg", **said: Any) -> MediaParameter:
+    place = {"line": 15, "parameter_id": key, "uri": uri, "file_type": "image/jpeg"}
+    return element(MediaParameter, **place | said)
 
 
 def association(key: str, sequence_id: str | None = None) -> ParameterAssociation:
-    return ParameterAssociation(line=16, parameter_id=key, sequence_id=sequence_id, link=None, dimensions=())
+    return element(ParameterAssociation, line=16, parameter_id=key, sequence_id=sequence_id)
 
 
-def film(key: str, *increments: str, **changes: Any) -> SeriesMediaParameter:
+def film(key: str, *increments: str, **said: Any) -> SeriesMediaParameter:
     values = tuple(
-        SeriesMediaValue(
-            line=18,
-            increment=each,
-            uri="ftp://h.example/1.avi",
-            file_type=None,
-            link=None,
-            associations=(),
-            metadata=(),
-        )
-        for each in increments
+        element(SeriesMediaValue, line=18, increment=each, uri="ftp://h.example/1.avi") for each in increments
     )
-    return SeriesMediaParameter(line=17, parameter_id=key, values=values, status=None, metadata=())._replace(**changes)
+    return element(SeriesMediaParameter, **{"line": 17, "parameter_id": key, "values": values} | said)
 
 
 SORTS: dict[type, str] = {
@@ -298,31 +266,19 @@ SORTS: dict[type, str] = {
 def procedure(*parameters: Any, required: bool = True, **changes: Any) -> Procedure:
     """A procedure with these parameters, and those that IMPReSS requires before them."""
     always = (simple("WEIGHT"), metadata("NEEDED")) if required else ()
-    sorts: dict[str, Any] = defaultdict(list)
+    sorts: dict[str, Any] = defaultdict(tuple)
     for parameter in (*always, *parameters):
-        sorts[SORTS.get(type(parameter), "media_samples")].append(parameter)
-    fields = ("simple", "ontology", "series", "media", "media_samples", "series_media", "metadata")
-    sorted_out = {name: tuple(sorts[name]) for name in fields}
-    return Procedure(line=9, procedure_id="PROC_001", **sorted_out)._replace(**changes)
+        sorts[SORTS.get(type(parameter), "media_samples")] += (parameter,)
+    return element(Procedure, **{"line": 9, "procedure_id": "PROC_001"} | sorts | changes)
 
 
-def experiment(done: Procedure | None = None, **changes: Any) -> Experiment:
-    return Experiment(
-        line=8,
-        position=1,
-        experiment_id="E1",
-        date="2013-10-01",
-        sequence_id=None,
-        specimen_ids=("M1",),
-        procedure=done or procedure(),
-        status_codes=(),
-    )._replace(**changes)
+def experiment(done: Procedure | None = None, **said: Any) -> Experiment:
+    place = {"line": 8, "position": 1, "experiment_id": "E1", "date": "2013-10-01", "specimen_ids": ("M1",)}
+    return element(Experiment, **place | {"procedure": done or procedure()} | said)
 
 
-def line(**changes: Any) -> Line:
-    return Line(
-        line=8, position=1, colony_id="good", sequence_id=None, procedure=procedure(), status_codes=()
-    )._replace(**changes)
+def line(**said: Any) -> Line:
+    return element(Line, **{"line": 8, "position": 1, "colony_id": "good", "procedure": procedure()} | said)
 
 
 def specimens(*animals: Specimen) -> list[Content]:

@@ -27,7 +27,6 @@ from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Report, SubmissionReport
 from dcc.reports.submissions.page import render_html
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import Settings
 from tests.support.asking import column_in, execute_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -95,7 +94,7 @@ def populate(data: DataInstallation) -> DataInstallation:
     _applied_earlier(careful, REPEATED)
     careful.take_up()
     who = {"author": "someone", "reason": "the wrong plate"}
-    withdraw_submission(careful.tracker, careful.qc, careful.settings, key_of(WITHDRAWN), **who)
+    careful.withdraw(WITHDRAWN, **who)
     careful.put(NOT_ARRIVED, specimens("2013-11-07.1", first=140))
     with open_session(careful.tracker, careful.settings) as session:
         list(crawl_file_sources(session))

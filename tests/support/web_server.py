@@ -8,7 +8,7 @@ import html
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -235,33 +235,3 @@ class _Handler(BaseHTTPRequestHandler):
             web.released.wait(30)
         else:
             self.wfile.write(content)
-
-
-@contextlib.contextmanager
-def trickling_web_server(pause: float = 0.02) -> Iterator[str]:
-    """Its index pages go on without end, a link at a time; its `host:port`."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    ended = threading.Event()
-
-    def answer(client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client:
-            asked = client.recv(4096)
-            client.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n")
-            number = 0
-            while asked.startswith(b"GET") and not ended.wait(pause):
-                number += 1
-                client.sendall(f'<a href="H.2013-10-31.{number}.impc.zip">zip</a>\n'.encode())
-
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        ended.set()
-        with contextlib.suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()

@@ -18,15 +18,7 @@ from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import (
-    DocumentReopening,
-    Reopening,
-    XmlFile,
-    ZipAction,
-    ZipDownload,
-    ZipFile,
-    utc_now,
-)
+from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
 from tests.support.asking import execute_in, rows_in

@@ -22,21 +22,26 @@ KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 EVERY_GROUP = {group.name for group in GROUPS}
 
 
-def document(phase: Phase, status: Status, *findings: FindingEntry, **changes: Any) -> DocumentData:
+def state_of(text: str) -> tuple[Phase, Status]:
+    phase, status = text.upper().split()
+    return Phase[phase], Status[status]
+
+
+def document(state: str, *findings: FindingEntry, **changes: Any) -> DocumentData:
     counts: dict[tuple[str, Severity], int] = {}
     for finding in findings:
         counts[finding.rule, finding.severity] = counts.get((finding.rule, finding.severity), 0) + 1
     facts: dict[str, Any] = {"finding_counts": counts} | changes
     name = "H.2013-10-31.1.experiment.impc.xml"
-    return DocumentData(name, DocumentKind.EXPERIMENT, "H", phase, status, findings=findings, **facts)
+    return DocumentData(name, DocumentKind.EXPERIMENT, "H", *state_of(state), findings=findings, **facts)
 
 
 def finding(rule: str, severity: Severity, line: int = 7) -> FindingEntry:
     return FindingEntry(rule, severity, {"words": f"What {rule} found."}, line, snapshot="impress 3")
 
 
-def report(reached: Phase, phase: Phase, status: Status, *documents: DocumentData) -> Report:
-    made = data_report(ZipData(KEY, "H", reached, phase, status, documents, 1.0, datetime(2026, 11, 21)))
+def report(reached: Phase, state: str, *documents: DocumentData) -> Report:
+    made = data_report(ZipData(KEY, "H", reached, *state_of(state), documents, 1.0, datetime(2026, 11, 21)))
     assert made is not None
     return made
 
@@ -52,79 +57,54 @@ def shown(made: Report) -> tuple[list[str], dict[str, str], set[str]]:
     )
 
 
-UPLOADED = document(Phase.UPLOAD, Status.DONE)
-JUDGED = document(Phase.DATA, Status.DONE)
+UPLOADED, NOT_UPLOADED = document("upload done"), document("upload failed")
+JUDGED = document("data done")
+WARNED = document("data done", finding("X2", Severity.WARNING))
+UNCHECKED = document("data done", finding("reference", Severity.UNCHECKED))
+FAULTY = document("data failed", finding("E4", Severity.ERROR), finding("P3", Severity.FATAL))
+IN_UPLOAD = [
+    ("upload done", [UPLOADED], ["uploaded_data"], {}, {"upload"}),
+    ("xsd failed", [UPLOADED], [], {}, set()),
+    ("upload failed", [UPLOADED, NOT_UPLOADED], [], {"upload": "ERROR"}, set()),
+    ("upload pending", [document("upload pending", held=True)], [], {"upload": "WARN"}, set()),
+    ("upload cancelled", [document("upload cancelled")], [], {"upload": "WARN"}, set()),
+]
+IN_DATA = [
+    ("data done", [JUDGED], ["data_integrity"], {}, EVERY_GROUP),
+    ("data done", [WARNED], ["data_integrity"], {}, EVERY_GROUP),
+    ("data done", [UNCHECKED], ["data_integrity"], {"completeness": "WARN"}, EVERY_GROUP - {"completeness"}),
+    (
+        "data failed",
+        [JUDGED, FAULTY],
+        [],
+        {"experiments": "ERROR", "procedures": "ERROR"},
+        EVERY_GROUP - {"experiments", "procedures"},
+    ),
+    ("upload failed", [JUDGED, NOT_UPLOADED], [], {}, set()),
+]
+IN_QC = [
+    ("qc pending", [document("qc pending")], ["qc"], {}, set()),
+    ("data failed", [document("qc done")], [], {}, set()),
+]
 
 
 @pytest.mark.parametrize(
-    ("made", "assets", "failed", "passed"),
+    ("reached", "state", "documents", "assets", "failed", "passed"),
     [
-        (report(Phase.UPLOAD, Phase.UPLOAD, Status.DONE, UPLOADED), ["uploaded_data"], {}, {"upload"}),
-        (report(Phase.UPLOAD, Phase.XSD, Status.FAILED, UPLOADED), [], {}, set()),
-        (
-            report(Phase.UPLOAD, Phase.UPLOAD, Status.FAILED, UPLOADED, document(Phase.UPLOAD, Status.FAILED)),
-            [],
-            {"upload": "ERROR"},
-            set(),
-        ),
-        (
-            report(Phase.UPLOAD, Phase.UPLOAD, Status.PENDING, document(Phase.UPLOAD, Status.PENDING, held=True)),
-            [],
-            {"upload": "WARN"},
-            set(),
-        ),
-        (
-            report(Phase.UPLOAD, Phase.UPLOAD, Status.CANCELLED, document(Phase.UPLOAD, Status.CANCELLED)),
-            [],
-            {"upload": "WARN"},
-            set(),
-        ),
-        (report(Phase.DATA, Phase.DATA, Status.DONE, JUDGED), ["data_integrity"], {}, EVERY_GROUP),
-        (
-            report(
-                Phase.DATA,
-                Phase.DATA,
-                Status.DONE,
-                document(Phase.DATA, Status.DONE, finding("X2", Severity.WARNING)),
-            ),
-            ["data_integrity"],
-            {},
-            EVERY_GROUP,
-        ),
-        (
-            report(
-                Phase.DATA,
-                Phase.DATA,
-                Status.DONE,
-                document(Phase.DATA, Status.DONE, finding("reference", Severity.UNCHECKED)),
-            ),
-            ["data_integrity"],
-            {"completeness": "WARN"},
-            EVERY_GROUP - {"completeness"},
-        ),
-        (
-            report(
-                Phase.DATA,
-                Phase.DATA,
-                Status.FAILED,
-                JUDGED,
-                document(Phase.DATA, Status.FAILED, finding("E4", Severity.ERROR), finding("P3", Severity.FATAL)),
-            ),
-            [],
-            {"experiments": "ERROR", "procedures": "ERROR"},
-            EVERY_GROUP - {"experiments", "procedures"},
-        ),
-        (
-            report(Phase.DATA, Phase.UPLOAD, Status.FAILED, JUDGED, document(Phase.UPLOAD, Status.FAILED)),
-            [],
-            {},
-            set(),
-        ),
-        (report(Phase.QC, Phase.QC, Status.PENDING, document(Phase.QC, Status.PENDING)), ["qc"], {}, set()),
-        (report(Phase.QC, Phase.DATA, Status.FAILED, document(Phase.QC, Status.DONE)), [], {}, set()),
+        (phase, *case)
+        for phase, cases in ((Phase.UPLOAD, IN_UPLOAD), (Phase.DATA, IN_DATA), (Phase.QC, IN_QC))
+        for case in cases
     ],
 )
-def test_every_ending_is_shown(made: Report, assets: list[str], failed: dict[str, str], passed: set[str]) -> None:
+def test_every_ending_is_shown(
+    reached: Phase,
+    state: str,
+    documents: list[DocumentData],
+    assets: list[str],
+    failed: dict[str, str],
+    passed: set[str],
+) -> None:
+    made = report(reached, state, *documents)
     assert made.partition == str(KEY)
     assert shown(made) == (assets, failed, passed)
 
@@ -133,9 +113,8 @@ def test_the_worst_findings_come_first_and_those_left_out_are_counted() -> None:
     warnings = [finding("E2", Severity.WARNING, line) for line in range(ERRORS_SHOWN)]
     made = report(
         Phase.DATA,
-        Phase.DATA,
-        Status.FAILED,
-        document(Phase.DATA, Status.FAILED, *warnings, finding("E4", Severity.ERROR, 99)),
+        "data failed",
+        document("data failed", *warnings, finding("E4", Severity.ERROR, 99)),
     )
     (verdict,) = [v for v in made.verdicts if not v.passed]
     rows = [dict(row.data) for row in verdict.metadata["findings"].records]  # type: ignore[union-attr]
@@ -157,15 +136,13 @@ def test_the_worst_findings_come_first_and_those_left_out_are_counted() -> None:
 
 def test_what_could_not_be_checked_is_counted_and_an_example_without_a_line_given() -> None:
     found = replace(finding("reference", Severity.UNCHECKED), line=None)
-    made = report(Phase.DATA, Phase.DATA, Status.DONE, document(Phase.DATA, Status.DONE, found))
+    made = report(Phase.DATA, "data done", document("data done", found))
     (verdict,) = [v for v in made.verdicts if not v.passed]
     assert verdict.description == (
         "1 check could not be made. The centre need not act. First: H.2013-10-31.1.experiment.impc.xml: What reference "
         "found. (reference)"
     )
-    made = report(
-        Phase.DATA, Phase.DATA, Status.FAILED, document(Phase.DATA, Status.FAILED, finding("E4", Severity.ERROR))
-    )
+    made = report(Phase.DATA, "data failed", document("data failed", finding("E4", Severity.ERROR)))
     (verdict,) = [v for v in made.verdicts if not v.passed]
     assert "First: H.2013-10-31.1.experiment.impc.xml, line 7: What E4 found." in verdict.description
 
@@ -173,8 +150,7 @@ def test_what_could_not_be_checked_is_counted_and_an_example_without_a_line_give
 def test_a_failed_upload_gives_its_reason() -> None:
     made = report(
         Phase.UPLOAD,
-        Phase.UPLOAD,
-        Status.FAILED,
-        document(Phase.UPLOAD, Status.FAILED, reason="The element <x> is too deep."),
+        "upload failed",
+        document("upload failed", reason="The element <x> is too deep."),
     )
     assert "1 of 1 documents could not be uploaded. First: The element <x> is too deep." in made.verdicts[0].description

@@ -12,7 +12,7 @@ from sqlalchemy import update
 from dcc.errors import DagsterStorageError
 from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import data_session
-from dcc.session.data.corrections import recheck, withdraw_submission
+from dcc.session.data.corrections import recheck
 from dcc.session.data.quality_control import settle_qc
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, Mark
@@ -20,7 +20,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run
 from tests.support.asking import execute_in
 from tests.support.dagster_instances import Dagster, show_changed_data
-from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.raising import raising
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
@@ -62,9 +62,7 @@ def test_quality_control_that_is_done_is_shown(shown: Shown) -> None:
 
 
 def test_a_submission_that_was_withdrawn_is_shown_in_yellow(shown: Shown) -> None:
-    withdraw_submission(
-        shown.data.tracker, shown.data.qc, shown.data.settings, key_of(ORPHANS), author="wrangler", reason="A mistake."
-    )
+    shown.data.withdraw(ORPHANS, author="wrangler", reason="A mistake.")
     later()
     assert shown.data.states()[ORPHANS] == "upload cancelled"
     show(shown.data, shown.dagster)

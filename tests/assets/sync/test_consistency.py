@@ -4,14 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from dagster import (
-    AssetCheckEvaluation,
-    AssetKey,
-    DagsterEvent,
-    DagsterEventType,
-    DagsterInstance,
-    EventLogEntry,
-)
+from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
 
 from dcc.operations.consistency.inconsistency import RULES
 from dcc.operations.sessions import open_session

@@ -65,9 +65,7 @@ def is_all_shown(grouped: DataInstallation) -> bool:
         return check_events(grouped.tracker, grouped.settings, instance) == []
 
 
-def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
-    grouped: DataInstallation,
-) -> None:
+def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(grouped: DataInstallation) -> None:
     """The whole session of one group is within that of another, after the first outcome of each kind."""
     within = threading.Thread(target=session, args=(grouped, AMERICA))
     waiting = [within]
