@@ -17,9 +17,9 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
 - A document whose animals break a rule fails while these are there, and one that was refused in part, as each session
   sees, unless the rule is waived or lowered to a warning then. What was refused as a whole stays refused.
-- Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held. They
-  leave alone what was set aside, until it is retried, and nothing waits for that. What is acknowledged is so until it
-  fails no more or is opened again.
+- Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held.
+  They leave alone what was set aside, until it is retried, and nothing waits for that. What is acknowledged is so until
+  it fails no more or is opened again.
 - What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
   tried again, and what was withdrawn or set aside comes back. Others are left as they are.
 - Nobody confirms what is younger than something else that is held, on hold or on its way.
