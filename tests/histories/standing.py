@@ -211,7 +211,12 @@ class Model:
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
         if not record.is_loaded and not withdrawn and record.state != SET_ASIDE:
             record.submission = submission
-            record.open_again()
+            self.open_again(record)
+
+    def open_again(self, record: Record) -> None:
+        """Have an archive wait for its download, and nothing of former ones count."""
+        self.duplicates -= record.documents.keys()
+        record.open_again()
 
     def take(self, number: int) -> None:
         """A session for one archive."""
@@ -262,7 +267,7 @@ class Model:
             record.documents[name], record.left_out[name] = UNDONE, "upload"
             return
         is_there = any(self._owner(group) is not None for group, _ in document.said)
-        may_wait = document.action is not Action.ADD or (is_there and not self._stands(document))
+        may_wait = document.action is not Action.ADD or (is_there and self._former(document) is None)
         if name in record.held or (may_wait and self._older(document) is not None):
             record.documents[name] = PENDING
             return
@@ -278,8 +283,8 @@ class Model:
         said = submission.documents[place]
         return Applied(submission.document_name(place), submission.number, submission.action, said)
 
-    def _stands(self, document: Applied) -> bool:
-        return any(one.name == document.name for one in self.applied)
+    def _former(self, document: Applied) -> Applied | None:
+        return next((one for one in self.applied if one.name == document.name), None)
 
     def _older(self, document: Applied) -> Record | None:
         """The oldest archive before it that has held documents, is on hold or, if it changes data, is on its way."""
@@ -329,7 +334,8 @@ class Model:
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
-        if self._stands(document) and document.name not in self.duplicates:
+        former = self._former(document)
+        if former is not None and not former.is_duplicate:
             return self.records[document.number].applied[document.name]
         self.applied = [one for one in self.applied if one.name != document.name]
         self.deletions = [one for one in self.deletions if one.name != document.name]
@@ -337,6 +343,7 @@ class Model:
         there = {group: self._owner(group) for group, _ in document.said}
         owners = set(there.values())
         if self._is_duplicate(document, owners):
+            document.is_duplicate = True
             self.duplicates.add(document.name)
             self._note(document)
             return DONE
