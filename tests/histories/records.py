@@ -51,6 +51,7 @@ class Applied:
     number: int
     action: Action
     said: Said
+    is_duplicate: bool = False
 
 
 @dataclass

@@ -17,11 +17,12 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
 - A document whose animals break a rule fails while these are there, and one that was refused in part, as each session
   sees, unless the rule is waived or lowered to a warning then. What was refused as a whole stays refused.
-- Sessions leave alone what is on hold, but for what was uploaded of it. They leave alone what was set aside, until it
-  is retried, and nothing waits for it. What is acknowledged is so until it fails no more or is opened again.
+- Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held.
+  They leave alone what was set aside, until it is retried, and nothing waits for that. What is acknowledged is so until
+  it fails no more or is opened again.
 - What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
   tried again, and what was withdrawn or set aside comes back. Others are left as they are.
-- Nobody confirms what is younger than something else that is held.
+- Nobody confirms what is younger than something else that is held, on hold or on its way.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
 
@@ -120,7 +121,8 @@ class Model:
     def confirm(self, number: int) -> None:
         """Confirm what is held of an archive, unless something older is held."""
         record = self.records[number]
-        if any(one.held and other < number for other, one in self.records.items()):
+        first = self._document(record, record.submission.place_of(min(record.held)))
+        if self._older(first) not in (None, record):
             return
         for name in sorted(record.held):
             record.left_out.pop(name, None)
@@ -209,7 +211,12 @@ class Model:
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
         if not record.is_loaded and not withdrawn and record.state != SET_ASIDE:
             record.submission = submission
-            record.open_again()
+            self.open_again(record)
+
+    def open_again(self, record: Record) -> None:
+        """Have an archive wait for its download, and nothing of former ones count."""
+        self.duplicates -= record.documents.keys()
+        record.open_again()
 
     def take(self, number: int) -> None:
         """A session for one archive."""
@@ -260,7 +267,7 @@ class Model:
             record.documents[name], record.left_out[name] = UNDONE, "upload"
             return
         is_there = any(self._owner(group) is not None for group, _ in document.said)
-        may_wait = document.action is not Action.ADD or (is_there and not self._stands(document))
+        may_wait = document.action is not Action.ADD or (is_there and self._former(document) is None)
         if name in record.held or (may_wait and self._older(document) is not None):
             record.documents[name] = PENDING
             return
@@ -276,15 +283,17 @@ class Model:
         said = submission.documents[place]
         return Applied(submission.document_name(place), submission.number, submission.action, said)
 
-    def _stands(self, document: Applied) -> bool:
-        return any(one.name == document.name for one in self.applied)
+    def _former(self, document: Applied) -> Applied | None:
+        return next((one for one in self.applied if one.name == document.name), None)
 
     def _older(self, document: Applied) -> Record | None:
-        """The oldest archive before it that has held documents, or, if it changes data, that is on its way."""
+        """The oldest archive before it that has held documents, is on hold or, if it changes data, is on its way."""
         is_new = document.action is Action.ADD
         for number, record in sorted(self.records.items()):
-            is_on_its_way = record.state == WAITING and record.is_there and not record.on_hold and not is_new
-            if number < document.number and (record.held or is_on_its_way):
+            is_on_its_way = record.state == WAITING and record.is_there
+            is_unfinished = is_on_its_way or bool(record.in_state(PENDING))
+            waits = record.held or (record.on_hold and is_unfinished) or (is_on_its_way and not is_new)
+            if number < document.number and waits:
                 return record
             if number == document.number and any(name < document.name for name in record.held):
                 return record
@@ -325,7 +334,8 @@ class Model:
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
-        if self._stands(document) and document.name not in self.duplicates:
+        former = self._former(document)
+        if former is not None and not former.is_duplicate:
             return self.records[document.number].applied[document.name]
         self.applied = [one for one in self.applied if one.name != document.name]
         self.deletions = [one for one in self.deletions if one.name != document.name]
@@ -333,6 +343,7 @@ class Model:
         there = {group: self._owner(group) for group, _ in document.said}
         owners = set(there.values())
         if self._is_duplicate(document, owners):
+            document.is_duplicate = True
             self.duplicates.add(document.name)
             self._note(document)
             return DONE

@@ -19,7 +19,7 @@ def fulfil(model: Model, wish: Wish, number: int) -> bool:
         case Wish.CANCEL:
             is_possible = not record.is_loaded and not record.state.endswith("cancelled")
             if is_possible:
-                record.open_again()
+                model.open_again(record)
                 record.state = SET_ASIDE
         case Wish.ACKNOWLEDGE:
             is_possible = not record.acknowledged and record.state.endswith("failed")
@@ -44,6 +44,6 @@ def _retry(model: Model, number: int) -> bool:
         return True
     if there is not None:
         record.submission, record.time = there
-    record.open_again()
+    model.open_again(record)
     model.take(number)
     return True

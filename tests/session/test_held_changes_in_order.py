@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 from sqlalchemy import select
 
@@ -13,7 +15,9 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.tracker import progress
+from dcc.tracker.decisions import DecisionKind, decide, revoke
 from dcc.tracker.models import ZipAction, ZipFile
+from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -83,6 +87,10 @@ def test_it_is_taken_when_the_held_one_is_set_aside(careful: DataInstallation) -
     careful.run()
     assert careful.states()[HELD] == "zip_name cancelled"
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+    with careful.tracker.connect() as connection:
+        assert held_documents(connection) == []
+    with pytest.raises(ConfigurationError, match="set aside"):
+        confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
 
 
 def test_what_is_confirmed_and_could_not_be_applied_is_applied_first_by_the_next_session(
@@ -173,6 +181,32 @@ def test_an_addition_that_stands_does_not_wait_when_it_is_taken_again(careful: D
     careful.base.process_again(younger)
     careful.run()
     assert (careful.states()[HELD], careful.states()[younger]) == (WAITING, "qc done")
+
+
+def test_younger_changes_and_additions_of_what_is_there_wait_for_an_older_archive_on_hold(
+    careful: DataInstallation,
+) -> None:
+    """Whether it was fetched already or not."""
+    careful.put(HELD, specimens("2013-11-01.1", mice=1))
+    careful.base.run_session()
+    younger = [LATER, "add/H.2013-11-03.1.impc.zip"]
+    with writing(careful.tracker) as connection:
+        za_ids = connection.scalars(
+            select(ZipAction.id).join(ZipFile).where(ZipFile.created == date(2013, 11, 1))
+        ).all()
+        decide(connection, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait")
+    careful.put(LATER, specimens("2013-11-02.1", mice=1))
+    careful.put(younger[1], specimens("2013-11-03.1", mice=1))
+    careful.run()
+    assert [careful.states()[key] for key in (HELD, *younger)] == ["xsd done", WAITING, WAITING]
+    with careful.tracker.connect() as connection:
+        told = [reason.message for reason in zip_story(connection, key_of(LATER)).reasons if reason.kind == "waits"]
+    assert [" that is on hold: " in message for message in told] == [True]
+    with writing(careful.tracker) as connection:
+        revoke(connection, za_ids, DecisionKind.HOLD, by="wrangler")
+    careful.run()
+    assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+    assert careful.states()[younger[1]] == "upload failed"
 
 
 def test_what_is_younger_than_another_held_one_is_not_confirmed(careful: DataInstallation) -> None:

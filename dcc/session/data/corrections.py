@@ -6,6 +6,7 @@ recorded with its author and reason. The next session does the phases that follo
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -51,8 +52,8 @@ from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, rows_about
+from dcc.tracker.states import SET_ASIDE, State
+from dcc.tracker.submission_rows import IDS, action_states, rows_about
 from dcc.vocabulary import DocumentState, Severity
 
 T = TypeVar("T")
@@ -140,12 +141,12 @@ def confirm_submission(
     """Confirm the held documents of a submission, and apply them at once; returns the results.
 
     An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError if none is held,
-    ConfigurationError for an author or a reason that is empty or too long, and while they would wait for an older
-    archive. Also StagedDocumentLostError if one is not in staging any more, and the `unreachable` error of either
-    database. The next session applies confirmed documents that could not be applied.
+    ConfigurationError for an author or a reason that is empty or too long, while they would wait for an older archive,
+    and if the submission was set aside. Also StagedDocumentLostError if one is not in staging any more, and the
+    `unreachable` error of either database. The next session applies confirmed documents that could not be applied.
     """
     both = _Databases(tracker, qc, settings)
-    run_reading(both.tracker, lambda connection: _require_none_older(connection, key))
+    run_reading(both.tracker, lambda connection: _require_confirmable(connection, key))
     try:
         ids = confirm_held(qc, key.action, key.file_name, author=author, reason=reason)
     except NotFoundError:
@@ -265,15 +266,21 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
     return documents_by_id(connection, touched)
 
 
-def _require_none_older(connection: Connection, key: ZipKey) -> None:
-    """Raise ConfigurationError if what a submission changes would have to wait for an older archive."""
+def _require_confirmable(connection: Connection, key: ZipKey) -> None:
+    """Raise ConfigurationError if a submission was set aside, or its changes would wait for an older archive."""
     za_id = find_archive(connection, key).za_id
-    changing = [] if za_id is None or key.action is Action.ADD else [za_id]
+    if za_id is None:
+        return
+    if action_states(connection, [za_id]).get(za_id) == SET_ASIDE:
+        raise ConfigurationError(f"{key} was set aside. Bring it back first: dcc retry {shlex.quote(str(key))}")
+    changing = [] if key.action is Action.ADD else [za_id]
     for older in waiting_for_older(connection, changing).values():
+        waits = (
+            "waits to be confirmed" if older.is_held else "is on hold" if older.is_on_hold else "is still on its way"
+        )
         raise ConfigurationError(
             f"{key} was not confirmed: applied later, {older.key}, an older archive of centre {older.centre}, would "
-            f"replace what is newer. That one {'waits to be confirmed' if older.is_held else 'is still on its way'}; "
-            "see to it first."
+            f"replace what is newer. That one {waits}; see to it first."
         )
 
 

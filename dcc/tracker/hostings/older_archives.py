@@ -2,8 +2,9 @@
 
 Data must be added before they are edited or deleted. If an older archive waits for a reason that is not its centre's
 (disk space, a server, its upload, an interrupted session), the younger one waits too. The same session processes both.
-It also waits while documents of an older one are held until somebody confirms them: applied later, they would replace
-what is newer. So does an addition of what is there already, which the older one may delete.
+It also waits while documents of an older one are held until somebody confirms them, or while an older one that is not
+uploaded is on hold: applied later, these would replace what is newer. An addition of what is there already, which they
+may delete, waits for them, too.
 
 Nothing waits for an archive that is refused, damaged, different from its MD5, or gone, or that is on another centre's
 server alone. Nor for one whose server answered and did not deliver it `MOST_RETRIES` times.
@@ -22,6 +23,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
@@ -47,11 +49,15 @@ _Moment = tuple[date, int, int]
 
 @dataclass(frozen=True, slots=True)
 class OlderArchive:
-    """The oldest unfinished archive of a centre; `is_held`: it has documents that somebody must confirm."""
+    """The oldest unfinished archive of a centre.
+
+    `is_held`: it has documents that somebody must confirm; else `is_on_hold`: somebody must release it.
+    """
 
     centre: str
     key: ZipKey
     is_held: bool = False
+    is_on_hold: bool = False
 
     @property
     def said(self) -> Message:
@@ -64,7 +70,12 @@ class OlderArchive:
             "It waits for {archive}, an older archive of centre {centre} that waits to be confirmed: applied later, "
             "that one would replace what is newer. The session after the decision takes this one."
         )
-        return message(waits_for_held if self.is_held else waits, archive=str(self.key), centre=self.centre)
+        waits_for_hold = mark(
+            "It waits for {archive}, an older archive of centre {centre} that is on hold: applied later, that one "
+            "would replace what is newer. The session after its release takes this one."
+        )
+        text = waits_for_held if self.is_held else waits_for_hold if self.is_on_hold else waits
+        return message(text, archive=str(self.key), centre=self.centre)
 
     @property
     def message(self) -> str:
@@ -73,7 +84,7 @@ class OlderArchive:
 
 
 class _Open(NamedTuple):
-    """An archive that has neither passed validation nor finally failed, or that has held documents."""
+    """An archive that has neither passed validation nor finally failed, has held documents, or is on hold."""
 
     za_id: int
     moment: _Moment
@@ -86,15 +97,15 @@ def waiting_for_older(
 ) -> dict[int, OlderArchive]:
     """The submissions that edit or delete while older archives of their centre are unfinished, with the oldest.
 
-    Those that add do while older ones have held documents. `decided` are ids of submissions whose held documents are
-    applied now. Three statements, and a few for each centre with unfinished archives.
+    Those that add do while older ones have held documents, or are on hold. `decided` are ids of submissions whose held
+    documents are applied now. Three statements, and a few for each centre with unfinished archives.
     """
     found: dict[int, OlderArchive] = {}
     rows = list(rows_about(connection, _YOUNGER, za_ids))
-    for only_held in (False, True):
-        younger = [row for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is only_held]
+    for of_persons in (False, True):
+        younger = [row for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is of_persons]
         centre_ids = {row.centre_id for row in younger}
-        oldest = _oldest_on_the_way(connection, centre_ids, decided, only_held=only_held) if younger else {}
+        oldest = _oldest_on_the_way(connection, centre_ids, decided, of_persons=of_persons) if younger else {}
         for row in younger:
             if row.centre_id in oldest and oldest[row.centre_id].moment < _moment(row):
                 found[row.id] = oldest[row.centre_id].archive
@@ -112,14 +123,15 @@ def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKe
 
 
 def _oldest_on_the_way(
-    connection: Connection, centre_ids: Collection[int], decided: Collection[int], *, only_held: bool
+    connection: Connection, centre_ids: Collection[int], decided: Collection[int], *, of_persons: bool
 ) -> dict[int, _Open]:
     """The oldest archive of each centre that a session has yet to process; without centres that have none.
 
-    `only_held`: of those that have held documents.
+    `of_persons`: of those that somebody must confirm or release.
     """
     of_centres = ZipFile.centre_id.in_(list(centre_ids))
-    opened = [] if only_held else [(row, False) for row in connection.execute(_OPEN.where(of_centres))]
+    on_the_way = _OPEN.where(of_centres, is_on_hold()) if of_persons else _OPEN.where(of_centres)
+    opened = [(row, False) for row in connection.execute(on_the_way)]
     opened += [(row, True) for row in connection.execute(_WITH_HELD.where(of_centres)) if row.id not in decided]
     found = gathered((row.centre_id, _open(row, is_held=is_held)) for row, is_held in opened)
     oldest = {}
@@ -142,7 +154,8 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
 
 def _open(row: Any, *, is_held: bool) -> _Open:
     has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
-    return _Open(row.id, _moment(row), OlderArchive(row.short_name, key_of(row), is_held), is_held or has_arrived)
+    archive = OlderArchive(row.short_name, key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
+    return _Open(row.id, _moment(row), archive, is_held or has_arrived)
 
 
 def _moment(row: Any) -> _Moment:
@@ -171,17 +184,10 @@ _FAILED_TO_ARRIVE: Final = and_(
     < MOST_RETRIES,
 )
 _OF_CENTRES: Final = (
-    select(*_COLUMNS, ZipFile.file_name, Centre.short_name)
+    select(*_COLUMNS, ZipFile.file_name, Centre.short_name, is_on_hold().label("on_hold"))
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     .join(Centre, Centre.id == ZipFile.centre_id)
     .where(*_NAMED)
-)
-_OPEN: Final = _OF_CENTRES.where(
-    or_(
-        and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
-        and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
-        _FAILED_TO_ARRIVE,
-    )
 )
 _WAITS: Final = is_at(XmlFile, State(Phase.UPLOAD, Status.PENDING))
 _WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)
@@ -193,11 +199,22 @@ def _waiting_ones() -> Select[tuple[int]]:
     return select(latest.c.za_id).join(XmlFile, XmlFile.zip_id == latest.c.download_id).where(_WAITS)
 
 
+_COUNTS: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
+"""Nothing waits for documents of one that was opened again or set aside since."""
+_OPEN: Final = _OF_CENTRES.where(
+    or_(
+        and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
+        and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
+        _FAILED_TO_ARRIVE,
+        and_(
+            is_on_hold(),
+            or_(is_at(ZipAction, State(Phase.XSD, Status.DONE)), and_(_COUNTS, ZipAction.id.in_(_waiting_ones()))),
+        ),
+    )
+)
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
 )
-_COUNTS: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
-"""Nothing waits for documents of one that was opened again or set aside since."""
 _WITH_HELD: Final = _OF_CENTRES.where(_COUNTS, _IS_HELD)
 _ADDS: Final = ZipAction.todo_id == ACTION_IDS[Action.ADD]
 _TO_UPLOAD: Final = (

@@ -166,7 +166,8 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
 
 def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     """The documents that wait for confirmation: submission, file name and action; oldest first."""
-    query = select_entries([HELD])
+    # Nothing counts of what was opened again or set aside since.
+    query = select_entries([HELD]).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
     return [(key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
