@@ -177,7 +177,17 @@ class Composer:
         data = {
             "accepted": [str(line.key) for line in accepted[:_MOST_IN_DATA]],
             "accepted_total": len(accepted),
-            "failed": [_line_data(line) for line in bad[:_MOST_IN_DATA]],
+            "failed": [
+                {
+                    "zip": str(line.key),
+                    "outcome": str(line.outcome),
+                    "phase": line.phase.short_name,
+                    "status": line.status.short_name,
+                    "documents": line.documents,
+                    "failed": line.failed,
+                }
+                for line in bad[:_MOST_IN_DATA]
+            ],
             "failed_total": len(bad),
             "causes": [as_json(cause, catalogue) for cause in shown[:_MOST_CAUSES]],
             "causes_total": len(shown),
@@ -397,14 +407,3 @@ def _headline(catalogue: Catalogue, bad: Sequence[ZipLine], accepted: int = 0) -
         (accepted, mark_plural("{number} archive accepted", "{number} archives accepted")),
     )
     return catalogue.list([catalogue.say_plural(*texts, number) for number, texts in counted if number])
-
-
-def _line_data(line: ZipLine) -> dict[str, Any]:
-    return {
-        "zip": str(line.key),
-        "outcome": str(line.outcome),
-        "phase": line.phase.short_name,
-        "status": line.status.short_name,
-        "documents": line.documents,
-        "failed": line.failed,
-    }

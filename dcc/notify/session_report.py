@@ -106,7 +106,7 @@ class _Text:
         self.lines += wrapper.wrap(plain)
 
     def add_left(self, indent: int, all_of_them: int, most: int, noun: str = "", hint: str = "") -> None:
-        """Say how many more there are than the `most` that are told of."""
+        """Say how many more there are than the `most` that it has."""
         left = all_of_them - most
         if left > 0:
             many = count_of(left, f"more {noun}") if noun else f"{left:,} more"

@@ -40,7 +40,11 @@ def example_submission(kind: str, centre: str, *, tables: bool = False) -> tuple
     action, day, number = _KINDS[kind]
     documents = _documents(kind, centre, day)
     if tables:
-        members = {f"{one}s.csv": _as_table(one, document) for one, document in documents.items()}
+        members = {}
+        for one, document in documents.items():
+            with tempfile.NamedTemporaryFile() as file:
+                Path(file.name).write_bytes(document)
+                members[f"{one}s.csv"] = table_of(read_document(Path(file.name), one))
     else:
         numbered = enumerate(documents.items(), 1)
         members = {f"{centre}.{day}.{inc}.{one}.impc.xml": document for inc, (one, document) in numbered}
@@ -49,13 +53,6 @@ def example_submission(kind: str, centre: str, *, tables: bool = False) -> tuple
         for was, becomes in wrong:
             members = {name: damaged(document, was, becomes) for name, document in members.items()}
     return f"{action}/{centre}.{day}.{number}.impc.zip", archive(members, day)
-
-
-def _as_table(kind: DocumentKind, document: bytes) -> bytes:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(document)
-        file.flush()
-        return table_of(read_document(Path(file.name), kind))
 
 
 def _documents(kind: str, centre: str, day: date) -> Mapping[DocumentKind, bytes]:

@@ -21,7 +21,6 @@ from dcc.runtime.installed_packages import leaving_out_broken
 if TYPE_CHECKING:
     from dcc.databases.schema import UpgradePlan
     from dcc.operations.doctor.checks import Examined
-    from dcc.settings import Settings
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "blue"}
 _WARNINGS = 1
@@ -127,10 +126,17 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
     """
     if not check:
         raise click.UsageError("dcc init upgrades the databases. See first what it would do: dcc upgrade --check")
+    from dcc.databases.schema import plan_upgrade
+    from dcc.qc.database import QC_DATABASE
     from dcc.settings import renaming_warnings
+    from dcc.tracker.database import TRACKER
 
     settings = settings_from_environment()
-    plans = _plans(settings)
+    with any_databases(settings) as opened:
+        plans = {
+            database.name: (database.head, plan_upgrade(engine, database))
+            for database, engine in zip((TRACKER, QC_DATABASE), opened, strict=True)
+        }
     changes = list(dagster_side().pending_changes(settings))
     warnings = renaming_warnings(os.environ)
     to_do = bool(changes or warnings or any(plan.revisions for _, plan in plans.values()))
@@ -157,19 +163,6 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
         # Renamed settings are warned of on standard error, as by every command.
         click.echo(f"settings: {'renamed ones are set, see above.' if warnings else 'nothing to do.'}")
     ctx.exit(1 if to_do else 0)
-
-
-def _plans(settings: Settings) -> dict[str, tuple[str, UpgradePlan]]:
-    """The schema that each database must have, and what an upgrade would do, by its name."""
-    from dcc.databases.schema import plan_upgrade
-    from dcc.qc.database import QC_DATABASE
-    from dcc.tracker.database import TRACKER
-
-    with any_databases(settings) as opened:
-        return {
-            database.name: (database.head, plan_upgrade(engine, database))
-            for database, engine in zip((TRACKER, QC_DATABASE), opened, strict=True)
-        }
 
 
 def _planned(plan: UpgradePlan, wanted: str) -> str:

@@ -123,7 +123,7 @@ class SessionDisplay:
             self._say(f"        ... and {count_of(left, 'more document')}: dcc show {printable(entries[0]['zip'])}")
 
     def _count_waiting(self) -> None:
-        """Show how many submissions are to be processed, if there are bars."""
+        """Show how many submissions wait to be processed, if there are bars."""
         if self._bars is None:
             return
         waiting = self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed

@@ -33,8 +33,8 @@ def sources_to_crawl(
     """Ids of the sources that a crawl of `source_ids` lists; without any, of those that are due, or of all.
 
     With a group of centres, of these alone. Raises NotFoundError for a source that does not exist, a group that
-    DCC_GROUPS does not name, and a centre in it that is not registered, ConfigurationError for a source that may not be
-    crawled.
+    DCC_GROUPS does not name, and a centre in it that is not registered. Raises ConfigurationError for a source that may
+    not be crawled.
     """
     from dcc.databases.transactions import run_reading
     from dcc.nearest_names import nearest_sentence

@@ -13,8 +13,6 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
     from dcc.reports.causes.skipped_archives import Skipped
 
 
@@ -44,6 +42,8 @@ def why(
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
     from dcc.session.source_listings import list_source
+    from dcc.tracker.queries.zip_action_lists import require_centre
+    from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_pace import load_dues
 
@@ -54,7 +54,12 @@ def why(
     skipped: list[tuple[int, str, Skipped]] = []
     exit_code = 0
     with open_tracker(settings) as tracker:
-        for each in _sources(tracker, source_id, centre):
+        with tracker.connect() as connection:
+            if centre is not None:
+                require_centre(connection, centre)
+            entries = [] if source_id is not None else file_sources.list_sources(connection)
+        of_centre = [one.id for one in entries if centre in (None, one.centre) and one.state != "removed"]
+        for each in of_centre if source_id is None else [source_id]:
             with tracker.connect() as connection:
                 due = load_dues(connection, settings.source_failure_limit).get(each)
                 rows = skipped_entries(connection, each, due=due)
@@ -80,19 +85,6 @@ def why(
         none=catalogue.say("Nothing was kept from being taken: every entry is new."),
     )
     ctx.exit(exit_code)
-
-
-def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list[int]:
-    from dcc.tracker.queries.zip_action_lists import require_centre
-    from dcc.tracker.register import file_sources
-
-    if source_id is not None:
-        return [source_id]
-    with tracker.connect() as connection:
-        if centre is not None:
-            require_centre(connection, centre)
-        entries = file_sources.list_sources(connection)
-    return [entry.id for entry in entries if centre in (None, entry.centre) and entry.state != "removed"]
 
 
 @command(examples=["dcc source missing", "dcc source missing 3"])

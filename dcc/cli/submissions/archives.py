@@ -98,22 +98,18 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
         named = None if files is None else [{"path": path, "size_bytes": size} for path, size in files]
         echo_json({"attempts": attempts, "attempt": chosen.id, "files": named, "problem": problem})
     else:
-        _show_attempts(attempts, chosen, files)
+        shown = [
+            (one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts
+        ]
+        headers = ("attempt", "archive", "source", "requested", "size", "sha256")
+        echo_table(headers, shown, flexible=["sha256", "source", "requested"])
+        if files is not None:
+            click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
+            echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
         if problem is not None:
             warn(problem)
     if problem is not None:
         raise click.exceptions.Exit(ArchiveError.exit_code)
-
-
-def _show_attempts(attempts: list[Attempt], chosen: Attempt, files: list[tuple[str, int]] | None) -> None:
-    echo_table(
-        ("attempt", "archive", "source", "requested", "size", "sha256"),
-        [(one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts],
-        flexible=["sha256", "source", "requested"],
-    )
-    if files is not None:
-        click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
-        echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
 
 
 @archive.command(
