@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, replacement_path, save_manifest
+from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, save_manifest
 from dcc.cli.demo import submissions
 from dcc.databases.schema import init_database
 from dcc.errors import ConfigurationError, ReportNotSentError
@@ -28,6 +28,7 @@ from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.stored_reports import write_page
 from dcc.runtime.private_files import (
+    SHARED_FILE,
     create_file,
     make_directory,
     refuse_links_of_others,
@@ -126,7 +127,7 @@ def test_reports_are_for_their_directorys_group_and_nobody_else(tmp_path: Path) 
 def test_exports_are_for_their_directorys_group_and_nobody_else(tmp_path: Path) -> None:
     directory = tmp_path / "export"
     with open_directory(directory):
-        with replacement_path(directory / "file") as temporary:
+        with replacement_file(directory / "file", SHARED_FILE) as temporary:
             temporary.write_text("rows")
         save_manifest(directory, Manifest(ExportFormat.PARQUET, {}))
     assert mode(directory) == 0o750

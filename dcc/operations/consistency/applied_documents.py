@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, select
 
@@ -40,11 +40,6 @@ _LOGGED: Final = (
 _UNJUDGED: Final = entries_that_hold().where(XmlLog.xml_id.in_(IDS), AnException.short_name == LEFT_OUT[Phase.DATA])
 
 
-class _Stored(NamedTuple):
-    id: int
-    state: DocumentState
-
-
 def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsistency]:
     """C12. Only when no session is active: a session writes to the QC database first."""
     for page in document_pages(tracker, Phase.XSD):
@@ -55,22 +50,22 @@ def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsisten
                 yield Inconsistency("C12", _name(document), f"{wrong} {_TAKEN_UP}")
 
 
-def _stored(qc: Connection, page: Sequence[Row[Any]]) -> dict[int, _Stored]:
+def _stored(qc: Connection, page: Sequence[Row[Any]]) -> dict[int, Row[Any]]:
     """The documents of the QC database that belong to those of the tracker, with the same files, by `xml_file.id`."""
     of_tracker = {document.id: document for document in page}
-    found: dict[int, _Stored] = {}
+    found: dict[int, Row[Any]] = {}
     for row in qc.execute(_STORED, {"ids": list(of_tracker)}):
         one = of_tracker[row.tracker_id]
         same = (str(key_of(one)), one.fname, one.content_md5 or "")
         if same == (f"{row.zip_action}/{row.zip_file}", row.file_name, row.md5 or ""):
-            found[one.id] = _Stored(row.id, DocumentState(row.state))
+            found[one.id] = row
     return found
 
 
 _UNAPPLIED: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
 
 
-def _disagreement(state: State, stored: _Stored | None) -> str | None:
+def _disagreement(state: State, stored: Row[Any] | None) -> str | None:
     """A document that one database has in a state that the other contradicts; None if they agree."""
     not_uploaded = state.phase < Phase.UPLOAD or (state.phase is Phase.UPLOAD and state.status in _UNAPPLIED)
     withdrawn = state == State(Phase.UPLOAD, Status.CANCELLED)
@@ -82,9 +77,9 @@ def _disagreement(state: State, stored: _Stored | None) -> str | None:
         DocumentState.REFUSED: state == State(Phase.UPLOAD, Status.FAILED) or withdrawn,
         DocumentState.UNDONE: withdrawn,
     }
-    if expected[stored.state]:
+    if expected[DocumentState(stored.state)]:
         return None
-    return f"It is {state}, and {stored.state.value} in the QC database, as document {stored.id}."
+    return f"It is {state}, and {stored.state} in the QC database, as document {stored.id}."
 
 
 def _name(document: Row[Any]) -> str:
@@ -97,7 +92,7 @@ def finding_logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inc
         # A document that failed in this phase has passed it too.
         judged = [document for document in page if document.status_id != int(Status.CANCELLED)]
         stored = _stored(qc, judged) if judged else {}
-        of_document = {xml_id: one.id for xml_id, one in stored.items() if one.state is DocumentState.APPLIED}
+        of_document = {xml_id: one.id for xml_id, one in stored.items() if one.state == DocumentState.APPLIED}
         if not of_document:
             continue
         rules: dict[int, Counter[str]] = defaultdict(Counter)

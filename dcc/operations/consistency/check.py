@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
@@ -40,21 +39,17 @@ def check_at_rest(
     The first of each rule are returned, and the number of the others.
     """
     with tracker.connect() as connection:
-        before = _moment(connection, settings)
-        found = [] if before.is_active else list(bounded(look(connection)))
+        is_active, newest = _moment(connection, settings)
+        found = [] if is_active else list(bounded(look(connection)))
     with tracker.connect() as connection:
         # Work of a session that began meanwhile may look wrong.
-        return found if _moment(connection, settings) == before else []
+        return found if _moment(connection, settings) == (is_active, newest) else []
 
 
-class _Moment(NamedTuple):
-    is_active: bool
-    newest_session: int
-
-
-def _moment(connection: Connection, settings: Settings) -> _Moment:
+def _moment(connection: Connection, settings: Settings) -> tuple[bool, int]:
+    """Whether a session is active, and the number of the newest one."""
     is_active = bool(active_sessions(connection, settings))
-    return _Moment(is_active, connection.scalar(select(func.max(CrawlingSession.id))) or 0)
+    return is_active, connection.scalar(select(func.max(CrawlingSession.id))) or 0
 
 
 def _always(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from sqlalchemy import Connection, func, select
@@ -35,14 +35,8 @@ RANKING_VALUES: Final = 2_000
 """Values of a parameter at a centre that are looked at to tell how much a picture would tell."""
 
 
-class _Worth(NamedTuple):
-    """The rank of a picture: the least is the most informative."""
-
-    less_outliers: int
-    less_shift: float
-    less_values: int
-    parameter_id: str
-    centre: str
+_Worth = tuple[int, float, int, str, str]
+"""The rank of a picture, the least being the most telling: by outliers, shift and values, then parameter and centre."""
 
 
 def pictures_of_zip(
@@ -144,12 +138,12 @@ def _pictures(
             ranked.append((_worth(taken), parameter))
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
-    for worth, parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
+    for (*_, centre), parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
         has_others = with_others and not is_series(parameter)
-        taken = load_values(qc, parameter, worth.centre, key, with_others=has_others, most=MOST_VALUES)
+        taken = load_values(qc, parameter, centre, key, with_others=has_others, most=MOST_VALUES)
         if taken is not None:
             pictures.append(_picture(taken, catalogue))
-    counted = weekly_experiments.count_weeks(qc, ranked[0][0].centre, key) if ranked and most > 1 else None
+    counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and most > 1 else None
     return [*pictures, weekly_experiments.picture_of(counted, catalogue)] if counted else pictures
 
 
@@ -165,7 +159,7 @@ def _worth(taken: ParameterValues) -> _Worth:
     else:
         outliers = distributions.groups_of(taken).marked(new=taken.key is not None)
     number = sum(value.is_new == taken.has_new for value in taken.own)
-    return _Worth(-outliers, -_shift(taken), -number, taken.parameter.parameter_id, taken.centre)
+    return -outliers, -_shift(taken), -number, taken.parameter.parameter_id, taken.centre
 
 
 def _shift(taken: ParameterValues) -> float:

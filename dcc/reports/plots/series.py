@@ -81,7 +81,6 @@ class Panel:
 
     gender: str | None
     steps: tuple[Step, ...]
-    earlier: int
     lines: tuple[Line, ...]
     new: int
     outliers: int
@@ -103,20 +102,30 @@ class Series:
 
 def in_panels(taken: ParameterValues) -> Series:
     """The series of a centre by sex."""
-    both = taken.own
-    positions = _numeric(both)
+    values = taken.own
+    positions = _numeric(values)
     is_place = positions is None
-    x = numbers_of([value.item or 0 for value in both]) if positions is None else positions
-    y = numbers_of([value.number for value in both])
+    x = numbers_of([value.item or 0 for value in values]) if positions is None else positions
+    y = numbers_of([value.number for value in values])
     steps, step_of = _steps(x)
-    is_new = np.array([value.is_new for value in both])
-    genders = np.array([value.gender or "" for value in both])
+    is_new = np.array([value.is_new for value in values])
+    genders = np.array([value.gender or "" for value in values])
+
+    def panel(gender: str) -> Panel:
+        is_own, is_outlier, drawn = genders == gender, np.zeros(len(values), dtype=bool), []
+        for number, step in enumerate(steps.tolist()):
+            here = step_of == number
+            earlier, new = y[here & is_own & ~is_new], here & is_own & is_new
+            judged_by = judging_box(earlier, y[here & is_own], y[here])
+            if judged_by is not None:
+                is_outlier[new] = judged_by.outside(y[new])
+            drawn.append(Step(step, box_of(earlier)))
+        lines = _lines(values, x, y, is_outlier, np.flatnonzero(is_own & is_new))
+        first = sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), pseudo_random(line.run)))[:MOST_LINES]
+        return Panel(gender or None, tuple(drawn), tuple(first), len(lines), int(is_outlier.sum()))
+
     usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MOST_PANELS]
-    panels = [
-        _panel(gender, both, x, y, steps, step_of, is_new, genders == gender)
-        for gender in sorted(usual, key=lambda word: word or "\U0010ffff")
-    ]
-    return Series(taken, tuple(panels), is_place)
+    return Series(taken, tuple(map(panel, sorted(usual, key=lambda word: word or "\U0010ffff"))), is_place)
 
 
 def picture_of(found: Series, catalogue: Catalogue) -> Picture:
@@ -172,36 +181,6 @@ def _steps(x: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
         step_of = np.minimum((x - low) / (high - low) * MOST_STEPS, MOST_STEPS - 1).astype(np.intp)
         steps = low + (np.arange(MOST_STEPS) + 0.5) * (high - low) / MOST_STEPS
     return steps, step_of
-
-
-def _panel(
-    gender: str,
-    values: Sequence[Value],
-    x: Numbers,
-    y: Numbers,
-    steps: Numbers,
-    step_of: NDArray[np.intp],
-    is_new: NDArray[np.bool_],
-    is_own: NDArray[np.bool_],
-) -> Panel:
-    is_outlier = np.zeros(len(values), dtype=bool)
-    drawn = []
-    for number, step in enumerate(steps.tolist()):
-        here = step_of == number
-        earlier = y[here & is_own & ~is_new]
-        judged_by = judging_box(earlier, y[here & is_own], y[here])
-        if judged_by is not None:
-            is_outlier[here & is_own & is_new] = judged_by.outside(y[here & is_own & is_new])
-        drawn.append(Step(step, box_of(earlier)))
-    lines = _lines(values, x, y, is_outlier, np.flatnonzero(is_own & is_new))
-    return Panel(
-        gender or None,
-        tuple(drawn),
-        int((is_own & ~is_new).sum()),
-        tuple(sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), pseudo_random(line.run)))[:MOST_LINES]),
-        len(lines),
-        int(is_outlier.sum()),
-    )
 
 
 def _lines(
