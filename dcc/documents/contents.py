@@ -11,8 +11,8 @@ Every value is text, so that rows can reproduce the document: a missing value is
 identifiers (xs:string) are kept exactly. Values of other types in the schemas (Typed) are kept as written, without the
 white space around them, which these types ignore; dcc.documents.lexical has their typed values.
 
-The fields of a class are those of its header (line, position and kind, as far as it has them), then the attributes of
-its element, its text, and its children in the order of the schema; dcc.documents.forms reads them here.
+The fields of a class begin with those of its header: line, position and kind, as far as it has them. The attributes of
+its element follow, then its text, and its children in the order of the schema; dcc.documents.forms reads them here.
 
 These are tuples with named fields, because frozen dataclasses take four times as long to make, and a document has tens
 of thousands of them. Tuples of two classes are equal if their fields are.

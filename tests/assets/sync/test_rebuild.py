@@ -77,7 +77,7 @@ def test_it_counts_submissions_that_failed_after_validation_among_those_that_fai
             TrackerUnreachableError("The tracker is away."),
             TrackerUnreachableError,
         ),
-        ("dcc_dagster.event_recorder.EventRecorder._store", OSError("disk full"), DagsterStorageError),
+        ("dcc_dagster.event_recorder.EventRecorder._write", OSError("disk full"), DagsterStorageError),
     ],
 )
 def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(
