@@ -66,7 +66,6 @@ def test_names_of_the_reference_and_at_the_edges_are_accepted() -> None:
 
 
 def test_a_date_that_is_not_in_the_calendar_is_refused_and_named() -> None:
-    """Impossible dates rolled over into the next month."""
     for day in ("2013-02-30", "2013-02-29", "1900-02-29", "2013-13-01", "2013-00-10", "0000-01-01"):
         with pytest.raises(BadFileNameError, match=rf"date {day}, which is not in the calendar"):
             CONVENTION.parse_zip_name(f"H.{day}.1.impc.zip", CENTRES)
@@ -81,7 +80,6 @@ def test_a_centre_that_is_not_registered_is_refused_and_named() -> None:
 
 
 def test_a_name_conforms_as_a_whole_or_not_at_all() -> None:
-    """Patterns were searched for, not matched."""
     for name in (
         "old copy.H.2013-01-01.1.impc.zip",
         " H.2013-01-01.1.impc.zip",
@@ -112,7 +110,6 @@ def test_a_name_conforms_as_a_whole_or_not_at_all() -> None:
 
 
 def test_a_document_name_conforms_as_a_whole_or_not_at_all() -> None:
-    """Names with both words matched both kinds of document."""
     for name in (
         "H.2013-01-01.1.impc.xml",
         "H.2013-01-01.1.specimen.experiment.impc.xml",

@@ -59,7 +59,6 @@ def test_an_unknown_centre_is_said_to_be_unknown(dcc: Dcc, name: str) -> None:
 
 
 def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dcc: Dcc) -> None:
-    """A centre has a language."""
     assert dcc.json("centre", "add", "Ics", "--language", "de")["language"] == "de"
     changed = dcc.json("centre", "change", "Ics", "--email", "new@ics.example", "--language", "en", "--phone", "1")
     assert (changed["email"], changed["language"], changed["phone"]) == ("new@ics.example", "en", "1")
@@ -89,7 +88,6 @@ def test_what_is_no_email_address_is_refused(dcc: Dcc) -> None:
 
 
 def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
-    """Delegations."""
     assert dcc.json("centre", "delegations") == []
     assert "dcc centre delegate" in dcc("centre", "delegations").stdout
     given = dcc.json("centre", "delegate", "H", "--to", "J", "--until", "2999-12-31")

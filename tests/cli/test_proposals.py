@@ -69,6 +69,7 @@ def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dc
     assert "2 proposed withdrawals to decide on: dcc data proposals" in dcc("status").stdout
 
     accept = ("data", "proposals", "accept")
+    assert "reason is empty" in dcc.error(*accept, "--all", "--reason", " ", exit_code=2)
     kept = dcc(*accept, ANIMALS, "--reason", "gone", exit_code=1)
     assert f"{ANIMALS}: {WEIGHTS}: H.2013-11-01.1.experiment.impc.xml brought experiments" in kept.stderr
     assert len(dcc.json("data", "proposals")) == 2

@@ -62,21 +62,19 @@ def read(path: Path, query: str) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
-def remade_by_dagster(path: Path) -> None:
-    """What Dagster makes of tables without a version at the next opening."""
-    edit(path, f"INSERT INTO alembic_version VALUES ('{LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION}')")
-
-
 HALF: dict[str, Callable[[Path], None]] = {
     "whole": lambda path: None,
     "nothing in it": lambda path: path.write_bytes(b""),
     "not there": Path.unlink,
     "no version table": lambda path: edit(path, "DROP TABLE alembic_version", "DROP TABLE secondary_indexes"),
     "no version": lambda path: edit(path, "DELETE FROM alembic_version", "DELETE FROM secondary_indexes"),
-    "an old version": lambda path: (
-        edit(path, "DELETE FROM alembic_version", "DELETE FROM secondary_indexes"),
-        remade_by_dagster(path),
-    )[0],
+    # What Dagster makes of tables without a version at the next opening.
+    "an old version": lambda path: edit(
+        path,
+        "DELETE FROM alembic_version",
+        "DELETE FROM secondary_indexes",
+        f"INSERT INTO alembic_version VALUES ('{LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION}')",
+    ),
     "rows not migrated": lambda path: edit(path, "DELETE FROM secondary_indexes"),
     "one table": lambda path: edit(
         path,

@@ -41,17 +41,12 @@ def _definitions(engine: Engine) -> tuple[dict[str, str], dict[str, str]]:
     return made, comments | {"": inspect(engine).get_table_comment("document")["text"] or ""}
 
 
-def made_with_comments(engine: Engine) -> str:
-    """How the server made the table of documents."""
-    return str(row_in(engine, "SHOW CREATE TABLE document")[1])
-
-
 @only_mariadb
 def test_an_earlier_database_gets_the_descriptions_and_keeps_its_columns(qc_database: Engine) -> None:
     made, comments = _definitions(qc_database)
     assert comments["undoes"] == "`undoes` is the document that an undo withdrew."
     assert comments[""].startswith("One XML document as it was applied")
-    lines = re.findall(r"^  (`.*?) COMMENT ", made_with_comments(qc_database), re.MULTILINE)
+    lines = re.findall(r"^  (`.*?) COMMENT ", row_in(qc_database, "SHOW CREATE TABLE document")[1], re.MULTILINE)
     with qc_database.begin() as connection:
         stripped = ", ".join(f"MODIFY COLUMN {line}" for line in lines)
         connection.exec_driver_sql(f"ALTER TABLE document {stripped}, COMMENT ''")

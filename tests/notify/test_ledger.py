@@ -18,11 +18,6 @@ from tests.support.databases import only_sqlite, seed_centre
 ITEMS = [Item(Kind.DIGEST, "session 1, H"), *(Item(Kind.ZIP, f"add/{number}.zip", "failed") for number in range(3))]
 
 
-def age(tracker: Engine) -> None:
-    """Have everything in the ledger happened an hour ago."""
-    execute_in(tracker, update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
-
-
 def states(tracker: Engine) -> list[str]:
     """The states of what is in the ledger, in order."""
     return column_in(tracker, select(NotificationRow.state).order_by(NotificationRow.id))
@@ -125,7 +120,7 @@ def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(trac
     repeatable = ["mail"] if repeating else []
     assert ledger.settle_interrupted(repeatable) == []
     assert set(states(tracker)) == {Sending.SENDING}
-    age(tracker)
+    execute_in(tracker, update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
     assert ledger.settle_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
     assert ledger.settle_interrupted(repeatable) == []
     assert ledger.unsent(ITEMS, "mail", "a@b") == (ITEMS if repeating else [])

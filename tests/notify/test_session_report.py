@@ -69,7 +69,6 @@ def troubled(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.T
 
 
 def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
-    """The report is rendered."""
     report = in_reading(troubled.installation.tracker, session_report, troubled.session)
     text = one_line(report.text)
     assert report.subject == f"DCC session {troubled.session}: 3 failed submissions, 1 file source in trouble"
@@ -148,7 +147,6 @@ def sent(troubled: Troubled, **settings: object) -> list[str]:
 
 
 def test_the_report_is_sent_by_e_mail(troubled: Troubled, mail_server: Starter) -> None:
-    """The report is sent by a channel."""
     server = mail_server()
     said = sent(troubled, smtp_url=f"smtp://127.0.0.1:{server.port}")
     assert said == [
@@ -217,7 +215,6 @@ def test_refused_recipients_are_named_and_the_others_get_it(troubled: Troubled, 
 def test_a_mail_server_that_is_down_gives_one_clear_warning_and_the_other_channels_work(
     troubled: Troubled, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A report that cannot be sent fails no session."""
     port = free_port()
     url = f"smtp://dcc:{QUOTED}@127.0.0.1:{port}"
     directory = tmp_path / "reports" / "new"

@@ -201,7 +201,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a staged copy missing": lambda found: _copy_in(found).unlink(),
     "no manifest": lambda found: (found / "manifest.json").unlink(),
     "half a manifest": lambda found: os.truncate(found / "manifest.json", 300),
-    "a manifest that names another file": lambda found: _rewrite(found, lambda said: _outside(said)),
+    "a manifest that names another file": lambda found: _rewrite(
+        found, lambda said: said["tracker"]["file"].update(name="../tracker.db")
+    ),
     "a manifest of a later format": lambda found: _rewrite(found, lambda said: said.update(format_version=99)),
     "a manifest of a later schema": lambda found: _rewrite(found, lambda said: said["qc"].update(revision="0999")),
 }
@@ -215,10 +217,6 @@ def _rewrite(found: Path, change: Callable[[dict[str, Any]], object]) -> None:
     said = json.loads((found / "manifest.json").read_text())
     change(said)
     (found / "manifest.json").write_text(json.dumps(said))
-
-
-def _outside(said: dict[str, Any]) -> None:
-    said["tracker"]["file"]["name"] = "../tracker.db"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -322,7 +320,6 @@ def cut_connections(server: MariaDb, engine: Engine) -> None:
 def test_a_move_that_is_killed_leaves_no_database_that_can_be_used_and_begins_anew(
     kind: str, healthy_copy: Inspected, new_store: MakeStore
 ) -> None:
-    """Storage that moved, and moves back to files, is the same in every table."""
     healthy_copy.tracker.dispose()
     healthy_copy.qc.dispose()
     store, back = new_store(kind), new_store("sqlite")

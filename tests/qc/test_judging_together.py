@@ -40,10 +40,6 @@ def judge_all(qc: Engine, *documents: Applied) -> list[Any]:
     return in_writing(qc, judge_together, [ContentFindings(one.document_id, ()) for one in documents], BASIS)
 
 
-def change(qc: Engine, statement: Any) -> None:
-    execute_in(qc, statement)
-
-
 def built(qc: Engine, document: Applied) -> Applied:
     """A document that was judged well and that the data contexts take account of; it is to be judged anew."""
     judge(qc, document)
@@ -69,7 +65,7 @@ def test_what_was_not_valid_becomes_so_when_nothing_is_found_and_its_contexts_ar
     mouse: Engine, said: int
 ) -> None:
     document = built(mouse, upload(mouse, weights("E", "5", "6")))
-    change(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(validity=said))
+    execute_in(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(validity=said))
     judge_all(mouse, document)
     assert validity(mouse) == [True, True]
     assert not document_row(mouse, document).contexts_built

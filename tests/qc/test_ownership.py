@@ -208,6 +208,7 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     first = 50 if action == "add" else 1
     other.put(f"{action}/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=first)))
     data.run()
+    assert [one[3] for one in notices(data)] == ["done"]
     revoke(data)
     before = data.ending()
     key = key_of(f"{action}/{OTHERS}")

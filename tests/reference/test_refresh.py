@@ -210,7 +210,6 @@ def test_answers_that_are_cut_short_or_have_another_shape_change_nothing_and_are
 
 
 def test_a_set_that_has_shrunk_to_less_than_half_is_taken_over_only_when_told_to(served: Served) -> None:
-    """Reference databases, "Genotype refresh": a guard worth keeping."""
     served.server.pages["/tables/projects.csv"] = b"project\nA\nB\nC\nD\nE\n"
     served.refresh("projects")
     served.server.pages["/tables/projects.csv"] = b"project\nA\nB\n"

@@ -226,44 +226,25 @@ def _text(cell: ElementTree.Element, space: str) -> str:
 
 def add_findings(qc: Engine, number: int, documents: int, value: str = "C{}") -> None:
     """Findings of unregistered colonies in documents of H, evenly."""
+    of_h = {"zip_action": "add", "kind": "specimen", "centre": "H", "action": "add", "state": "applied"}
+    named = [
+        {
+            "id": one,
+            "zip_file": f"H.2013-10-31.{one // 2}.impc.zip",
+            "file_name": f"H.2013-10-31.{one}.specimen.impc.xml",
+        }
+        for one in range(1, documents + 1)
+    ]
+    alike = {"rule": "S4", "code": "S4", "severity": "error", "message": "=HYPERLINK(1)", "path": "+1"}
+    alike |= {"entity_kind": "specimen", "created": utc_now(), "details": '{"specimen":"M1"}'}
+    found = []
+    for one in range(number):
+        said = value.format(one % 7)
+        place = {"document_id": one % documents + 1, "line": one, "entity_id": one}
+        found.append(alike | place | {"value": said, "cause": cause_id("S4", {"value": said})})
     with writing(qc) as connection:
-        connection.execute(
-            insert(DOCUMENT),
-            [
-                {
-                    "id": each,
-                    "zip_action": "add",
-                    "zip_file": f"H.2013-10-31.{each // 2}.impc.zip",
-                    "file_name": f"H.2013-10-31.{each}.specimen.impc.xml",
-                    "kind": "specimen",
-                    "centre": "H",
-                    "action": "add",
-                    "state": "applied",
-                }
-                for each in range(1, documents + 1)
-            ],
-        )
-        connection.execute(
-            insert(FINDING),
-            [
-                {
-                    "document_id": each % documents + 1,
-                    "rule": "S4",
-                    "severity": "error",
-                    "message": "=HYPERLINK(1)",
-                    "line": each,
-                    "path": "+1",
-                    "value": value.format(each % 7),
-                    "entity_kind": "specimen",
-                    "entity_id": each,
-                    "created": utc_now(),
-                    "code": "S4",
-                    "details": '{"specimen":"M1"}',
-                    "cause": cause_id("S4", {"value": value.format(each % 7)}),
-                }
-                for each in range(number)
-            ],
-        )
+        connection.execute(insert(DOCUMENT), [of_h | one for one in named])
+        connection.execute(insert(FINDING), found)
 
 
 @pytest.mark.parametrize("document", ["1", "add/H.2013-10-31.0.impc.zip/H.2013-10-31.1.specimen.impc.xml"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dcc.declarations import all_declared, rule_of
-from dcc.documents.contents import Content, MediaSampleParameter, Specimen
+from dcc.documents.contents import Content, Experiment, Line, MediaSampleParameter, Specimen
 from dcc.naming import Action
 from dcc.rules.findings import fails
 from dcc.rules.registry import RULES
@@ -56,111 +56,112 @@ class Example:
 
 
 EXAMPLES: list[Example] = []
+Said = list[Content] | Content | Any
+"""A document, or what is the only animal, experiment or line in it, or the only parameter besides required ones."""
 
 
-def breaks(rule: str, what: str, document: list[Content], found: int = 1, **options: Any) -> None:
-    EXAMPLES.append(Example(rule, BREAKS, what, document, found, options))
+def document_of(said: Said) -> list[Content]:
+    if isinstance(said, list):
+        return said
+    if isinstance(said, Specimen):
+        return specimens(said)
+    return experiments(said) if isinstance(said, Experiment | Line) else with_parameters(said)
 
 
-def holds(rule: str, what: str, document: list[Content], **options: Any) -> None:
-    EXAMPLES.append(Example(rule, HOLDS, what, document, 0, options))
+def breaks(rule: str, what: str, said: Said, found: int = 1, **options: Any) -> None:
+    EXAMPLES.append(Example(rule, BREAKS, what, document_of(said), found, options))
 
 
-def edge(rule: str, what: str, document: list[Content], found: int = 0, **options: Any) -> None:
-    EXAMPLES.append(Example(rule, EDGE, what, document, found, options))
+def holds(rule: str, what: str, said: Said, **options: Any) -> None:
+    EXAMPLES.append(Example(rule, HOLDS, what, document_of(said), 0, options))
 
 
-breaks("S1", "no strain", specimens(baseline(strain_id=None)))
-breaks("S1", "blank strain", specimens(baseline(strain_id=" ")))
-holds("S1", "a strain", specimens(baseline()))
-holds("S1", "a mutant without one", specimens(mutant(strain_id=None)))
-edge("S1", "a parental strain instead", specimens(baseline(strain_id=None, parental_strains=(strain("100"),))))
+def edge(rule: str, what: str, said: Said, found: int = 0, **options: Any) -> None:
+    EXAMPLES.append(Example(rule, EDGE, what, document_of(said), found, options))
 
-breaks("S2", "unknown strain", specimens(baseline(strain_id="MGI:1")))
-holds("S2", "known strain", specimens(baseline()))
-edge("S2", "a mutant's strain is not looked at", specimens(mutant(strain_id="MGI:1")))
-edge("S2", "compared to the letter", specimens(baseline(strain_id="mgi:2159965")), 1)
 
-breaks("S3", "no colony", specimens(mutant(colony_id=None)))
-holds("S3", "a colony", specimens(mutant()))
-edge("S3", "an empty colony stops the other rules of colonies", specimens(mutant(colony_id="")), 1)
+breaks("S1", "no strain", baseline(strain_id=None))
+breaks("S1", "blank strain", baseline(strain_id=" "))
+holds("S1", "a strain", baseline())
+holds("S1", "a mutant without one", mutant(strain_id=None))
+edge("S1", "a parental strain instead", baseline(strain_id=None, parental_strains=(strain("100"),)))
 
-breaks("S4", "unknown colony", specimens(mutant(colony_id="nobody's")))
-holds("S4", "known colony", specimens(mutant()))
-edge("S4", "a baseline's colony is not looked at", specimens(baseline(colony_id="nobody's")))
+breaks("S2", "unknown strain", baseline(strain_id="MGI:1"))
+holds("S2", "known strain", baseline())
+edge("S2", "a mutant's strain is not looked at", mutant(strain_id="MGI:1"))
+edge("S2", "compared to the letter", baseline(strain_id="mgi:2159965"), 1)
 
-breaks("S5", "aborted attempt", specimens(mutant(colony_id="aborted")))
-holds("S5", "phenotyping started", specimens(mutant(colony_id="started")))
+breaks("S3", "no colony", mutant(colony_id=None))
+holds("S3", "a colony", mutant())
+edge("S3", "an empty colony stops the other rules of colonies", mutant(colony_id=""), 1)
+
+breaks("S4", "unknown colony", mutant(colony_id="nobody's"))
+holds("S4", "known colony", mutant())
+edge("S4", "a baseline's colony is not looked at", baseline(colony_id="nobody's"))
+
+breaks("S5", "aborted attempt", mutant(colony_id="aborted"))
+holds("S5", "phenotyping started", mutant(colony_id="started"))
 edge(
     "S5",
     "with a status code of the animal: a warning",
-    specimens(mutant(colony_id="aborted", status_code=status("IMPC_SSC_001"))),
+    mutant(colony_id="aborted", status_code=status("IMPC_SSC_001")),
     1,
 )
 
-breaks("S6", "another centre", specimens(mutant(colony_id="elsewhere")))
-holds(
-    "S6",
-    "productionCentre goes before phenotypingCentre",
-    specimens(mutant(colony_id="elsewhere", production_centre="J")),
-)
-edge("S6", "one of several productions, in other capitals", specimens(mutant(colony_id="shared")))
+breaks("S6", "another centre", mutant(colony_id="elsewhere"))
+holds("S6", "productionCentre goes before phenotypingCentre", mutant(colony_id="elsewhere", production_centre="J"))
+edge("S6", "one of several productions, in other capitals", mutant(colony_id="shared"))
 edge(
     "S6",
     "a centre whose name there is not known: not checkable",
-    specimens(mutant(colony_id="unplaced", production_centre="Ph")),
+    mutant(colony_id="unplaced", production_centre="Ph"),
     1,
 )
 
-breaks("S7", "day after tomorrow", specimens(mutant(dob="2026-11-23")))
-breaks("S7", "year 12013", specimens(mutant(dob="12013-01-01")))
-holds("S7", "in the past", specimens(mutant()))
-edge("S7", "tomorrow, where it is that day already", specimens(mutant(dob="2026-11-22")))
+breaks("S7", "day after tomorrow", mutant(dob="2026-11-23"))
+breaks("S7", "year 12013", mutant(dob="12013-01-01"))
+holds("S7", "in the past", mutant())
+edge("S7", "tomorrow, where it is that day already", mutant(dob="2026-11-22"))
 
-breaks("S8", "before the colony", specimens(mutant(dob="2011-12-31")))
-holds("S8", "after the colony", specimens(mutant(dob="2012-02-01")))
-edge("S8", "on the day", specimens(mutant(dob="2012-01-01Z")))
-edge("S8", "not known when the colony was made", specimens(mutant(dob="1999-01-01", colony_id="started")))
+breaks("S8", "before the colony", mutant(dob="2011-12-31"))
+holds("S8", "after the colony", mutant(dob="2012-02-01"))
+edge("S8", "on the day", mutant(dob="2012-01-01Z"))
+edge("S8", "not known when the colony was made", mutant(dob="1999-01-01", colony_id="started"))
 
-breaks("S9", "20 is out of bounds", specimens(embryo("20", "DPC")))
-breaks("S9", "no number; the existing validator crashes", specimens(embryo("9..5", "DPC")))
-holds("S9", "E12.5", specimens(embryo("E12.5", "DPC")))
-edge("S9", "0", specimens(embryo("0", "DPC")))
-edge("S9", "19.99 and a small e", specimens(embryo("e19.99", "DPC")))
-edge("S9", "digits of another script", specimens(embryo("١٢", "DPC")), 1)
+breaks("S9", "20 is out of bounds", embryo("20", "DPC"))
+breaks("S9", "no number; the existing validator crashes", embryo("9..5", "DPC"))
+holds("S9", "E12.5", embryo("E12.5", "DPC"))
+edge("S9", "0", embryo("0", "DPC"))
+edge("S9", "19.99 and a small e", embryo("e19.99", "DPC"))
+edge("S9", "digits of another script", embryo("١٢", "DPC"), 1)
 
-breaks("S10", "27 is out of bounds", specimens(embryo("TS27", "Theiler")))
-breaks("S10", "0 is out of bounds", specimens(embryo("0", "Theiler")))
-breaks("S10", "no whole number", specimens(embryo("12.5", "Theiler")))
-holds("S10", "TS20a", specimens(embryo("TS20a", "Theiler")))
-edge("S10", "26, which the existing validator refuses", specimens(embryo("26", "Theiler")))
+breaks("S10", "27 is out of bounds", embryo("TS27", "Theiler"))
+breaks("S10", "0 is out of bounds", embryo("0", "Theiler"))
+breaks("S10", "no whole number", embryo("12.5", "Theiler"))
+holds("S10", "TS20a", embryo("TS20a", "Theiler"))
+edge("S10", "26, which the existing validator refuses", embryo("26", "Theiler"))
 
-breaks("S11", "unknown code", specimens(mutant(status_code=status("IMPC_SSC_005"))))
-breaks("S11", "a code that merely begins like one", specimens(mutant(status_code=status("IMPC_SSC_0010"))))
-breaks("S11", "a code for parameters", specimens(mutant(status_code=status("IMPC_PARAMSC_001"))))
-holds("S11", "registered", specimens(mutant(status_code=status("IMPC_SSC_001"))))
-edge("S11", "with free text and blanks", specimens(mutant(status_code=status(" IMPC_SSC_001 : lost"))))
-edge("S11", "a procedure's code: a warning", specimens(mutant(status_code=status("IMPC_PSC_001"))), 1)
+breaks("S11", "unknown code", mutant(status_code=status("IMPC_SSC_005")))
+breaks("S11", "a code that merely begins like one", mutant(status_code=status("IMPC_SSC_0010")))
+breaks("S11", "a code for parameters", mutant(status_code=status("IMPC_PARAMSC_001")))
+holds("S11", "registered", mutant(status_code=status("IMPC_SSC_001")))
+edge("S11", "with free text and blanks", mutant(status_code=status(" IMPC_SSC_001 : lost")))
+edge("S11", "a procedure's code: a warning", mutant(status_code=status("IMPC_PSC_001")), 1)
 
-breaks("S12", "unknown project", specimens(mutant(project="Bash")))
-holds("S12", "known project", specimens(mutant()))
-edge("S12", "blanks count", specimens(mutant(project="BaSH ")), 1)
+breaks("S12", "unknown project", mutant(project="Bash"))
+holds("S12", "known project", mutant())
+edge("S12", "blanks count", mutant(project="BaSH "), 1)
 
 _twins = specimens(mutant(), mutant(line=30, position=2))
 breaks("S13", "twice in the document: each is named", _twins, 2)
-breaks("S13", "uploaded before", specimens(mutant()), uploaded=specimens(mutant()))
+breaks("S13", "uploaded before", mutant(), uploaded=specimens(mutant()))
 breaks("S13", "twice on one line", specimens(mutant(), mutant(position=2)), 2)
 holds("S13", "another animal", specimens(mutant(), mutant(line=30, position=2, specimen_id="M2")))
-edge("S13", "the same id at another centre", specimens(mutant()), uploaded=[specimen_block(centre="J"), mutant()])
-edge("S13", "an edit", specimens(mutant()), uploaded=specimens(mutant()), action=Action.EDIT)
+edge("S13", "the same id at another centre", mutant(), uploaded=[specimen_block(centre="J"), mutant()])
+edge("S13", "an edit", mutant(), uploaded=specimens(mutant()), action=Action.EDIT)
 
-breaks("S14", "unknown relative", specimens(mutant(related_specimens=(related("M2"),))))
-holds(
-    "S14",
-    "uploaded",
-    specimens(mutant(related_specimens=(related("M2"),))),
-    uploaded=specimens(mutant(specimen_id="M2")),
-)
+breaks("S14", "unknown relative", mutant(related_specimens=(related("M2"),)))
+holds("S14", "uploaded", mutant(related_specimens=(related("M2"),)), uploaded=specimens(mutant(specimen_id="M2")))
 edge(
     "S14",
     "further down in the document",
@@ -169,7 +170,7 @@ edge(
 edge(
     "S14",
     "at another centre",
-    specimens(mutant(related_specimens=(related("M2"),))),
+    mutant(related_specimens=(related("M2"),)),
     1,
     uploaded=[specimen_block(centre="J"), mutant(specimen_id="M2")],
 )
@@ -179,7 +180,7 @@ breaks(
     "unknown pipeline, and nothing below is looked at",
     [block(pipeline="PIPE_002"), experiment(specimen_ids=("?",))],
 )
-holds("E1", "known pipeline", experiments(experiment()))
+holds("E1", "known pipeline", experiment())
 edge("E1", "capitals count", [block(pipeline="pipe_001"), experiment()], 1)
 edge(
     "E1",
@@ -194,48 +195,48 @@ edge(
 )
 
 breaks("E2", "unknown project", [block(project="?"), experiment()])
-holds("E2", "known project", experiments(experiment()))
+holds("E2", "known project", experiment())
 edge("E2", "capitals count", [block(project="bash"), experiment()], 1)
 
 breaks("E3", "an empty centre, once", [block()])
-holds("E3", "an experiment", experiments(experiment()))
+holds("E3", "an experiment", experiment())
 edge("E3", "the second of two is empty", [block(), experiment(), block(position=2, line=20)], 1)
 
-breaks("E4", "never submitted", experiments(experiment()), uploaded=())
-breaks("E4", "each that is missing", experiments(experiment(specimen_ids=("M1", "M2", "M3"))), 2)
-holds("E4", "submitted", experiments(experiment()))
-edge("E4", "submitted by another centre", experiments(experiment()), 1, uploaded=[specimen_block(centre="J"), mutant()])
-edge("E4", "with a status code too", experiments(experiment(status_codes=(status("IMPC_PSC_001"),))), 1, uploaded=())
+breaks("E4", "never submitted", experiment(), uploaded=())
+breaks("E4", "each that is missing", experiment(specimen_ids=("M1", "M2", "M3")), 2)
+holds("E4", "submitted", experiment())
+edge("E4", "submitted by another centre", experiment(), 1, uploaded=[specimen_block(centre="J"), mutant()])
+edge("E4", "with a status code too", experiment(status_codes=(status("IMPC_PSC_001"),)), 1, uploaded=())
 
-breaks("E5", "neither procedure nor status", experiments(experiment()._replace(procedure=None)))
-holds("E5", "a procedure", experiments(experiment()))
-edge("E5", "a status instead", experiments(experiment(status_codes=(status("IMPC_PSC_001"),))._replace(procedure=None)))
+breaks("E5", "neither procedure nor status", experiment()._replace(procedure=None))
+holds("E5", "a procedure", experiment())
+edge("E5", "a status instead", experiment(status_codes=(status("IMPC_PSC_001"),))._replace(procedure=None))
 
-breaks("E6", "unknown code of an experiment", experiments(experiment(status_codes=(status("IMPC_PSC_099"),))))
-breaks("E6", "a parameter's code for a line", experiments(line(status_codes=(status("IMPC_PARAMSC_001"),))))
-holds("E6", "with free text", experiments(experiment(status_codes=(status("IMPC_PSC_015:flood"),))))
-edge("E6", "empty", experiments(line(status_codes=(status(" "),))), 1)
+breaks("E6", "unknown code of an experiment", experiment(status_codes=(status("IMPC_PSC_099"),)))
+breaks("E6", "a parameter's code for a line", line(status_codes=(status("IMPC_PARAMSC_001"),)))
+holds("E6", "with free text", experiment(status_codes=(status("IMPC_PSC_015:flood"),)))
+edge("E6", "empty", line(status_codes=(status(" "),)), 1)
 edge(
     "E6",
     "the procedure beside it is not looked at",
-    experiments(experiment(procedure(simple("?")), status_codes=(status("IMPC_PSC_001"),))),
+    experiment(procedure(simple("?")), status_codes=(status("IMPC_PSC_001"),)),
 )
 
-breaks("E7", "unknown colony", experiments(line(colony_id="?")))
-holds("E7", "known colony", experiments(line()))
-edge("E7", "in any state", experiments(line(colony_id="aborted")))
-edge("E7", "empty", experiments(line(colony_id="")), 1)
-edge("E7", "not looked at with a status code", experiments(line(colony_id="?", status_codes=(status("IMPC_PSC_001"),))))
+breaks("E7", "unknown colony", line(colony_id="?"))
+holds("E7", "known colony", line())
+edge("E7", "in any state", line(colony_id="aborted"))
+edge("E7", "empty", line(colony_id=""), 1)
+edge("E7", "not looked at with a status code", line(colony_id="?", status_codes=(status("IMPC_PSC_001"),)))
 
-breaks("E8", "in the future", experiments(experiment(date="2026-11-23")))
-breaks("E8", "before birth", experiments(experiment(date="2013-05-31")))
-holds("E8", "in its life", experiments(experiment()))
-edge("E8", "on the day of birth", experiments(experiment(date="2013-06-01")))
-edge("E8", "tomorrow", experiments(experiment(date="2026-11-22")))
+breaks("E8", "in the future", experiment(date="2026-11-23"))
+breaks("E8", "before birth", experiment(date="2013-05-31"))
+holds("E8", "in its life", experiment())
+edge("E8", "on the day of birth", experiment(date="2013-06-01"))
+edge("E8", "tomorrow", experiment(date="2026-11-22"))
 
 _again = experiments(experiment(), experiment(line=80, position=2))
 breaks("E9", "twice in the document: each is named", _again, 2)
-breaks("E9", "uploaded before", experiments(experiment()), uploaded=[*specimens(mutant()), *experiments(experiment())])
+breaks("E9", "uploaded before", experiment(), uploaded=[*specimens(mutant()), *experiments(experiment())])
 holds("E9", "another sequenceID", experiments(experiment(), experiment(line=80, sequence_id="1")))
 edge(
     "E9",
@@ -245,20 +246,14 @@ edge(
     ),
 )
 edge(
-    "E9",
-    "a deletion",
-    experiments(experiment()),
-    uploaded=[*specimens(mutant()), *experiments(experiment())],
-    action=Action.DELETE,
+    "E9", "a deletion", experiment(), uploaded=[*specimens(mutant()), *experiments(experiment())], action=Action.DELETE
 )
 
 breaks(
-    "P1",
-    "unknown procedure, and nothing in it is looked at",
-    experiments(experiment(procedure(simple("?"), procedure_id="PROC"))),
+    "P1", "unknown procedure, and nothing in it is looked at", experiment(procedure(simple("?"), procedure_id="PROC"))
 )
-holds("P1", "known procedure", experiments(experiment()))
-edge("P1", "another version", experiments(experiment(procedure(procedure_id="PROC_002"))), 1)
+holds("P1", "known procedure", experiment())
+edge("P1", "another version", experiment(procedure(procedure_id="PROC_002")), 1)
 
 breaks("P2", "both missing, named once", with_parameters(simple("RANGED"), required=False))
 holds("P2", "both there", with_parameters())
@@ -274,16 +269,16 @@ edge(
 )
 
 breaks("P3", "each foreign parameter", with_parameters(simple("?"), simple("??")), 2)
-holds("P3", "known parameters", with_parameters(simple("RANGED")))
-edge("P3", "capitals count", with_parameters(simple("ranged")), 1)
+holds("P3", "known parameters", simple("RANGED"))
+edge("P3", "capitals count", simple("ranged"), 1)
 
-breaks("P4", "blanks, said once", with_parameters(simple(" RANGED ")))
+breaks("P4", "blanks, said once", simple(" RANGED "))
 breaks("P4", "of a required one", with_parameters(simple("WEIGHT "), metadata("NEEDED"), required=False))
-holds("P4", "none", with_parameters(simple("RANGED")))
-edge("P4", "a line break", with_parameters(simple("RANGED\n")), 1)
+holds("P4", "none", simple("RANGED"))
+edge("P4", "a line break", simple("RANGED\n"), 1)
 
-breaks("P5", "metadata as simple", with_parameters(simple("MACHINE")))
-holds("P5", "as it is", with_parameters(metadata("MACHINE")))
+breaks("P5", "metadata as simple", simple("MACHINE"))
+holds("P5", "as it is", metadata("MACHINE"))
 edge(
     "P5",
     "a required one of another type is there",
@@ -297,28 +292,28 @@ holds("P6", "numbered", with_parameters(simple("RANGED", sequence_id="1"), simpl
 edge("P6", "once with and once without a number", with_parameters(simple("RANGED"), simple("RANGED", sequence_id="-1")))
 edge("P6", "media of one parameter", with_parameters(picture(), picture()), 2)
 
-breaks("P7", "unknown code", with_parameters(simple("RANGED", None, status="IMPC_PARAMSC_099")))
-breaks("P7", "a procedure's code", with_parameters(metadata("MACHINE", None, status="IMPC_PSC_001")))
-breaks("P7", "of an increment", with_parameters(series("FREE", at("1"), at("2", "", "gone"))))
-holds("P7", "known code", with_parameters(simple("RANGED", None, status="IMPC_PARAMSC_001")))
-edge("P7", "a known one beside a good value", with_parameters(simple("RANGED", status="IMPC_PARAMSC_008")))
+breaks("P7", "unknown code", simple("RANGED", None, status="IMPC_PARAMSC_099"))
+breaks("P7", "a procedure's code", metadata("MACHINE", None, status="IMPC_PSC_001"))
+breaks("P7", "of an increment", series("FREE", at("1"), at("2", "", "gone")))
+holds("P7", "known code", simple("RANGED", None, status="IMPC_PARAMSC_001"))
+edge("P7", "a known one beside a good value", simple("RANGED", status="IMPC_PARAMSC_008"))
 
-breaks("P8", "no value", with_parameters(simple("RANGED", None)))
-breaks("P8", "empty metadata", with_parameters(metadata("MACHINE", "")))
-holds("P8", "a value", with_parameters(simple("RANGED")))
-edge("P8", "blanks are none", with_parameters(simple("RANGED", " \n")), 1)
-edge("P8", "a blank status is none", with_parameters(simple("RANGED", None, status=" ")), 1)
+breaks("P8", "no value", simple("RANGED", None))
+breaks("P8", "empty metadata", metadata("MACHINE", ""))
+holds("P8", "a value", simple("RANGED"))
+edge("P8", "blanks are none", simple("RANGED", " \n"), 1)
+edge("P8", "a blank status is none", simple("RANGED", None, status=" "), 1)
 
-breaks("P9", "12abc", with_parameters(simple("RANGED", "12abc")))
-breaks("P9", "in a series", with_parameters(series("FREE", at("1", "x"), at("2"))))
-breaks("P9", "decimal comma", with_parameters(simple("RANGED", "1,2")))
-holds("P9", "a number", with_parameters(simple("RANGED", "1.2e0")))
+breaks("P9", "12abc", simple("RANGED", "12abc"))
+breaks("P9", "in a series", series("FREE", at("1", "x"), at("2")))
+breaks("P9", "decimal comma", simple("RANGED", "1,2"))
+holds("P9", "a number", simple("RANGED", "1.2e0"))
 edge(
     "P9",
     "well-formed thousands, as the samples have",
     with_parameters(simple("WEIGHT", "2,643.85"), metadata("NEEDED"), required=False),
 )
-edge("P9", "checked beside a status too", with_parameters(simple("RANGED", "12abc", status="IMPC_PARAMSC_008")), 1)
+edge("P9", "checked beside a status too", simple("RANGED", "12abc", status="IMPC_PARAMSC_008"), 1)
 edge(
     "P9",
     "a type that IMPReSS has and we have not: not checkable, said once",
@@ -326,80 +321,68 @@ edge(
     1,
 )
 
-breaks("P10", "no option", with_parameters(simple("COAT", "Blue")))
-holds("P10", "an option", with_parameters(simple("COAT", "Brown")))
-edge("P10", "capitals count", with_parameters(simple("COAT", "brown")), 1)
-edge("P10", "a retired one: a warning", with_parameters(simple("COAT", "Tan")), 1)
+breaks("P10", "no option", simple("COAT", "Blue"))
+holds("P10", "an option", simple("COAT", "Brown"))
+edge("P10", "capitals count", simple("COAT", "brown"), 1)
+edge("P10", "a retired one: a warning", simple("COAT", "Tan"), 1)
 
 breaks("P11", "another unit", with_parameters(simple("WEIGHT", unit="kg"), metadata("NEEDED"), required=False))
-breaks("P11", "a unit where there is none", with_parameters(simple("RANGED", unit="g")))
-holds("P11", "the unit", with_parameters(series("FREE", at("1"), at("2"), unit="g")))
+breaks("P11", "a unit where there is none", simple("RANGED", unit="g"))
+holds("P11", "the unit", series("FREE", at("1"), at("2"), unit="g"))
 edge(
     "P11",
     "blanks around it, as the samples have",
     with_parameters(simple("WEIGHT", unit="g "), metadata("NEEDED"), required=False),
 )
-edge("P11", "an empty one is none", with_parameters(simple("RANGED", unit="")))
+edge("P11", "an empty one is none", simple("RANGED", unit=""))
 
-breaks("P12", "not listed", with_parameters(ontology("TERM", "MP:0009999: something")))
-breaks("P12", "one that merely begins like a listed one", with_parameters(ontology("TERM", "MP:00012621")))
-breaks("P12", "an empty one, said once", with_parameters(ontology("TERM", "", "")))
-holds(
-    "P12",
-    "listed, with its name",
-    with_parameters(ontology("TERM", "MP:0001262:decreased body weight", "MP:0000001 x")),
-)
-edge("P12", "nothing is listed: the id must read as one", with_parameters(ontology("ANY_TERM", "MA:0000141")))
-edge("P12", "nothing is listed and it is no id", with_parameters(ontology("ANY_TERM", "heart")), 1)
-edge("P12", "an empty one with a status", with_parameters(ontology("TERM", "", status="IMPC_PARAMSC_001")))
+breaks("P12", "not listed", ontology("TERM", "MP:0009999: something"))
+breaks("P12", "one that merely begins like a listed one", ontology("TERM", "MP:00012621"))
+breaks("P12", "an empty one, said once", ontology("TERM", "", ""))
+holds("P12", "listed, with its name", ontology("TERM", "MP:0001262:decreased body weight", "MP:0000001 x"))
+edge("P12", "nothing is listed: the id must read as one", ontology("ANY_TERM", "MA:0000141"))
+edge("P12", "nothing is listed and it is no id", ontology("ANY_TERM", "heart"), 1)
+edge("P12", "an empty one with a status", ontology("TERM", "", status="IMPC_PARAMSC_001"))
 
-breaks("P13", "no values", with_parameters(series("FREE")))
-breaks(
-    "P13", "no samples", with_parameters(MediaSampleParameter(line=15, parameter_id="SAMPLES", samples=(), status=None))
-)
-holds("P13", "values", with_parameters(series("FREE", at("1"), at("2"))))
-edge("P13", "a status instead", with_parameters(film("FILM", status="IMPC_PARAMSC_001")))
+breaks("P13", "no values", series("FREE"))
+breaks("P13", "no samples", MediaSampleParameter(line=15, parameter_id="SAMPLES", samples=(), status=None))
+holds("P13", "values", series("FREE", at("1"), at("2")))
+edge("P13", "a status instead", film("FILM", status="IMPC_PARAMSC_001"))
 
-breaks("P14", "neither", with_parameters(series("FREE", at("1", ""), at("2"))))
-breaks("P14", "both", with_parameters(series("FREE", at("1", "1.5", "IMPC_PARAMSC_001"), at("2"))))
-breaks("P14", "no increment", with_parameters(series("FREE", at(""), at("2"))))
-holds("P14", "text", with_parameters(series("FREE", at("1"), at("2"))))
-edge("P14", "no increment of media", with_parameters(film("FILM", "1", "2", " ")), 1)
-edge("P14", "only a status", with_parameters(series("FREE", at("1", " ", "IMPC_PARAMSC_001"), at("2"))))
+breaks("P14", "neither", series("FREE", at("1", ""), at("2")))
+breaks("P14", "both", series("FREE", at("1", "1.5", "IMPC_PARAMSC_001"), at("2")))
+breaks("P14", "no increment", series("FREE", at(""), at("2")))
+holds("P14", "text", series("FREE", at("1"), at("2")))
+edge("P14", "no increment of media", film("FILM", "1", "2", " "), 1)
+edge("P14", "only a status", series("FREE", at("1", " ", "IMPC_PARAMSC_001"), at("2")))
 
-breaks("P15", "one of two", with_parameters(series("FREE", at("1"))))
-holds("P15", "three of two", with_parameters(series("FREE", at("1"), at("2"), at("3"))))
-edge(
-    "P15", "values with only a status count", with_parameters(series("FREE", at("1"), at("2", "", "IMPC_PARAMSC_001")))
-)
-edge("P15", "no minimum", with_parameters(series("REPEATED", at("1"))))
+breaks("P15", "one of two", series("FREE", at("1")))
+holds("P15", "three of two", series("FREE", at("1"), at("2"), at("3")))
+edge("P15", "values with only a status count", series("FREE", at("1"), at("2", "", "IMPC_PARAMSC_001")))
+edge("P15", "no minimum", series("REPEATED", at("1")))
 
-breaks("P16", "not listed", with_parameters(series("LISTED", at("0"), at("15"), at("30"), at("45"))))
-breaks(
-    "P16",
-    "the last is missing, which the existing validator overlooks",
-    with_parameters(series("LISTED", at("0"), at("15"))),
-)
-holds("P16", "all listed, in any order", with_parameters(series("LISTED", at("30"), at("0"), at("15"))))
-edge("P16", "15.0 is 15", with_parameters(series("LISTED", at("0"), at("15.0"), at("30"))))
-edge("P16", "a retired one", with_parameters(series("LISTED", at("0"), at("15"), at("30"), at("60"))), 1)
+breaks("P16", "not listed", series("LISTED", at("0"), at("15"), at("30"), at("45")))
+breaks("P16", "the last is missing, which the existing validator overlooks", series("LISTED", at("0"), at("15")))
+holds("P16", "all listed, in any order", series("LISTED", at("30"), at("0"), at("15")))
+edge("P16", "15.0 is 15", series("LISTED", at("0"), at("15.0"), at("30")))
+edge("P16", "a retired one", series("LISTED", at("0"), at("15"), at("30"), at("60")), 1)
 
-breaks("P17", "no number", with_parameters(series("FREE", at("one"), at("2"))))
-breaks("P17", "no time", with_parameters(series("TIMED", at("2013-01-01"))))
-holds("P17", "a time", with_parameters(series("TIMED", at("2013-01-01T09:00:00Z"))))
-edge("P17", "repeats count from 0", with_parameters(series("REPEATED", at("0"), at("-1"))), 1)
+breaks("P17", "no number", series("FREE", at("one"), at("2")))
+breaks("P17", "no time", series("TIMED", at("2013-01-01")))
+holds("P17", "a time", series("TIMED", at("2013-01-01T09:00:00Z")))
+edge("P17", "repeats count from 0", series("REPEATED", at("0"), at("-1")), 1)
 
-breaks("P18", "media: not listed", with_parameters(film("FILM", "1", "2", "3")))
-breaks("P18", "media: one is missing", with_parameters(film("FILM", "1")))
-breaks("P18", "media: too few", with_parameters(film("LOOSE_FILM", "1")))
-breaks("P18", "media: no number", with_parameters(film("LOOSE_FILM", "1", "x")))
-holds("P18", "media: all, where the existing validator finds all missing", with_parameters(film("FILM", "1", "2")))
-edge("P18", "media: a retired one", with_parameters(film("OLD_FILM", "1", "2")), 1)
-edge("P18", "media: 2.0 is 2", with_parameters(film("FILM", "1", "2.0")))
+breaks("P18", "media: not listed", film("FILM", "1", "2", "3"))
+breaks("P18", "media: one is missing", film("FILM", "1"))
+breaks("P18", "media: too few", film("LOOSE_FILM", "1"))
+breaks("P18", "media: no number", film("LOOSE_FILM", "1", "x"))
+holds("P18", "media: all, where the existing validator finds all missing", film("FILM", "1", "2"))
+edge("P18", "media: a retired one", film("OLD_FILM", "1", "2"), 1)
+edge("P18", "media: 2.0 is 2", film("FILM", "1", "2.0"))
 
-breaks("P19", "of another procedure", with_parameters(picture(associations=(association("COAT"),))))
-breaks("P19", "another sequenceID", with_parameters(picture(associations=(association("WEIGHT", "1"),))))
-holds("P19", "a simple parameter", with_parameters(picture(associations=(association("WEIGHT"),))))
+breaks("P19", "of another procedure", picture(associations=(association("COAT"),)))
+breaks("P19", "another sequenceID", picture(associations=(association("WEIGHT", "1"),)))
+holds("P19", "a simple parameter", picture(associations=(association("WEIGHT"),)))
 edge(
     "P19",
     "a series does not do",
@@ -412,39 +395,39 @@ edge(
     with_parameters(simple("RANGED", sequence_id="01"), picture(associations=(association("RANGED", "1"),))),
 )
 
-breaks("P20", "a path", with_parameters(picture(uri="/data/1.jpg")))
-breaks("P20", "another scheme", with_parameters(picture(uri="file:///data/1.jpg")))
-breaks("P20", "unknown type", with_parameters(picture(file_type="jpg")))
-holds("P20", "sftp", with_parameters(picture(uri="sftp://h.example:2222/a/1.jpg")))
-edge("P20", "a host and no path", with_parameters(picture(uri="http://h.example")), 1)
-edge("P20", "a port that is none", with_parameters(picture(uri="http://h.example:x/1.jpg")), 1)
+breaks("P20", "a path", picture(uri="/data/1.jpg"))
+breaks("P20", "another scheme", picture(uri="file:///data/1.jpg"))
+breaks("P20", "unknown type", picture(file_type="jpg"))
+holds("P20", "sftp", picture(uri="sftp://h.example:2222/a/1.jpg"))
+edge("P20", "a host and no path", picture(uri="http://h.example"), 1)
+edge("P20", "a port that is none", picture(uri="http://h.example:x/1.jpg"), 1)
 edge(
     "P20",
     "capitals, and no file type in a series",
     with_parameters(picture(uri="FTP://h.example/1.JPG", file_type="Image/JPEG"), film("FILM", "1", "2")),
 )
 
-breaks("X1", "free text is missing", experiments(experiment(status_codes=(status("IMPC_PSC_015"),))))
-holds("X1", "a code that says enough", experiments(experiment(status_codes=(status("IMPC_PSC_001"),))))
-edge("X1", "a colon with nothing after it", specimens(mutant(status_code=status("IMPC_SSC_003: "))), 1)
-breaks("X2", "free text is missing", with_parameters(simple("RANGED", status="IMPC_PARAMSC_005")))
-holds("X2", "free text", with_parameters(simple("RANGED", status="IMPC_PARAMSC_005: torn")))
-edge("X2", "of an increment", with_parameters(series("FREE", at("1"), at("2", "", "IMPC_PARAMSC_006:"))), 1)
-breaks("X3", "unknown pipeline", specimens(mutant(pipeline="?")))
-holds("X3", "known pipeline", specimens(mutant()))
-edge("X3", "capitals count", specimens(mutant(pipeline="pipe_001")), 1)
-breaks("X4", "another centre", specimens(mutant(phenotyping_centre="J", production_centre="H")))
-holds("X4", "the centre", specimens(mutant()))
-edge("X4", "produced elsewhere", specimens(mutant(production_centre="J", colony_id="elsewhere")))
-breaks("X5", "another centre", experiments(experiment()), centre="J")
-holds("X5", "the centre", experiments(experiment()))
-edge("X5", "capitals count", experiments(experiment()), 1, centre="h")
-breaks("X6", "a heterozygous baseline", specimens(baseline(zygosity="heterozygous")))
-holds("X6", "wild type", specimens(baseline()))
-edge("X6", "a wild type that is no baseline", specimens(mutant(zygosity="wild type")))
-breaks("X7", "of a mutant colony", specimens(baseline(colony_id="good")))
-holds("X7", "of none", specimens(baseline()))
-edge("X7", "of a colony that is not registered", specimens(baseline(colony_id="stock")))
+breaks("X1", "free text is missing", experiment(status_codes=(status("IMPC_PSC_015"),)))
+holds("X1", "a code that says enough", experiment(status_codes=(status("IMPC_PSC_001"),)))
+edge("X1", "a colon with nothing after it", mutant(status_code=status("IMPC_SSC_003: ")), 1)
+breaks("X2", "free text is missing", simple("RANGED", status="IMPC_PARAMSC_005"))
+holds("X2", "free text", simple("RANGED", status="IMPC_PARAMSC_005: torn"))
+edge("X2", "of an increment", series("FREE", at("1"), at("2", "", "IMPC_PARAMSC_006:")), 1)
+breaks("X3", "unknown pipeline", mutant(pipeline="?"))
+holds("X3", "known pipeline", mutant())
+edge("X3", "capitals count", mutant(pipeline="pipe_001"), 1)
+breaks("X4", "another centre", mutant(phenotyping_centre="J", production_centre="H"))
+holds("X4", "the centre", mutant())
+edge("X4", "produced elsewhere", mutant(production_centre="J", colony_id="elsewhere"))
+breaks("X5", "another centre", experiment(), centre="J")
+holds("X5", "the centre", experiment())
+edge("X5", "capitals count", experiment(), 1, centre="h")
+breaks("X6", "a heterozygous baseline", baseline(zygosity="heterozygous"))
+holds("X6", "wild type", baseline())
+edge("X6", "a wild type that is no baseline", mutant(zygosity="wild type"))
+breaks("X7", "of a mutant colony", baseline(colony_id="good"))
+holds("X7", "of none", baseline())
+edge("X7", "of a colony that is not registered", baseline(colony_id="stock"))
 
 
 def _parent(relationship: str, gender: str) -> list[Content]:
@@ -455,32 +438,30 @@ def _parent(relationship: str, gender: str) -> list[Content]:
 breaks("X8", "a male mother", _parent("mother", "male"))
 holds("X8", "a female mother", _parent("mother", "female"))
 edge("X8", "a mother of unknown gender", _parent("mother", "no data"))
-breaks("X9", "150 %", specimens(mutant(parental_strains=(strain("75"), strain("75")))))
-holds(
-    "X9", "a whole on each level", specimens(mutant(parental_strains=(strain("50"), strain("50"), strain("100", "2"))))
-)
-edge("X9", "thirds", specimens(mutant(parental_strains=(strain("33.333"), strain("33.333"), strain("33.333")))))
-edge("X9", "level 01 is 1", specimens(mutant(parental_strains=(strain("50", "1"), strain("50", "01")))))
-edge("X9", "infinitely much", specimens(mutant(parental_strains=(strain("INF"),))), 1)
-breaks("X10", "too large", with_parameters(simple("RANGED", "9.01")))
-holds("X10", "within", with_parameters(simple("RANGED", "5")))
-edge("X10", "on the limit", with_parameters(simple("RANGED", "9.0")))
-breaks("X11", "a retired parameter", with_parameters(simple("RETIRED")))
-holds("X11", "one in use", with_parameters(simple("RANGED")))
-edge("X11", "a retired procedure", experiments(experiment(procedure(procedure_id="OLD_001"))), 1)
-breaks("X12", "an increment twice", with_parameters(series("REPEATED", at("1"), at("1"))))
-holds("X12", "each once", with_parameters(series("REPEATED", at("1"), at("2"))))
-breaks("X13", "an empty one", specimens(mutant(specimen_id="")))
-breaks("X13", "blanks alone", specimens(mutant(specimen_id=" \t\u00a0")))
-holds("X13", "one with blanks in it", specimens(mutant(specimen_id="M 1")))
+breaks("X9", "150 %", mutant(parental_strains=(strain("75"), strain("75"))))
+holds("X9", "a whole on each level", mutant(parental_strains=(strain("50"), strain("50"), strain("100", "2"))))
+edge("X9", "thirds", mutant(parental_strains=(strain("33.333"), strain("33.333"), strain("33.333"))))
+edge("X9", "level 01 is 1", mutant(parental_strains=(strain("50", "1"), strain("50", "01"))))
+edge("X9", "infinitely much", mutant(parental_strains=(strain("INF"),)), 1)
+breaks("X10", "too large", simple("RANGED", "9.01"))
+holds("X10", "within", simple("RANGED", "5"))
+edge("X10", "on the limit", simple("RANGED", "9.0"))
+breaks("X11", "a retired parameter", simple("RETIRED"))
+holds("X11", "one in use", simple("RANGED"))
+edge("X11", "a retired procedure", experiment(procedure(procedure_id="OLD_001")), 1)
+breaks("X12", "an increment twice", series("REPEATED", at("1"), at("1")))
+holds("X12", "each once", series("REPEATED", at("1"), at("2")))
+breaks("X13", "an empty one", mutant(specimen_id=""))
+breaks("X13", "blanks alone", mutant(specimen_id=" \t\u00a0"))
+holds("X13", "one with blanks in it", mutant(specimen_id="M 1"))
 edge("X13", "behind a sound animal that is else the same", specimens(mutant(), mutant(specimen_id="", line=9)), 1)
-breaks("X14", "the year 1", specimens(mutant(dob="0001-01-01", colony_id="started")))
-breaks("X14", "a spreadsheet's first day", specimens(mutant(dob="1900-01-01", colony_id="started")))
-breaks("X14", "the last day before", specimens(mutant(dob="1979-12-31", colony_id="started")))
-holds("X14", "the first day", specimens(mutant(dob="1980-01-01", colony_id="started")))
-edge("X14", "before the common era", specimens(mutant(dob="-0044-03-15", colony_id="started")), 1)
-edge("X14", "an embryo has none", specimens(embryo("12.5", "DPC")))
-edge("X12", "1.0 is 1 where increments are numbers", with_parameters(series("FREE", at("1"), at("1.0"))), 1)
+breaks("X14", "the year 1", mutant(dob="0001-01-01", colony_id="started"))
+breaks("X14", "a spreadsheet's first day", mutant(dob="1900-01-01", colony_id="started"))
+breaks("X14", "the last day before", mutant(dob="1979-12-31", colony_id="started"))
+holds("X14", "the first day", mutant(dob="1980-01-01", colony_id="started"))
+edge("X14", "before the common era", mutant(dob="-0044-03-15", colony_id="started"), 1)
+edge("X14", "an embryo has none", embryo("12.5", "DPC"))
+edge("X12", "1.0 is 1 where increments are numbers", series("FREE", at("1"), at("1.0")), 1)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

@@ -75,7 +75,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[s
 def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
     installation: Installation, undisturbed: dict[str, Any], point: str
 ) -> None:
-    """Kill -9 in each phase, restart, all reach a terminal state once."""
     fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
     run_dying(dying_session.main, point, installation.settings)
     result = installation.run_session()

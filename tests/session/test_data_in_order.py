@@ -53,10 +53,6 @@ def away(folder: Folder) -> None:
     folder.path.rename(folder.path.with_name(f"{folder.path.name} away"))
 
 
-def back(folder: Folder) -> None:
-    folder.path.with_name(f"{folder.path.name} away").rename(folder.path)
-
-
 def state(data: DataInstallation, key: str) -> str:
     return data.base.states()[key]
 
@@ -89,7 +85,7 @@ def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_t
         assert ADD in (told.reason or "")
         assert state(data, OTHERS_ADD).startswith("qc")
         assert state(data, OTHERS_EDIT).startswith("qc")
-    back(second)
+    second.path.with_name(f"{second.path.name} away").rename(second.path)
     data.run()
     assert not {one for one in data.base.states().values() if not one.startswith("qc")}
     assert not [one for one in in_reading(data.tracker, zip_story, key_of(EDIT)).reasons if one.kind == "waits"]

@@ -35,11 +35,6 @@ def counted(data: DataInstallation) -> int:
     return sum(number for (number,) in data.rows(models.CONTEXT, "measurements"))
 
 
-def forget(data: DataInstallation) -> None:
-    """Have the tracker lose all documents, as when a file source is removed with all that is known of it."""
-    execute_in(data.tracker, delete(XmlFile))
-
-
 def take_beside(data: DataInstallation) -> None:
     """Have the changed archive taken while its data stand, as a retry did before that was refused."""
     with pytest.raises(ConfigurationError, match="dcc data undo"):
@@ -67,7 +62,7 @@ def test_what_an_archive_brought_before_it_changed_heals_too(data: DataInstallat
 def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallation) -> None:
     data.put(ZIP, experiments())
     data.run()
-    forget(data)
+    execute_in(data.tracker, delete(XmlFile))
     data.put(LATER, specimens("2013-11-05.1"))
     data.run()
     assert active(data) == []

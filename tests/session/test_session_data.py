@@ -96,7 +96,6 @@ def current_values(data: DataInstallation) -> list[str]:
 
 
 def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
-    """E4 heals without anyone re-submitting."""
     data.put(ZIP, experiments())
     result = data.run()
     assert data.documents() == {EXPERIMENTS: "data failed"}

@@ -130,7 +130,6 @@ POINTS = {
 def test_a_database_that_goes_away_and_comes_back_costs_only_time(
     through: Installation, folder: Folder, database: Relay, point: str
 ) -> None:
-    """The session ends as if nothing had happened."""
 
     def come_back() -> None:
         database.down = False
@@ -172,7 +171,6 @@ def test_a_database_that_is_killed_and_started_again_costs_only_time(
 def test_a_database_that_stays_away_ends_the_session_in_time_and_the_next_goes_on(
     through: Installation, folder: Folder, database: Relay, point: str
 ) -> None:
-    """Bounded back-off, and the error surfaces."""
     impatient = through.with_settings(lease_timeout=3.0)
     impatient.tracker.update_execution_options(**{OUTAGE_SECONDS: 1.0})
     began = 0.0

@@ -101,7 +101,6 @@ class TestOneAtATime:
 class TestOutcome:
     @pytest.mark.both_databases
     def test_a_clean_session_is_a_success_with_its_times(self, tracker: Engine, settings: Settings) -> None:
-        """Sessions that had checked a document were recorded as failed."""
         before = utc_now()
         with open_session(tracker, settings) as session:
             session.finish_task(session.start_task(Phase.XSD, "Validation of 3 documents"), failed=False)
@@ -263,7 +262,6 @@ class TestLease:
     def test_a_database_that_goes_away_and_comes_back_does_no_harm(
         self, tracker: Engine, settings: Settings, mariadb: MariaDb, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A lost database stopped everything for days."""
         with open_session(tracker, _leased(settings, 12)) as session:
             before = _lock(tracker).heartbeat
             mariadb.kill()

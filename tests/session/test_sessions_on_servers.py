@@ -123,7 +123,6 @@ class TestManifestsBesideArchives:
 
 class TestFailover:
     def test_the_second_source_delivers_what_the_first_broke_off(self, quick: Installation, share: Share) -> None:
-        """The first source dies in mid-file, the second delivers in the same run."""
         content = large_archive()
         share.put(KEY, content)
         with Relay(share, cut_after=700_000) as relay:
@@ -192,7 +191,6 @@ class TestServersThatStall:
     def test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session(
         self, quick: Installation, share: Share
     ) -> None:
-        """A session ends, however much waits at a source that stalls."""
         stems = [f"2013-10-31.{inc}" for inc in range(20)]
         for stem in stems:
             share.put(f"add/H.{stem}.impc.zip", large_archive(stem, size=100_000))

@@ -41,10 +41,6 @@ def recorded(installation: Installation) -> list[tuple[int | None, str | None]]:
     return [tuple(row) for row in rows_in(installation.tracker, select(ZipFile.size_bytes, ZipFile.content_md5))]
 
 
-def faults(installation: Installation) -> list[str]:
-    return column_in(installation.tracker, select(ZipLog.message))
-
-
 def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
     installation: Installation, folder: Folder, hashed: list[str]
 ) -> None:
@@ -112,7 +108,7 @@ def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_t
     outcome = installation.run_session().zips[KEY]
 
     assert outcome.succeeded
-    assert (outcome.reasons, faults(installation)) == ((), [])
+    assert (outcome.reasons, column_in(installation.tracker, select(ZipLog.message))) == ((), [])
     assert fetches.offsets == [0]
     assert staged.read_bytes() == content
     assert recorded(installation) == [(len(content), md5(content))]

@@ -114,7 +114,6 @@ def _linked() -> bytes:
 
 
 def test_an_archive_that_is_refused_is_tried_nowhere_else(installation: Installation, folder: Folder) -> None:
-    """Every archive ends in a state, with the reason."""
     documents = specimens()
     (valid,) = documents.values()
     cases = (

@@ -101,7 +101,6 @@ def test_a_variable_that_is_set_to_nothing_counts_as_not_set(monkeypatch: pytest
 def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Settings that could not serve blew up later."""
     for name, value, problem in (
         ("DOWNLOADERS", "many", "it must be a whole number from 1 to 64, and is 'many'"),
         ("DOWNLOADERS", "0", "a whole number from 1 to 64, and is '0'"),
@@ -169,7 +168,6 @@ def test_own_name_patterns_are_in_force(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_secret_shows_in_settings_or_in_what_is_wrong_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secrets are kept out of everything that is shown."""
     monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://dcc:{SECRET}@db.example/tracker")
     settings = load_settings()
     shown = [repr(settings), str(settings), f"{settings.model_dump()}", settings.model_dump_json()]

@@ -105,7 +105,6 @@ STYLES = [web_server.python_index, web_server.apache_index, web_server.nginx_ind
 def test_archives_are_listed_with_size_time_and_checksum(
     folder: Folder, server: WebServer, opened: Opener, style: IndexStyle
 ) -> None:
-    """A source of the protocol http is crawled."""
     server.index = style
     folder.put(f"add/{NAME}", CONTENT)
     folder.put(f"add/{NAME}.md5", b"0" * 32)
@@ -228,7 +227,6 @@ def test_a_file_is_fetched_from_an_offset(folder: Folder, server: WebServer, ope
 def test_requests_are_conditional_on_the_time_that_was_listed(
     folder: Folder, server: WebServer, opened: Opener
 ) -> None:
-    """Conditional GET."""
     folder.put(f"add/{NAME}", CONTENT)
     connection = opened()
     (listed,) = connection.list_action(Action.ADD).zips

@@ -54,7 +54,6 @@ def test_archives_lie_by_action_with_their_contents_and_parts_beside_them_for_th
     "name", ["", ".", "..", "../x.zip", "/etc/passwd", "sub/x.zip", "..\\x.zip", "C:\\x.zip", "x\0.zip", "x/.."]
 )
 def test_a_name_that_leads_elsewhere_is_refused(name: str, staging: Staging) -> None:
-    """Paths in names led outside the folder."""
     key = ZipKey(Action.ADD, name)
     for path in (staging.archive, staging.contents, staging.part):
         with pytest.raises(BadFileNameError, match="cannot be the name of a file in staging"):

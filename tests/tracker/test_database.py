@@ -221,7 +221,6 @@ def test_a_commit_whose_answer_was_lost_is_not_done_twice(tracker: Engine, maria
 
 @only_mariadb
 def test_a_database_that_goes_away_and_comes_back_loses_nothing(tracker: Engine, mariadb: MariaDb) -> None:
-    """Bounded back-off, and the error surfaces."""
     written = threading.Event()
 
     def write(number: int) -> int:
@@ -273,7 +272,6 @@ def test_every_usual_spelling_of_the_url_works(settings: Settings, tracker_url: 
 
 @only_mariadb
 def test_the_password_is_in_no_message_or_repr(settings: Settings, tracker: Engine, mariadb: MariaDb) -> None:
-    """Secrets never show."""
     url = make_url(mariadb.url("nothing")).set(password=f"{PASSWORD}wrong")
     refused = open_tracker(load_settings(tracker_url=url.render_as_string(hide_password=False)))
     away = open_tracker(load_settings(tracker_url=url.set(port=1).render_as_string(hide_password=False)))

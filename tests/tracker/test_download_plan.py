@@ -151,7 +151,6 @@ class TestPreference:
 
 class TestWhatWaits:
     def test_the_newest_comes_first_by_what_the_names_say(self, tracker: Engine) -> None:
-        """Archives were downloaded in any order."""
         centre, other = seed_centre(tracker, "J"), seed_centre(tracker, "H")
         source = seed_source(tracker, centre)
         names = [
@@ -169,7 +168,6 @@ class TestWhatWaits:
     def test_sources_that_are_not_available_or_active_or_do_not_host_it_any_more_are_left_out(
         self, tracker: Engine
     ) -> None:
-        """What is gone is never chosen for download."""
         centre, inactive = seed_centre(tracker, "H"), seed_centre(tracker, "J", is_active=False)
         good = seed_source(tracker, centre)
         zip_ = seed_zip(tracker, good, centre_id=centre)
@@ -210,7 +208,6 @@ class TestSourcesOfASession:
 
 class TestOrphans:
     def test_downloads_of_a_dead_session_are_cancelled_and_their_zip_actions_wait_on(self, tracker: Engine) -> None:
-        """What ran when the process died ran for ever."""
         source = seed_source(tracker, seed_centre(tracker))
         zips = [seed_zip(tracker, source, f"H.2013-10-31.{n}.impc.zip") for n in range(4)]
         pending = seed_download(tracker, zips[0].hosting_id)
@@ -231,7 +228,6 @@ class TestOrphans:
 class TestRetryPolicy:
     @pytest.mark.parametrize("state", [NOT_DOWNLOADED, WRONG_CHECKSUM])
     def test_what_did_not_arrive_is_tried_again_by_the_next_session(self, state: State, tracker: Engine) -> None:
-        """A failed download was never tried again."""
         zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
         download = _fail(tracker, zip_, state)
         assert _state(tracker, ZipAction, zip_.za_id) == state
@@ -280,7 +276,6 @@ class TestNamedRetries:
 
 class TestInterrupted:
     def test_an_archive_that_had_arrived_is_taken_up_with_its_documents(self, tracker: Engine) -> None:
-        """Documents and archives under way were orphaned by a crash."""
         centre = seed_centre(tracker)
         source = seed_source(tracker, centre)
         zip_ = seed_zip(tracker, source, NAME, centre_id=centre)

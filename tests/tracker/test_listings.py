@@ -209,7 +209,6 @@ class TestRefusedNames:
 
     @pytest.mark.both_databases
     def test_a_centre_registered_later_makes_its_archives_acceptable(self, shelf: Shelf) -> None:
-        """A name was judged on first sight only."""
         file = ListedFile("J.2013-10-31.7.impc.zip", 1, 1)
         shelf.add(file, FILE)
         centre = seed_centre(shelf.tracker, "J")
@@ -316,7 +315,6 @@ SECONDS = MANY / 5_000
 
 
 def test_very_many_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
-    """Seven queries for each known file."""
     files = [ListedFile(f"H.2013-10-{1 + n % 31:02}.{n // 31}.impc.zip", n, n) for n in range(MANY)]
     began = time.process_time()
     assert len(shelf.add(*files).new_zips) == MANY

@@ -47,10 +47,6 @@ def listed(tracker: Engine) -> list[SourceEntry]:
     return in_reading(tracker, file_sources.list_sources)
 
 
-def crawlable(tracker: Engine) -> list[int]:
-    return [found.id for found in in_reading(tracker, load_addresses)]
-
-
 def test_a_code_that_file_names_cannot_hold_is_refused(tracker: Engine) -> None:
     for code in ("", "H1", "H.", "H/..", "é", "x" * 33, "H\n"):
         with pytest.raises(ConfigurationError, match="centre code"):
@@ -66,7 +62,7 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
         (SourceState.AVAILABLE, [source]),
     ):
         in_writing(tracker, file_sources.set_source_state, source, state)
-        assert crawlable(tracker) == expected
+        assert [found.id for found in in_reading(tracker, load_addresses)] == expected
         assert [entry.state for entry in listed(tracker)] == [state]
         assert in_reading(tracker, centres.list_centres)[0].sources == (0 if state is SourceState.REMOVED else 1)
     with pytest.raises(NotFoundError, match="no file source 99"), writing(tracker) as connection:

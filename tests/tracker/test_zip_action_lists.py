@@ -245,45 +245,22 @@ def _add_zip_files(connection: Connection, centre: int, number: int) -> None:
 
 
 def add_session(tracker: Engine, status: int = -1, *, finished: bool = False) -> int:
-    row = {
-        "start_time": NOW,
-        "finish_time": NOW + timedelta(minutes=1) if finished else None,
-        "status": status,
-        "created": NOW,
-        "end_reason": ("faults" if status else "finished") if finished else None,
-    }
-    with writing(tracker) as connection:
-        return insert_rows(connection, CrawlingSession, [row])[0]
+    row: dict[str, object] = {"start_time": NOW, "status": status, "created": NOW}
+    if finished:
+        row |= {"finish_time": NOW + timedelta(minutes=1), "end_reason": "faults" if status else "finished"}
+    return in_writing(tracker, insert_rows, CrawlingSession, [row])[0]
 
 
 def add_crawl(tracker: Engine, session_id: int, source_id: int, error: str | None = None, new: int = 0) -> None:
-    with writing(tracker) as connection:
-        kind = exception_id(connection, "SourceTimeoutError", "Time is up.") if error else None
-        row = {
-            "session_id": session_id,
-            "file_source_id": source_id,
-            "start_time": NOW,
-            "finish_time": NOW,
-            "outcome": "failed" if error else "ok",
-            "exception_id": kind,
-            "message": error,
-            "listed": new,
-            "new_zips": new,
-        }
-        insert_rows(connection, SourceCrawlRow, [row])
+    kind = in_writing(tracker, exception_id, "SourceTimeoutError", "Time is up.") if error else None
+    row = {"session_id": session_id, "file_source_id": source_id, "start_time": NOW, "finish_time": NOW}
+    ended = {"outcome": "failed" if error else "ok", "exception_id": kind, "message": error}
+    in_writing(tracker, insert_rows, SourceCrawlRow, [row | ended | {"listed": new, "new_zips": new}])
 
 
 def add_finding(tracker: Engine, session_id: int, source_id: int, message: str, za_id: int | None = None) -> None:
-    row = {
-        "session_id": session_id,
-        "file_source_id": source_id,
-        "za_id": za_id,
-        "file_name": "add/x.zip",
-        "kind": "changed",
-        "message": message,
-        "created": NOW,
-    }
-    in_writing(tracker, insert_rows, CrawlFinding, [row])
+    row = {"session_id": session_id, "file_source_id": source_id, "za_id": za_id, "message": message, "created": NOW}
+    in_writing(tracker, insert_rows, CrawlFinding, [row | {"file_name": "add/x.zip", "kind": "changed"}])
 
 
 def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker: Engine) -> None:
@@ -318,18 +295,9 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
     bad = add_session(tracker, int(Phase.UNZIP), finished=True)
     dead = add_session(tracker)
     add_crawl(tracker, good, source, new=2)
-    with writing(tracker) as connection:
-        for status, finish in ((0, NOW), (1, NOW), (-1, None)):
-            row = {
-                "session_id": good,
-                "phase_id": int(Phase.ZIP_NAME),
-                "comment": "Crawl",
-                "start_time": NOW,
-                "finish_time": finish,
-                "status": status,
-                "created": NOW,
-            }
-            insert_rows(connection, SessionTask, [row])
+    task = {"session_id": good, "phase_id": int(Phase.ZIP_NAME), "comment": "Crawl", "start_time": NOW, "created": NOW}
+    ends = [{"status": status, "finish_time": finish} for status, finish in ((0, NOW), (1, NOW), (-1, None))]
+    in_writing(tracker, insert_rows, SessionTask, [task | end for end in ends])
     entries = {entry.id: entry for entry in in_reading(tracker, crawls.list_sessions)}
     assert list(entries) == [dead, bad, good]
     assert [entry.outcome for entry in entries.values()] == ["died", "faults", "finished"]
