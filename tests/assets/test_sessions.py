@@ -171,7 +171,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
 def test_the_work_is_done_when_dagster_cannot_store_events(
     installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EventRecorder, "_store", raising(OSError("no space left on device")))
+    monkeypatch.setattr(EventRecorder, "_write", raising(OSError("no space left on device")))
     put_all_kinds(installation)
     with pytest.raises(DagsterStorageError, match=r"no space left.*dcc instance rebuild"):
         run(installation, dagster, heard)
