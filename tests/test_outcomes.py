@@ -67,19 +67,7 @@ def test_stored_names_fit_their_column_and_differ_where_the_names_differ(one: st
 def test_a_zip_action_succeeded_from_the_end_of_xsd_validation_on_and_failed_in_any_phase() -> None:
     key, finished = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"), datetime(2026, 1, 31)
     for phase, status in product(Phase, Status):
-        outcome = ZipOutcome(
-            key,
-            "H",
-            phase,
-            status,
-            True,
-            True,
-            size_bytes=1,
-            md5=None,
-            source=None,
-            attempts=1,
-            seconds=1.0,
-            finished=finished,
-        )
+        arrived = {"size_bytes": 1, "md5": None, "source": None, "attempts": 1, "seconds": 1.0, "finished": finished}
+        outcome = ZipOutcome(key, "H", phase, status, True, True, **arrived)
         assert outcome.failed == (status is Status.FAILED)
         assert outcome.succeeded == (status is Status.DONE and phase >= Phase.XSD)

@@ -1,4 +1,4 @@
-"""Processes that work for this one by `concurrent.futures`, without its secrets."""
+"""Processes that work for this one, without its secrets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pickle
 import signal
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import popen_spawn_posix, reduction, resource_tracker, spawn
-from multiprocessing.context import SpawnContext, SpawnProcess, set_spawning_popen
+from multiprocessing import Pipe, popen_spawn_posix, reduction, resource_tracker, spawn
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess, set_spawning_popen
 from multiprocessing.util import Finalize
 from threading import Lock, Thread, current_thread
 from typing import Any, Final, TypeVar
@@ -39,32 +39,32 @@ class WorkerProcesses:
     """
 
     def __init__(self, number: int, begin: Callable[..., object], *given: Any) -> None:
-        self._begin, self._given = begin, given
+        self._begun = (os.getpid(), begin, given)
         self._context = dict(log_context())
         # Each thread has a process of its own, which ends with the thread that started it.
         self._threads = ThreadPoolExecutor(number, thread_name_prefix="processes")
-        self._pools: dict[Thread, ProcessPoolExecutor] = {}
+        self._processes: dict[Thread, tuple[SpawnProcess, Connection]] = {}
         self._lock = Lock()
         self._is_stopped = False
 
     def submit(self, name: str, work: Callable[..., Any], *given: Any) -> Future[Any]:
         """Submit a task; its future raises HelperEndedError if the task killed its process."""
         future: Future[Any] = Future()
-        self._threads.submit(with_log_context(self._run), future, name, work, given)
+        self._threads.submit(with_log_context(self._run), future, name, (self._context, work, given))
         return future
 
     def stop(self) -> None:
         """Kill the processes; their tasks have no result."""
         with self._lock:
             self._is_stopped = True
-            for pool in self._pools.values():
-                processes = list((pool._processes or {}).values())
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in processes:
-                    process.kill()
+            for process, _ in self._processes.values():
+                process.kill()
         self._threads.shutdown(cancel_futures=True)
+        for process, connection in self._processes.values():
+            process.join()
+            connection.close()
 
-    def _run(self, future: Future[Any], name: str, work: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    def _run(self, future: Future[Any], name: str, task: tuple[Any, ...]) -> None:
         """Have a task done by this thread's process, and by another one if that ends."""
         if not future.set_running_or_notify_cancel():
             return
@@ -73,21 +73,26 @@ class WorkerProcesses:
                 with self._lock:
                     if self._is_stopped:
                         return
-                    done = self._pool().submit(_guarded, self._context, work, given)
-                result = done.result()
-            except BrokenProcessPool:
+                    if current_thread() not in self._processes:
+                        self._processes[current_thread()] = self._started()
+                    process, connection = self._processes[current_thread()]
+                error, result = _answer(connection, task)
+            except EOFError:
                 with self._lock:
-                    self._pools.pop(current_thread(), None)
-                    if not self._is_stopped:
-                        log.warning("A process that works for this one ended before its work was done")
-            except CancelledError:
-                return
-            except Exception as error:  # also such as that no process can be started
-                future.set_exception(error)
-                return
-            else:
+                    if self._is_stopped:
+                        return
+                    del self._processes[current_thread()]
+                process.join()
+                connection.close()
+                log.warning("A process that works for this one ended before its work was done")
+                continue
+            except Exception as reason:  # such as that no process can be started
+                error, result = reason, None
+            if error is None:
                 future.set_result(result)
-                return
+            else:
+                future.set_exception(error)
+            return
         future.set_exception(
             HelperEndedError(
                 f"The process that works on {name} ended before its work was done. Nothing of it was kept. Try again; "
@@ -95,13 +100,37 @@ class WorkerProcesses:
             )
         )
 
-    def _pool(self) -> ProcessPoolExecutor:
-        """The process of this thread."""
-        begun = (os.getpid(), self._begin, self._given)
-        if current_thread() not in self._pools:
-            pool = ProcessPoolExecutor(1, mp_context=_Context(), initializer=_begin, initargs=begun)
-            self._pools[current_thread()] = pool
-        return self._pools[current_thread()]
+    def _started(self) -> tuple[SpawnProcess, Connection]:
+        """A new process, and the connection to it."""
+        here, there = Pipe()
+        process = _Process(target=_serve, args=(there, *self._begun), daemon=True)
+        process.start()
+        there.close()
+        return process, here
+
+
+def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | None, Any]:
+    """What a process answers to a task: an error, or the result. Raises EOFError if the process ends."""
+    try:
+        connection.send(task)
+        answer: tuple[Exception | None, Any] = connection.recv()
+    except OSError as error:
+        raise EOFError from error
+    return answer
+
+
+def _serve(connection: Connection, *begun: Any) -> None:
+    """Do one task after the other, in a process."""
+    _begin(*begun)
+    while True:
+        try:
+            context, work, given = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send((None, _guarded(context, work, given)))
+        except Exception as error:
+            connection.send((error, None))
 
 
 @dataclass
@@ -201,7 +230,3 @@ class _Process(SpawnProcess):
     @staticmethod
     def _Popen(process_obj: Any) -> _Popen:  # noqa: N802
         return _Popen(process_obj)
-
-
-class _Context(SpawnContext):
-    Process = _Process

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
 from hashlib import md5
@@ -42,7 +43,7 @@ from tests.support.asking import column_in, in_writing
 from tests.support.databases import only_mariadb
 from tests.support.qc_child import die, finish, start
 from tests.support.qc_contexts import TABLES, judge, know_colonies, know_important_metadata
-from tests.support.qc_documents import apply_document, experiment, line, reading, specimen
+from tests.support.qc_documents import apply_document, experiment, line, reading, specimen, to_apply
 from tests.support.trials import trials
 
 PATIENCE = 60.0
@@ -106,18 +107,9 @@ def document_of(centre: str, number: int, action: Action, entities: tuple[Entity
     created = date(2013, 10, 1) + timedelta(days=number)
     kind = DocumentKind.SPECIMEN if hasattr(entities[0], "litter_id") else DocumentKind.EXPERIMENT
     name = f"{centre}.{created}.{part or 1}"
-    return DocumentToApply(
-        action,
-        f"{name}.impc.zip",
-        f"{name}.xml",
-        kind,
-        centre,
-        created,
-        1,
-        md5(name.encode()).hexdigest(),
-        1_000,
-        tracker_id=crc32(name.encode()),
-    )
+    made = to_apply(action, kind, centre=centre, created=created, tracker_id=crc32(name.encode()))
+    checksum = md5(name.encode()).hexdigest()
+    return replace(made, zip_file=f"{name}.impc.zip", file_name=f"{name}.xml", inc=1, md5=checksum)
 
 
 def refused_twice(engine: Engine, centre: str, part: str = "", patience: float = PATIENCE) -> None:

@@ -54,6 +54,7 @@ from dcc.errors import (
     WrongDocumentKindError,
 )
 from dcc.naming import DocumentKind
+from tests.support.integrity_cases import element
 from tests.support.strategies_documents import NAMESPACES, full_document
 
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
@@ -114,27 +115,10 @@ def test_every_value_of_a_specimen_document_is_in_its_place(place: Path) -> None
         *(4, 1, SpecimenKind.MOUSE, "s", "0", "male", "wild type", "l", "p", "H", "pr", "2012-06-30Z", None, None),
         *("c", "st", "Ics", *parts),
     )
-    embryo = mouse._replace(
-        line=17,
-        kind=SpecimenKind.EMBRYO,
-        specimen_id="e",
-        is_baseline="true",
-        gender="no data",
-        zygosity="homozygous",
-        litter_id="",
-        phenotyping_centre="J",
-        dob=None,
-        stage="12.5",
-        stage_unit="DPC",
-        colony_id=None,
-        strain_id=None,
-        production_centre=None,
-        related_specimens=(),
-        genotypes=(),
-        chromosomal_alterations=(),
-        parental_strains=(),
-        status_code=None,
-    )
+    said = {"line": 17, "position": 1, "kind": SpecimenKind.EMBRYO, "specimen_id": "e", "is_baseline": "true"}
+    said |= {"gender": "no data", "zygosity": "homozygous", "litter_id": "", "phenotyping_centre": "J"}
+    said |= {"pipeline": "p", "project": "pr", "stage": "12.5", "stage_unit": "DPC"}
+    embryo = element(Specimen, **said)
     blocks = Block(3, 1, "J", None, None), Block(16, 2, "H", None, None)
     assert read(content, place, SPECIMEN) == [blocks[0], mouse, blocks[1], embryo]
 

@@ -242,17 +242,8 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     said = Message(long)
     known = {"value": long}
     example = Fact("S4", Severity.ERROR, known, "add/x", long, 1, 2, long, long, said, said, (long,) * 500, long)
-    cause = Cause(
-        key="k",
-        code="S4",
-        centre="H",
-        severity=Severity.ERROR,
-        findings=1,
-        documents=1,
-        zips=1,
-        entities={},
-        example=example,
-    )
+    counts = {"findings": 1, "documents": 1, "zips": 1, "entities": {}}
+    cause = Cause(key="k", code="S4", centre="H", severity=Severity.ERROR, example=example, **counts)
     reason = Reason("x", long, datetime(2026, 1, 1))
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))
     report = SubmissionReport(

@@ -99,25 +99,11 @@ def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
     data.put(ZIP, specimens(), experiments(), experiments("2013-10-31.2", procedure="IMPC_CBC_001"))
     data.validate()
     ids = dict(rows_in(data.tracker, select(XmlFile.fname, XmlFile.id)))
-    with writing(data.qc) as connection:
-        for number, (state, (name, xml_id)) in enumerate(
-            zip(("refused", "held", "undone"), ids.items(), strict=True), 1
-        ):
-            row = {
-                "id": number,
-                "tracker_id": xml_id,
-                "zip_action": "edit",
-                "zip_file": "J.2012-01-01.1.impc.zip",
-                "file_name": f"J.{number}.{name}",
-                "kind": "specimen",
-                "centre": "J",
-                "action": "edit",
-                "md5": "0" * 32,
-                "state": state,
-                "contexts_built": True,
-                "overviews_built": True,
-            }
-            connection.execute(DOCUMENT.insert().values(row))
+    of_j = {"zip_action": "edit", "zip_file": "J.2012-01-01.1.impc.zip", "kind": "specimen", "centre": "J"}
+    of_j |= {"action": "edit", "md5": "0" * 32, "contexts_built": True, "overviews_built": True}
+    for number, (state, (name, xml_id)) in enumerate(zip(("refused", "held", "undone"), ids.items(), strict=True), 1):
+        row = {"id": number, "tracker_id": xml_id, "file_name": f"J.{number}.{name}", "state": state}
+        execute_in(data.qc, DOCUMENT.insert().values(of_j | row))
     data.take_up()
     assert data.documents() == dict.fromkeys(ids, "qc pending") | {SPECIMENS: "qc done"}
 

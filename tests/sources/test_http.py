@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +60,9 @@ def server(folder: Folder) -> Iterator[WebServer]:
 
 
 def address(server: WebServer, **changes: Any) -> SourceAddress:
-    fields: dict[str, Any] = {
-        "id": 3,
-        "centre": "H",
-        "protocol": SourceProtocol.HTTP,
-        "hostname": server.hostname,
-        "username": "" if server.password is None else server.username,
-        "accesskey": SecretStr(server.password or ""),
-        "base_path": "data",
-    }
-    return SourceAddress(**(fields | changes))
+    username = "" if server.password is None else server.username
+    password = SecretStr(server.password or "")
+    return replace(SourceAddress(3, "H", SourceProtocol.HTTP, server.hostname, username, password, "data"), **changes)
 
 
 def limits(tmp_path: Path, **changes: object) -> Settings:

@@ -120,16 +120,9 @@ def _date(connection: Connection) -> None:
 
 def _overview(connection: Connection) -> None:
     """The rows of the overview that tells each run's metadata group."""
+    of_experiment = (EXPERIMENT.c.centre, EXPERIMENT.c.pipeline, EXPERIMENT.c.project, EXPERIMENT.c.date)
     joined = (
-        select(
-            RUN.c.id,
-            RUN.c.procedure_id,
-            EXPERIMENT.c.centre,
-            EXPERIMENT.c.pipeline,
-            EXPERIMENT.c.project,
-            EXPERIMENT.c.date,
-            SPECIMEN,
-        )
+        select(RUN.c.id, RUN.c.procedure_id, *of_experiment, SPECIMEN)
         .add_columns(METADATA.c.value.label("circumstances"))
         .join(
             EXPERIMENT,
@@ -140,24 +133,12 @@ def _overview(connection: Connection) -> None:
         .join(METADATA, METADATA.c.procedure_run_id == RUN.c.id, isouter=True)
         .where(SPECIMEN.c.is_current)
     )
+    alike = ("centre", "pipeline", "project", "procedure_id", "specimen_id", "strain_id", "is_baseline", "gender")
     rows = [
-        {
-            "procedure_run_id": row.id,
-            "position": 1,
-            "centre": row.centre,
-            "pipeline": row.pipeline,
-            "project": row.project,
-            "procedure_id": row.procedure_id,
-            "specimen_id": row.specimen_id,
-            "genotype": "baseline" if row.is_baseline else row.colony_id,
-            "strain_id": row.strain_id,
-            "is_baseline": row.is_baseline,
-            "gender": row.gender,
-            "zygosity": row.zygosity,
-            "date": row.date,
-            "measurements": 1,
-            "metadata_group": md5((row.circumstances or "").encode()).hexdigest(),
-        }
+        {name: getattr(row, name) for name in (*alike, "zygosity", "date")}
+        | {"procedure_run_id": row.id, "position": 1, "measurements": 1}
+        | {"genotype": "baseline" if row.is_baseline else row.colony_id}
+        | {"metadata_group": md5((row.circumstances or "").encode()).hexdigest()}
         for row in connection.execute(joined)
     ]
     connection.execute(insert(models.OVERVIEW_ANIMAL), rows)

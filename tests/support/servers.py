@@ -60,17 +60,8 @@ class Share:
 
     def address(self, **changes: Any) -> SourceAddress:
         """The share as a file source, number 1 of centre H unless `changes` says otherwise."""
-        fields: dict[str, Any] = {
-            "id": 1,
-            "centre": "H",
-            "protocol": self.protocol,
-            "hostname": self.hostname,
-            "username": self.username,
-            "accesskey": SecretStr(self.accesskey),
-            "base_path": self.base_path,
-            "host_keys": self.host_keys,
-        }
-        return SourceAddress(**(fields | changes))
+        place = (self.hostname, self.username, SecretStr(self.accesskey), self.base_path)
+        return replace(SourceAddress(1, "H", self.protocol, *place, host_keys=self.host_keys), **changes)
 
     def put(self, key: str, content: bytes = b"an archive", modified: int = 1_400_000_000) -> Path:
         """Put the file `<action>/<name>` there."""

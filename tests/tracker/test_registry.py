@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, func, select
@@ -26,16 +28,8 @@ def add_centre(tracker: Engine, code: str = "H", **details: str) -> int:
 
 
 def address(centre: str = "H", **changes: object) -> SourceAddress:
-    values: dict[str, object] = {
-        "id": 0,
-        "centre": centre,
-        "protocol": SourceProtocol.SFTP,
-        "hostname": "sftp.example.org:2222",
-        "username": "dcc",
-        "accesskey": SecretStr("env:HARWELL"),
-        "base_path": "/impc",
-    }
-    return SourceAddress(**(values | changes))  # type: ignore[arg-type]
+    place = ("sftp.example.org:2222", "dcc", SecretStr("env:HARWELL"), "/impc")
+    return replace(SourceAddress(0, centre, SourceProtocol.SFTP, *place), **changes)  # type: ignore[arg-type]
 
 
 def add_source(tracker: Engine, *keys: HostKey, **changes: object) -> int:

@@ -9,19 +9,9 @@ from dcc_assets.metadata.file_sources import source_report
 
 def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = (), then: str = "") -> SourceCrawl:
     counts = dict.fromkeys(("listed", "new", "known", "changed", "refused", "ignored", "gone"), 0)
-    return SourceCrawl(
-        source_id=1,
-        partition="H-1",
-        label="file source 1",
-        centre="H",
-        outcome=outcome,
-        error=error,
-        seconds=1.0,
-        finished=utc_now(),
-        notes=notes,
-        then=then,
-        **counts,
-    )
+    source = {"source_id": 1, "partition": "H-1", "label": "file source 1", "centre": "H"}
+    ended = {"outcome": outcome, "error": error, "seconds": 1.0, "finished": utc_now(), "notes": notes, "then": then}
+    return SourceCrawl(**source | ended | counts)
 
 
 def test_what_is_being_uploaded_is_beside_the_listing() -> None:
