@@ -16,7 +16,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
-from dcc.session.fetching.source_connections import SourceConnections
+from dcc.session.fetching.sharing import SourceConnections
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker
@@ -82,9 +82,9 @@ def test_a_place_is_waited_for_while_the_source_has_no_connection_and_nothing_is
         yield
 
     connections = SourceConnections("a source", FakeConnection, place)
-    first = connections.open()
+    connections.get(0)
     assert not waits[0]()
-    connections.close(first)
+    connections.release(0)
     assert waits[0]()
     connections.stop()
     assert not waits[0]()

@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from dagster import AssetKey, DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.operations.sessions import open_session
@@ -16,12 +16,12 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.listeners import Listeners
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import Reopening, ZipActionLog, ZipDecision
+from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.assets.sync.test_changes import finish_quality_control, later
-from tests.support.asking import execute_in, in_writing
+from tests.support.asking import execute_in, in_writing, value_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import INVALID, MISNAMED
 
@@ -109,7 +109,12 @@ def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(gro
     session(grouped, None)
     ((times, *_),) = shown(grouped, OF_EUROPE[:1])
     removed = in_writing(grouped.tracker, exception_id, "Removed", "It was removed.")
-    of_it = {"za_id": 1}
+    # Whichever source was listed first.
+    number, another = (
+        value_in(grouped.tracker, select(ZipAction.id).join(ZipFile).where(ZipFile.file_name == name.partition("/")[2]))
+        for name in OF_EUROPE
+    )
+    of_it = {"za_id": number}
     decision = of_it | {"kind": "hold", "decided_by": "me", "reason": "", "created": utc_now()}
     reopening = {"requested_by": "me", "reason": "", "from_phase_id": 6, "from_status_id": 3, "created": utc_now()}
     for more, change in enumerate(
@@ -122,7 +127,7 @@ def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(gro
         start=1,
     ):
         # And not again when another one has something newer.
-        for newer in (change, insert(ZipActionLog).values(za_id=2, exception_id=removed)):
+        for newer in (change, insert(ZipActionLog).values(za_id=another, exception_id=removed)):
             execute_in(grouped.tracker, newer)
             session(grouped, None)
             ((now_shown, *_),) = shown(grouped, OF_EUROPE[:1])
