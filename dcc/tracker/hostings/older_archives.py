@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, or_, select
@@ -132,7 +133,8 @@ def _oldest_on_the_way(
     """
     found: dict[int, list[_Open]] = defaultdict(list)
     of_centres = ZipFile.centre_id.in_(list(centre_ids))
-    for row in connection.execute(_OPEN.where(of_centres, is_on_hold()) if of_persons else _OPEN.where(of_centres)):
+    statements = [_TO_BE_RELEASED] if of_persons else [_OPEN, _TO_BE_RELEASED]
+    for row in chain.from_iterable(connection.execute(statement.where(of_centres)) for statement in statements):
         archive = OlderArchive(row.short_name, key_of(row), is_on_hold=row.on_hold)
         has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
         found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived))
@@ -201,16 +203,19 @@ def _waiting_ones() -> Select[tuple[int]]:
 
 _COUNTS: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
 """Nothing waits for documents of one that was opened again or set aside since."""
-_OPEN: Final = _OF_CENTRES.where(
+_UNFINISHED: Final = or_(
+    and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
+    and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
+    _FAILED_TO_ARRIVE,
+)
+_OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
+_TO_BE_RELEASED: Final = _OF_CENTRES.where(
+    is_on_hold(),
     or_(
-        and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
-        and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
-        _FAILED_TO_ARRIVE,
-        and_(
-            is_on_hold(),
-            or_(is_at(ZipAction, State(Phase.XSD, Status.DONE)), and_(_COUNTS, ZipAction.id.in_(_waiting_ones()))),
-        ),
-    )
+        _UNFINISHED,
+        is_at(ZipAction, State(Phase.XSD, Status.DONE)),
+        and_(_COUNTS, ZipAction.id.in_(_waiting_ones())),
+    ),
 )
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
