@@ -1,7 +1,7 @@
 """`python -m tests.histories`: random histories against the models. Ends with 1 when anything differs.
 
-Each seed has a history of uploads, mirrors and retries, and one of submissions: duplicates, archives inside archives,
-tables, manifests, withdrawals.
+Each seed has a history of transfers: uploads, mirrors and retries. It has one of submissions, too: duplicates, archives
+inside archives, tables, manifests; and what people decide: withdrawals, confirmations, holds, waivers, retries.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import pytest
 
 from dcc.errors import ConfigurationError
 from dcc.operations.consistency.applied_documents import document_states, finding_logs
+from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_submission
@@ -115,6 +116,16 @@ def test_steps_are_left_out_for_a_group_or_a_source(
     assert {centre for (centre,) in data.rows(models.CONTEXT, "centre")} == {
         centre for centre, out in (("H", left_out), ("J", others)) if not out
     }
+
+
+def test_what_the_upload_refused_in_part_contradicts_nothing_while_it_is_not_judged(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), specimens("2013-10-31.2", first=3))
+    data.validate()
+    data.with_settings(left_out_steps="data").take_up()
+    assert data.states() == {ZIP: "qc done"}
+    assert check_consistency(data.tracker, data.qc, data.settings) == []
+    data.take_up()
+    assert data.states() == {ZIP: "data failed"}
 
 
 def test_without_checks_data_count_until_they_are_checked(data: DataInstallation) -> None:

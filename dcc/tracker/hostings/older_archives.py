@@ -130,8 +130,8 @@ def _oldest_on_the_way(
     `of_persons`: of those that somebody must confirm or release.
     """
     of_centres = ZipFile.centre_id.in_(list(centre_ids))
-    on_the_way = _OPEN.where(of_centres, is_on_hold()) if of_persons else _OPEN.where(of_centres)
-    opened = [(row, False) for row in connection.execute(on_the_way)]
+    statements = [_TO_BE_RELEASED] if of_persons else [_OPEN, _TO_BE_RELEASED]
+    opened = [(row, False) for statement in statements for row in connection.execute(statement.where(of_centres))]
     opened += [(row, True) for row in connection.execute(_WITH_HELD.where(of_centres)) if row.id not in decided]
     found = gathered((row.centre_id, _open(row, is_held=is_held)) for row, is_held in opened)
     oldest = {}
@@ -201,16 +201,19 @@ def _waiting_ones() -> Select[tuple[int]]:
 
 _COUNTS: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
 """Nothing waits for documents of one that was opened again or set aside since."""
-_OPEN: Final = _OF_CENTRES.where(
+_UNFINISHED: Final = or_(
+    and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
+    and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
+    _FAILED_TO_ARRIVE,
+)
+_OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
+_TO_BE_RELEASED: Final = _OF_CENTRES.where(
+    is_on_hold(),
     or_(
-        and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
-        and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
-        _FAILED_TO_ARRIVE,
-        and_(
-            is_on_hold(),
-            or_(is_at(ZipAction, State(Phase.XSD, Status.DONE)), and_(_COUNTS, ZipAction.id.in_(_waiting_ones()))),
-        ),
-    )
+        _UNFINISHED,
+        is_at(ZipAction, State(Phase.XSD, Status.DONE)),
+        and_(_COUNTS, ZipAction.id.in_(_waiting_ones())),
+    ),
 )
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
