@@ -57,11 +57,13 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
       "verdict" (ok, not checked, warning, failed), "message", "advice" (empty if all is well)}
     """
     from dcc.operations.doctor.checks import Verdict, worst
-    from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
 
     settings = settings_from_environment()
     found: list[Examined] = []
     with leaving_out_broken():
+        # Loads the rules, with those of packages that may be broken.
+        from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
+
         of_dagster = dagster_side().doctor_checks() if settings.dagster_events else ()
         checks = [*CHECKS, *of_dagster, *([ANSWERS] if sources else [])]
         rounds = [examine(settings, checks, seconds=seconds)]

@@ -80,7 +80,7 @@ NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
 
 
 Message = DownloadMessage | partial[None]
-"""What a source's thread tells, or what is to be done about a step of an archive that has ended."""
+"""What a source's thread tells, or what to do about a step of an archive that has ended."""
 
 
 class Coordinator:

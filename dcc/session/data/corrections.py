@@ -140,10 +140,11 @@ def confirm_submission(
 ) -> list[DocumentData]:
     """Confirm the held documents of a submission, and apply them at once; returns the results.
 
-    An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError if none is held,
-    ConfigurationError for an author or a reason that is empty or too long, while they would wait for an older archive,
-    and if the submission was set aside. Also StagedDocumentLostError if one is not in staging any more, and the
-    `unreachable` error of either database. The next session applies confirmed documents that could not be applied.
+    An edit or delete of another centre's data is refused, as in a session. The next session applies confirmed
+    documents that could not be applied. Raises NotFoundError if none is held, and ConfigurationError for an author or a
+    reason that is empty or too long. Raises ConfigurationError, too, while they would wait for an older archive, and if
+    the submission was set aside. Also StagedDocumentLostError if one is not in staging any more, and the `unreachable`
+    error of either database.
     """
     both = _Databases(tracker, qc, settings)
     run_reading(both.tracker, lambda connection: _require_confirmable(connection, key))

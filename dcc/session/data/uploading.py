@@ -178,9 +178,9 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
-    data delegate. Documents that change data wait there while an older archive of their centre is unfinished, or while
-    held documents of such a one, or of their own archive, come before them; additions of what is there already do while
-    an older archive has held documents. An archive whose documents are not in staging any more is set to be downloaded
+    data delegate. Documents that change data wait there while an older archive of their centre is unfinished. They also
+    wait for held documents of such an archive, or of their own one. Additions of what is there already wait while an
+    older archive has held documents. An archive whose documents are not in staging any more is set to be downloaded
     again. Raises the `unreachable` error of either database, DiskFullError and SessionLostError; a problem of a
     document itself makes it (upload, failed).
     """

@@ -3,7 +3,7 @@
 Data must be added before they are edited or deleted. If an older archive waits for a reason that is not its centre's
 (disk space, a server, its upload, an interrupted session), the younger one waits too. The same session processes both.
 It also waits while documents of an older one are held until somebody confirms them, or while an older one that is not
-uploaded is on hold: applied later, these would replace what is newer. An addition of what is there already, which they
+uploaded is on hold. Applied later, these would replace what is newer. An addition of what is there already, which they
 may delete, waits for them, too.
 
 Nothing waits for an archive that is refused, damaged, different from its MD5, or gone, or that is on another centre's
