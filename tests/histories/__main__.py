@@ -11,10 +11,12 @@ import logging
 import sys
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from tests.histories.running import Prepared, live, submit
+from tests.support.databases import MariaDb
 from tests.support.memory import keep_temporary_files_in_memory
 
 KINDS: Final = {"transfers": live, "submissions": submit}
@@ -26,13 +28,17 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=300, help="How many of each kind. [300]")
     parser.add_argument("--seed", type=int, default=1, help="The seed of the first; the next has the next. [1]")
     parser.add_argument("--kind", choices=KINDS, action="append", help="Of this kind only.")
+    parser.add_argument("--mariadb", action="store_true", help="On a server of their own, rather than on SQLite.")
     given = parser.parse_args()
     kinds = [KINDS[name] for name in given.kind or KINDS]
     logging.disable(logging.CRITICAL)
     keep_temporary_files_in_memory()
     failed, sessions, states = set(), 0, Counter[str]()
-    with tempfile.TemporaryDirectory(prefix="dcc-histories-") as folder:
-        prepared = Prepared(Path(folder))
+    with tempfile.TemporaryDirectory(prefix="dcc-histories-") as folder, ExitStack() as served:
+        server = MariaDb() if given.mariadb else None
+        if server is not None:
+            served.callback(server.remove)
+        prepared = Prepared(Path(folder), server)
         for seed in range(given.seed, given.seed + given.histories):
             for outcome in (kind(prepared, seed) for kind in kinds):
                 sessions += outcome.sessions

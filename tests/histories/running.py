@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
-from dcc.qc.reference import snapshots
-from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import delegations
@@ -37,10 +34,14 @@ from tests.histories.happenings import (
 from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
 from tests.histories.standing import Model, Standing
 from tests.histories.submitting import Centre
+from tests.support.databases import HOW_TO_MAKE, MariaDb
+from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
 
 _AT_ONCE: Final = ("groups", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
 """What of the standing of submissions is settled before the next session."""
 _Lived = TypeVar("_Lived", Life, Centre)
+Lent = Callable[[], AbstractContextManager[str]]
+"""Lends a database that is as it was made: its URL."""
 
 
 @dataclass
@@ -55,45 +56,50 @@ class Outcome:
 
 
 class Prepared:
-    """Databases that every life begins with, in a folder; lives share what their engines know of statements."""
+    """Databases that every life begins with; lives share what their engines know of statements.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._home = folder, folder / "home"
+    They are SQLite's, in a folder, or those of a server.
+    """
+
+    def __init__(self, folder: Path, server: MariaDb | None = None) -> None:
+        self._home = folder / "home"
         self._statements: dict[object, object] = {}
-        settings = _settings(folder)
-        tracker, qc = open_tracker(settings), open_qc_database(settings)
-        init_database(tracker)
-        init_database(qc)
-        with writing(qc) as connection:
-            for snapshot in load_shipped():
-                snapshots.save(connection, snapshot)
-        tracker.dispose()
-        qc.dispose()
+        self._databases = [self._prepared(name, folder / name, server) for name in ("tracker", "qc_with_reference")]
+
+    def _prepared(self, name: str, folder: Path, server: MariaDb | None) -> Lent:
+        make = maker(*HOW_TO_MAKE[name])
+        if server is not None:
+            return PreparedDatabases(name, server.url, make, server.connect).lend
+        folder.mkdir()
+        file = PreparedFile(folder, make)
+
+        @contextmanager
+        def copied() -> Iterator[str]:
+            file.copy_to(self._home / f"{name}.db")
+            yield f"sqlite:///{self._home}/{name}.db"
+
+        return copied
 
     @contextmanager
     def life(self, kind: type[_Lived]) -> Iterator[_Lived]:
         """A life of some kind, of which nothing is left after it."""
         self._home.mkdir(mode=0o700)
-        for name in ("tracker.db", "qc.db"):
-            shutil.copy(self._folder / name, self._home / name)
-        settings = _settings(self._home)
-        life = kind(self._home, settings, open_tracker(settings), open_qc_database(settings))
-        for engine in (life.tracker, life.qc):
-            engine.update_execution_options(compiled_cache=self._statements)
-        try:
+        with ExitStack() as lent:
+            lent.callback(shutil.rmtree, self._home)
+            settings = _settings(self._home, *(lent.enter_context(lend()) for lend in self._databases))
+            life = kind(self._home, settings, open_tracker(settings), open_qc_database(settings))
+            for engine in (life.tracker, life.qc):
+                lent.callback(engine.dispose)
+                engine.update_execution_options(compiled_cache=self._statements)
             life.begin()
             yield life
-        finally:
-            life.tracker.dispose()
-            life.qc.dispose()
-            shutil.rmtree(self._home)
 
 
-def _settings(home: Path) -> Settings:
+def _settings(home: Path, tracker_url: str, qc_url: str) -> Settings:
     return Settings(
         home=home,
-        tracker_url=f"sqlite:///{home}/tracker.db",
-        qc_url=f"sqlite:///{home}/qc.db",
+        tracker_url=tracker_url,
+        qc_url=qc_url,
         dagster_events=False,
         quiet_seconds=QUIET_SECONDS,
         retry_delay=0.01,

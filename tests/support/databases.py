@@ -229,14 +229,14 @@ def mariadb() -> Iterator[MariaDb]:
 def prepared_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedFile]:
     """SQLite databases with their schema in place, to be copied."""
     return {
-        fixture: PreparedFile(tmp_path_factory.mktemp(fixture), maker(*how)) for fixture, how in _HOW_TO_MAKE.items()
+        fixture: PreparedFile(tmp_path_factory.mktemp(fixture), maker(*how)) for fixture, how in HOW_TO_MAKE.items()
     }
 
 
 @pytest.fixture(scope="session")
 def prepared_databases(mariadb: MariaDb) -> dict[str, PreparedDatabases]:
     """MariaDB databases with their schema in place, to be lent: the tracker, the QC database and Dagster's."""
-    makers = {fixture: maker(*how) for fixture, how in _HOW_TO_MAKE.items()} | {"dagster": _make_dagster}
+    makers = {fixture: maker(*how) for fixture, how in HOW_TO_MAKE.items()} | {"dagster": _make_dagster}
     return {fixture: PreparedDatabases(fixture, mariadb.url, make, mariadb.connect) for fixture, make in makers.items()}
 
 
@@ -268,7 +268,7 @@ def _init_with_data(engine: Engine) -> None:
     fill(engine)
 
 
-_HOW_TO_MAKE = {
+HOW_TO_MAKE = {
     "tracker": (_open_tracker, init_database),
     "qc_database": (_open_qc_database, init_database),
     "qc_with_reference": (_open_qc_database, _init_with_reference),
