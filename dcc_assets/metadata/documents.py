@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
@@ -220,10 +221,12 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     for (_, severity), number in counts.items():
         of_severity[severity] += number
     errors, unchecked = sum(of_severity[severity] for severity in _FAILING), of_severity[Severity.UNCHECKED]
-    if not errors and (of_severity[Severity.WARNING] or not unchecked):
+    if not errors and not unchecked:
         text = f"{count_of(counts.total(), 'warning')}, none that fails a document." if counts else "No findings."
         return Verdict(check, True, text, about(outcome) | _tally(counts), always=False)
-    example = "".join(f" First: {_sentence(*found)}" for found in _worst(documents, rules)[:1])
+    told = _FAILING if errors else (Severity.UNCHECKED,)
+    worst = (found for found in _worst(documents, rules) if found[1].severity in told)
+    example = "".join(f" First: {_sentence(*found)}" for found in islice(worst, 1))
     if errors:
         faulty = sum(any(r in rules and s in _FAILING for r, s in d.finding_counts) for d in documents)
         headline = f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"

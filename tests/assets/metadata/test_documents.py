@@ -147,6 +147,16 @@ def test_what_could_not_be_checked_is_counted_and_an_example_without_a_line_give
     assert "First: H.2013-10-31.1.experiment.impc.xml, line 7: What E4 found." in verdict.description
 
 
+def test_what_could_not_be_checked_is_told_beside_warnings() -> None:
+    warned, unchecked = finding("P2", Severity.WARNING), finding("P3", Severity.UNCHECKED)
+    made = report(Phase.DATA, "data done", document("data done", warned, unchecked))
+    (verdict,) = [v for v in made.verdicts if not v.passed]
+    assert (verdict.check.name, verdict.severity.value) == ("procedures", "WARN")
+    assert verdict.description.startswith("1 check could not be made. The centre need not act. First: H.2013-10-31.1.")
+    assert verdict.description.endswith("What P3 found. (P3)")
+    assert [row.data["rule"] for row in verdict.metadata["rules"].records] == ["P2", "P3"]  # type: ignore[union-attr]
+
+
 def test_a_failed_upload_gives_its_reason() -> None:
     made = report(
         Phase.UPLOAD,
