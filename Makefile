@@ -48,7 +48,7 @@ bench: install ## The platform beside sftp, lftp, unzip, xmllint and bulk loads,
 containers: install ## The compose files of deploy/ started, tried and removed, ten minutes; needs docker compose: CONTAINER_ARGS="--archives 200"
 	@$(BIN)/python -m tests.containers $(CONTAINER_ARGS)
 
-histories: install ## 300 random histories of uploads and retries, and 300 of submissions, against models, ten minutes: HISTORY_ARGS="--seed 7 --mariadb"
+histories: install ## 300 random histories of uploads and retries, and 300 of submissions and decisions, compared with models, ten minutes: HISTORY_ARGS="--seed 7 --mariadb"
 	@$(BIN)/python -m tests.histories $(HISTORY_ARGS)
 
 soak: install ## Weeks of an installation's life in a quarter of an hour: what grows, and whether all holds together

@@ -186,7 +186,7 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
     # The session that takes the older archive, or the next one after the decision about it, takes these too.
     # An addition waits only after a session that saw to it.
     may_wait = [one for one in to_upload if one.key.action is not Action.ADD or one.state.phase is Phase.UPLOAD]
-    older = waiting_for_older(connection, {document.za_id for document in may_wait}) if may_wait else {}
+    older = waiting_for_older(connection, {document.za_id for document in may_wait})
     left = {document.xml_id for document in may_wait if document.za_id in older}
     if any(document.state.phase is Phase.UPLOAD for document in to_upload):
         left |= _unconfirmed_documents(settings)

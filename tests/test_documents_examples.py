@@ -23,7 +23,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.reports.languages import load_catalogue
 from dcc.rules import registry
 from dcc.rules.checking import check_contents
-from dcc.rules.context import NOTHING_STORED, DocumentContext
+from dcc.rules.context import DocumentContext
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.source_listings import list_source
 from dcc.settings import Settings
@@ -64,7 +64,7 @@ def test_a_protocol_of_ones_own_is_crawled(
 def test_a_rule_of_ones_own_judges(examples: Mapping[str, Any]) -> None:
     assert examples["experiment_is_of_a_working_day"]
     sunday, monday = experiment("E1")._replace(date="2013-10-06"), experiment("E2")._replace(date="2013-10-07")
-    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NOTHING_STORED)
+    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData())
     found = check_contents(contents(sunday, monday), document)
     assert [(finding.rule, finding.entity) for finding in found if finding.rule == "D1"] == [("D1", 1)]
 
@@ -105,7 +105,7 @@ def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path:
     assert (french.say("Accepted"), french.size(0), french.size(2)) == ("Accepté", "0 octet", "2 octets")
     assert french.date(date(2013, 10, 31)) == "31 oct. 2013"
     assert examples["greeting"](french, "Ics", 12_345) == "12\u202f345 archives of Ics came through."
-    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NOTHING_STORED)
+    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData())
     found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
     (said,) = [message_of(one.code, {**one.details, "value": one.value}) for one in found if one.rule == "D1"]
     assert french.tell(said) == "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date."

@@ -78,4 +78,4 @@ def element(kind: DocumentKind, path: str, row: int, values: Mapping[str, str | 
         given[form.text] = values.get("") or ""
     given |= {child.field: () if child.many else None for child in form.parts}
     header = {"line": row, "position": 0, "kind": form.specimen}
-    return form.made(**{name: header[name] for name in form.header}, **(given | fields))
+    return form.made(**{name: header[name] for name in header if name in form.made._fields}, **(given | fields))

@@ -52,14 +52,14 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
 
 
-def require_text(what: str, text: str, column: ColumnElement[Any]) -> str:
-    """A text that a person gave, and that a column keeps.
+def require_text(what: str, text: str, column: Any, readers: str = "others read it later") -> str:
+    """A text that a person gave, and that a column keeps; `readers` says who reads it.
 
     Raises ConfigurationError for one that is blank, or longer than the column.
     """
-    longest: int = column.type.length  # type: ignore[attr-defined]
+    longest: int = column.type.length
     if not text.strip():
-        raise ConfigurationError(f"The {what} is empty. Give one, for those who read it later.")
+        raise ConfigurationError(f"The {what} is empty. Give one: {readers}.")
     if len(text) > longest:
         raise ConfigurationError(f"The {what} has {len(text)} characters; {longest} fit. Shorten it.")
     return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from dcc.documents.contents import (
@@ -95,7 +95,6 @@ class Form:
     text: str | None = None
     typed_text: bool = False
     children: tuple[Child, ...] = ()
-    header: tuple[str, ...] = ("line",)
     specimen: SpecimenKind | None = None
 
     @cached_property
@@ -109,6 +108,7 @@ class Form:
         return tuple(child for child in self.children if child.field)
 
 
+@cache
 def _form_of(
     made: type[Any],
     entities: tuple[Child, ...] = (),
@@ -140,8 +140,7 @@ def _form_of(
             name = "" if field in absent else _name(made, field)
             needed = bool(name) and (not optional or field in required)
             attributes.append(Attribute(name, field, needed, bool(name) and Mark.TYPED in marks))
-    header = tuple(name for name in _HEADER if name in made._fields)
-    return Form(made, tuple(attributes), text, typed_text, tuple(children), header, specimen)
+    return Form(made, tuple(attributes), text, typed_text, tuple(children), specimen)
 
 
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
@@ -162,7 +161,7 @@ def _name(made: type[Any], field: str, *, many: bool = False) -> str:
 def _root(entities: dict[str, Form], required: tuple[str, ...], absent: tuple[str, ...]) -> Form:
     below = tuple(Child(name, form, "", required=False, many=True) for name, form in entities.items())
     centre = _form_of(Block, below, required=required, absent=absent)
-    return Form(tuple, children=(Child("centre", centre, "", required=True, many=True),), header=())
+    return Form(tuple, children=(Child("centre", centre, "", required=True, many=True),))
 
 
 _OF_EXPERIMENTS: Final = ("pipeline", "project")

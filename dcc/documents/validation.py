@@ -36,7 +36,6 @@ from dcc.outcomes import Problem
 _FINISHED_TREE_BYTES = 128 * 1024
 _READINGS_IN_MEMORY = 10
 _READINGS_OF_FILE = 4
-_LONGEST_MESSAGE = 1_500
 
 _own = threading.local()
 

@@ -90,10 +90,9 @@ def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
     yield _Tag(0, f"</{name}>")
 
 
-def _attributes(form: Form, values: Any) -> str:
-    names = [attribute.name for attribute in form.attributes]
-    own = zip(names, values[len(form.header) :], strict=False)
-    return "".join(f' {name}="{value.translate(_IN_ATTRIBUTES)}"' for name, value in own if name and value is not None)
+def _attributes(form: Form, content: Any) -> str:
+    own = ((one.name, getattr(content, one.field)) for one in form.attributes if one.name)
+    return "".join(f' {name}="{value.translate(_IN_ATTRIBUTES)}"' for name, value in own if value is not None)
 
 
 def _element(name: str, form: Form, value: Any, depth: int) -> Iterator[_Tag]:

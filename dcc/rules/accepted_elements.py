@@ -287,7 +287,7 @@ class SkippedElements:
         `definition` is that of the element's parameter.
         """
         plans = [self.plans.of(kind) for kind in kinds]
-        if not all(plan.local for plan in plans):
+        if any(plan.elsewhere for plan in plans):
             return
         shape = None
         if definition is not None and takes_any_number(definition) and all(plan.numeric for plan in plans):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from dcc.documents.contents import Block, Entity, Procedure, kind_of
 from dcc.documents.origins import Origin
@@ -59,10 +59,6 @@ class Lookups(Protocol):
         ...
 
 
-NOTHING_STORED: Final = None
-"""In the place of `Lookups`, for documents that are judged by themselves."""
-
-
 @dataclass(frozen=True, slots=True)
 class DocumentContext:
     """The document that is checked and what it is checked against.
@@ -76,7 +72,7 @@ class DocumentContext:
     centre: str
     today: date
     reference: ReferenceData
-    lookups: Lookups | None
+    lookups: Lookups | None = None
     origin: Origin | None = None
 
     @property

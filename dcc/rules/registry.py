@@ -188,14 +188,13 @@ def rules_for(kind: type) -> tuple[Rule, ...]:
 
 
 class Plan(NamedTuple):
-    """The rules for a kind of element, whether all are `local` and `numeric`, and the missing reference data.
+    """The rules for a kind of element, whether all are `numeric`, and the missing reference data.
 
     `elsewhere` are the rules that are not `local`: they depend on more than the element.
     """
 
     rules: list[Rule]
     elsewhere: list[Rule]
-    local: bool
     numeric: bool
     missing: list[type[Snapshot]]
 
@@ -229,4 +228,4 @@ class Plans:
             if not lacking:
                 rules.append(rule)
         elsewhere = [rule for rule in rules if not rule.local]
-        return Plan(rules, elsewhere, not elsewhere, all(rule.numeric for rule in rules), missing)
+        return Plan(rules, elsewhere, all(rule.numeric for rule in rules), missing)

@@ -32,7 +32,6 @@ _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
 _TERM_END = re.compile(r"\s")
 _LONGEST_COMPARED = 100
 _VALUE_TYPES = frozenset(ValueType)
-_ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
 
 
 @rule(

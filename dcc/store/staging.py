@@ -134,8 +134,7 @@ class Staging:
         return any(os.path.lexists(self._manifest(key, suffix)) for suffix in MANIFEST_FORMATS)
 
     def _manifest(self, key: ZipKey, suffix: str) -> Path:
-        archive = self.archive(key)
-        return archive.with_name(manifest_beside(archive.name, suffix))
+        return self._beside(key, manifest_beside("", suffix))
 
     def put_manifest(self, key: ZipKey, suffix: str, content: bytes | None) -> None:
         """Replace the manifest beside the archive by that at its source, in that format; None: there is none."""

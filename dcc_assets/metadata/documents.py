@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
@@ -30,6 +29,8 @@ from dcc_dagster.partition_events import Materialised, Report, Verdict
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases shown on submissions; contexts and overviews are shown on centres."""
 
+_Found = tuple[str, FindingEntry]
+"""A finding, after the name of its document."""
 _WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
 _FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
 _NOT_UPLOADED: Final = frozenset({InternalFaultError.short_name(), StagedDocumentLostError.short_name()})
@@ -79,9 +80,9 @@ def data_report(outcome: ZipData) -> Report | None:
         materialised, verdicts = _upload(outcome)
     elif outcome.reached is Phase.DATA:
         materialised, verdicts = _integrity(outcome)
-    elif outcome.reached is Phase.CONTEXT and _lacking(outcome.documents, Phase.CONTEXT):
+    elif outcome.reached is Phase.CONTEXT and (lacking := _lacking(outcome.documents, Phase.CONTEXT)):
         # Quality control is not reached without contexts: its asset says why.
-        reason = _cancelled(_lacking(outcome.documents, Phase.CONTEXT), Phase.CONTEXT)
+        reason = _cancelled(lacking, Phase.CONTEXT)
         materialised = [_quality_control(outcome, {"reason": reason}, reason)]
     elif outcome.reached is not Phase.QC:
         return None
@@ -162,7 +163,7 @@ def _why(document: DocumentData) -> str:
 def _refusals(faulty: Sequence[DocumentData]) -> Metadata:
     reasons = [(document.file_name, document.reason) for document in faulty if document.reason]
     metadata: Metadata = {"reasons": table(("document", "reason"), reasons[:ERRORS_SHOWN])} if reasons else {}
-    return metadata | _findings(faulty)
+    return metadata | _findings(_worst(faulty), _count(faulty).total())
 
 
 def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
@@ -189,13 +190,14 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdi
         verdicts = [verdict for verdict in verdicts if not verdict.passed]
     if not _whole(outcome, Phase.DATA):
         return (), verdicts
+    counts = _count(outcome.documents)
     materialised = Materialised(
         DATA_INTEGRITY,
         about(outcome)
         | {"documents": len(outcome.documents)}
         | _links(outcome, DATA_INTEGRITY)
-        | _tally(_count(outcome.documents))
-        | _findings(outcome.documents),
+        | _tally(counts)
+        | _findings(_worst(outcome.documents), counts.total()),
     )
     return (materialised,), verdicts
 
@@ -216,7 +218,7 @@ def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> Verdict:
 
 def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     check, rules, documents = CHECK_OF_GROUP[group.name], frozenset(group.rules), outcome.documents
-    counts = _count(documents, rules)
+    counts, found = _count(documents, rules), _worst(documents, rules)
     of_severity: Counter[Severity] = Counter()
     for (_, severity), number in counts.items():
         of_severity[severity] += number
@@ -225,8 +227,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
         text = f"{count_of(counts.total(), 'warning')}, none that fails a document." if counts else "No findings."
         return Verdict(check, True, text, about(outcome) | _tally(counts), always=False)
     told = _FAILING if errors else (Severity.UNCHECKED,)
-    worst = (found for found in _worst(documents, rules) if found[1].severity in told)
-    example = "".join(f" First: {_sentence(*found)}" for found in islice(worst, 1))
+    example = next((f" First: {_sentence(*one)}" for one in found if one[1].severity in told), "")
     if errors:
         faulty = sum(any(r in rules and s in _FAILING for r, s in d.finding_counts) for d in documents)
         headline = f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
@@ -237,9 +238,9 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
         False,
         headline,
         _failure(outcome, check, Phase.DATA, headline)
-        | (_judged(documents, rules) if errors else _UNCHECKED)
+        | (_judged(found) if errors else _UNCHECKED)
         | _tally(counts)
-        | _findings(documents, rules),
+        | _findings(found, counts.total()),
         severity=AssetCheckSeverity.ERROR if errors else AssetCheckSeverity.WARN,
         kinds=rules,
     )
@@ -266,8 +267,8 @@ def _sentence(document: str, finding: FindingEntry) -> str:
     return f"{place}: {finding.message} ({finding.rule})"
 
 
-def _judged(documents: Sequence[DocumentData], rules: Collection[str]) -> Metadata:
-    errors = (finding for _, finding in _worst(documents, rules) if finding.severity in _FAILING)
+def _judged(found: Sequence[_Found]) -> Metadata:
+    errors = (finding for _, finding in found if finding.severity in _FAILING)
     actors = dict.fromkeys(ACTOR_NAMES[acts_on(error.code, error.severity)] for error in errors)
     return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
@@ -316,7 +317,7 @@ def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
     return {"rules": table(("rule", "severity", "findings"), [(rule, str(s), number) for rule, s, number in rows])}
 
 
-def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = None) -> list[tuple[str, FindingEntry]]:
+def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = None) -> list[_Found]:
     """The findings that count, the worst first, each after the name of its document; of these rules, or of all."""
     found = [
         (document.file_name, finding)
@@ -327,10 +328,10 @@ def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = No
     return sorted(found, key=lambda one: _WORST_FIRST.index(one[1].severity))
 
 
-def _findings(documents: Sequence[DocumentData], rules: Collection[str] | None = None) -> Metadata:
-    """The table of findings, the worst first; nothing without findings."""
-    shown = _worst(documents, rules)[:ERRORS_SHOWN]
-    left = _count(documents, rules).total() - len(shown)
+def _findings(found: Sequence[_Found], total: int) -> Metadata:
+    """The table of findings, the worst first, of a `total` number of them; nothing without findings."""
+    shown = found[:ERRORS_SHOWN]
+    left = total - len(shown)
     rows = [
         (one.severity.value, one.rule, document, one.line, one.value, one.message, one.snapshot)
         for document, one in shown

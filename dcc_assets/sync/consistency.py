@@ -19,7 +19,7 @@ from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc_assets.keys import CENTRES, CHECK_OF_GROUP, CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, UPLOAD_CHECK, ZIP_ACTIONS
+from dcc_assets.keys import CENTRES, FILE_SOURCES, ZIP_ACTIONS
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
@@ -29,7 +29,6 @@ from dcc_assets.sync.document_records import recorded_contexts, recorded_data, r
 from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import Report, failing_partitions
 
-_CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 
 

@@ -28,7 +28,7 @@ from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepa
 from dcc.reference.loading import load_shipped
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import NEEDING_OTHERS, check_contents
-from dcc.rules.context import NOTHING_STORED, DocumentContext
+from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import unpacked
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
 from tests.support.qc_documents import block, experiment, housing, line
@@ -215,7 +215,7 @@ def test_what_the_rules_find_is_what_they_find_in_the_document_by_itself(
     if action is Action.DELETE:
         assert found is None
         return
-    context = DocumentContext(0, action, "H", TODAY, BASIS.reference, NOTHING_STORED)
+    context = DocumentContext(0, action, "H", TODAY, BASIS.reference)
     expected = list(check_contents(read_document(target.with_name(name), SPECIMEN), context, NEEDING_OTHERS))
     assert [unpacked(one) for one in found or ()] == expected
     assert "S12" in {one.rule for one in expected}

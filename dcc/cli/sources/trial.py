@@ -87,9 +87,9 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
 
 
 def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
-    """List and tell of the directories in a trial's time; returns them, and whether these are all. Raises SourceError.
+    """List the directories within a trial's time, telling of each; returns the listings, and whether they are all.
 
-    A trial that ends while entries come shows that the directory can be listed.
+    A trial that ends while entries come shows that the directory can be listed. Raises SourceError.
     """
     from dcc.sources.connect import connect
     from dcc.sources.listing_watch import ListingWatch, watching

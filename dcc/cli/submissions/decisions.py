@@ -165,10 +165,13 @@ def _do(
     reason: str | None = None,
 ) -> None:
     """Do `work` for the selected submissions without a refusal, in one transaction, and print what was done."""
+    from dcc.databases.columns import require_text
     from dcc.databases.transactions import writing
-    from dcc.tracker.register.column_texts import require_reason
+    from dcc.tracker.models import ZipDecision
 
-    text = "" if reason is None else require_reason(reason, "`dcc show` tells it")
+    text = ""
+    if reason is not None:
+        text = require_text("reason", reason.strip(), ZipDecision.reason, "`dcc show` tells it")
     zip_actions: Sequence[str] = given.pop("zip_actions")
     listed: TextIO | None = given.pop("listed")
     selection = Selection.of(zip_actions, listed, **given)

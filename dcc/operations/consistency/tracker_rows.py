@@ -32,7 +32,7 @@ _COUNTING: Final = select(
     .label("reopened"),
 ).subquery("counting")
 _COUNTS: Final = and_(_DOWNLOAD.id == _COUNTING.c.latest, _DOWNLOAD.id > _COUNTING.c.reopened)
-"""The condition on a download that it is the one that its submission's state comes from."""
+"""The condition that a download determines its submission's state."""
 
 
 def pages(

@@ -37,7 +37,6 @@ from dcc.tracker.register.column_texts import MASK
 from dcc.tracker.register.file_sources import list_sources
 from dcc.tracker.register.source_addresses import load_addresses
 
-_FAILED: Final = "failed"
 _SECONDS_TO_TELL: Final = 1.0
 _FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")
 _PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOTALL)

@@ -19,7 +19,7 @@ LISTING: Final = "listing:"
 """What the kind of a cause begins with that a crawl noticed."""
 
 FOREIGN: Final = "foreign"
-"""The kind, after `LISTING`, of the cause of archives that are held (`tracker.foreign_archives`)."""
+"""The kind, after `LISTING`, of the cause of archives that are held (`dcc.tracker.hostings.foreign_archives`)."""
 
 _CONVERTED: Final = mark("Correct the rows that the messages name, and submit the files in a new archive.")
 _EXPORT: Final = mark(

@@ -1,7 +1,7 @@
-"""Corrections by people, and what documents would change.
+"""Corrections by people: plans, confirmations, withdrawals and new judgements.
 
-Submissions are withdrawn, also those of missing archives, held documents confirmed, and documents judged again. Each is
-recorded with its author and reason. The next session does the phases that follow.
+Each correction is recorded with its author and reason; a plan changes nothing. The next session does the phases that
+follow.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
 from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import NEEDING_OTHERS, check_contents
-from dcc.rules.context import NOTHING_STORED, DocumentContext
+from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import packed
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import is_full
@@ -146,9 +146,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
     origin = read_origin(path)
     rows = writer.document(document.kind)
     taken = _RowsOfContents(read_document(path, document.kind), rows)
-    context = DocumentContext(
-        _NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, NOTHING_STORED, origin=origin
-    )
+    context = DocumentContext(_NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, origin=origin)
     with closing(taken.contents()) as contents:
         findings = None if key.action is Action.DELETE else _findings_of(contents, context, basis.accepted)
         # The rest of the document, after the rules stopped, has rows all the same.

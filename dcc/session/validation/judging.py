@@ -1,6 +1,6 @@
 """Judges valid documents by all rules, and documents that are checked together by the rules that need other documents.
 
-Apart from `checking`, since holding files against the schema needs none.
+`checking` imports this module only to judge by rules: checking against the schema needs none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dcc.qc.rows.entity_keys import Key, key_of
 from dcc.qc.rows.types import Row, TooLong
 from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, NEEDING_OTHERS, all_rules, check_contents
-from dcc.rules.context import NOTHING_STORED, DocumentContext, ExperimentKey, KnownSpecimen, Lookups, Where
+from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Lookups, Where
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, with_value
 from dcc.session.data.due_documents import DueDocument, in_order_of_upload
@@ -400,7 +400,7 @@ class Judge:
         judged = JudgedDocument(draft.path, document, origin)
         limits = TextLimits(origin)
         contents = judged.keeping(read_document(document.path, actual), limits)
-        context = DocumentContext(0, document.action, centre, _today(), self._reference, NOTHING_STORED, origin=origin)
+        context = DocumentContext(0, document.action, centre, _today(), self._reference, origin=origin)
         if document.action is Action.DELETE:
             # A session checks no rule on documents that delete.
             deque(contents, maxlen=0)

@@ -55,7 +55,7 @@ def find_facts(
     connect: Callable[[], HttpClient],
     deadline: float,
     targets: Sequence[tuple[str, str]],
-    on_progress: Callable[[str], object] = lambda _: None,
+    on_progress: Callable[[str], object],
 ) -> dict[str, Facts]:
     """Attributes by name, of files of one directory given as (name, target on the server).
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select, update
 from sqlalchemy.orm import aliased
 
+from dcc.databases.columns import require_text
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
@@ -34,7 +35,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.register.column_texts import PERSON_LENGTH, require_reason
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import (
@@ -316,7 +317,7 @@ def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, re
     values = {
         "za_id": held.za_id,
         "declined_by": declined_by[:PERSON_LENGTH],
-        "reason": require_reason(reason, "the centres concerned are told"),
+        "reason": require_text("reason", reason.strip(), ArchiveDecline.reason, "the centres concerned are told"),
         "created": utc_now(),
     }
     insert_rows(connection, ArchiveDecline, [values])

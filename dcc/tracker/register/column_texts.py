@@ -14,7 +14,6 @@ MASK = "***"
 """Replaces a secret."""
 PERSON_LENGTH: Final = 64
 """The most characters of the person who did something; longer names are cut."""
-_LONGEST_REASON: Final = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REFERENCE = re.compile(r"(?:env|file|key):")
 _PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")
@@ -42,15 +41,3 @@ def require_fit(what: str, text: str | None, length: int, *, secret: bool = Fals
         raise ConfigurationError(f"The {what} {shown} has {len(text)} characters; the tracker holds {length}.")
     if text is not None and _CONTROL.search(text):
         raise ConfigurationError(f"The {what} {shown} holds a control character. Give it without.")
-
-
-def require_reason(reason: str, readers: str) -> str:
-    """The reason of a decision, stripped; `readers` says who reads it.
-
-    Raises ConfigurationError for one that is blank or too long.
-    """
-    if not reason.strip():
-        raise ConfigurationError(f"The reason is empty. Give one: {readers}.")
-    if len(reason.strip()) > _LONGEST_REASON:
-        raise ConfigurationError(f"The reason has {len(reason)} characters; {_LONGEST_REASON} fit. Shorten it.")
-    return reason.strip()
