@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from threading import Semaphore
 
 import pytest
 from pydantic import SecretStr
@@ -185,3 +188,37 @@ def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_n
 
     with pytest.raises(KeyboardInterrupt):
         run(data, Proposal(), on_progress=raising(KeyboardInterrupt))
+
+
+def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(LATER, specimens())
+    data.put("add/H.2013-11-21.1.impc.zip", specimens("2013-11-21.1", first=50))
+    data.run()
+    answers: list[Future[list[object]]] = [Future(), Future()]
+    asked = Semaphore(0)
+
+    @contextmanager
+    def processes(*_: object) -> Iterator[object]:
+        tasks = iter(answers)
+
+        def begin(*_task: object) -> Future[list[object]]:
+            asked.release()
+            return next(tasks)
+
+        yield begin
+
+    def interrupt(*_: object) -> None:
+        assert asked.acquire(timeout=20)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(replaying, "processes_of", processes)
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(run, data, Proposal(), on_progress=interrupt)
+        try:
+            assert asked.acquire(timeout=20)
+            answers[0].set_result([[]])
+            assert isinstance(ended.exception(20), KeyboardInterrupt)
+        finally:
+            answers[1].set_result([[]])

@@ -8,16 +8,15 @@ stays: waivers, confirmations and withdrawals.
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Semaphore
 from typing import Any, Final
 
 from sqlalchemy import Engine
@@ -172,33 +171,32 @@ class _Work:
     def prepare(self, parts: Sequence[Part], stored: ArchiveBytes, results: FromWorkers | None, at_once: int) -> None:
         """Take what workers prepared; fetch, open and prepare all other archives, a limited number at once."""
 
-        fetching = Semaphore(_FETCHING)
+        def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[Opened]]]]:
+            if results is not None and (opened := results.take(number)) is not None:
+                return part, _ready(opened)
+            paths = [stored.fetch(archive) for archive in part]
+            given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path]
+            fetched = [one for one, path in zip(part, paths, strict=True) if path is not None]
+            named = ", ".join(str(one.key) for one in given)
+            return fetched, self._run("prepare", named, given) if given else _ready([])
 
-        def opened_of(number: int, part: Part) -> list[list[Opened] | None]:
-            if results is not None and (taken := results.take(number)) is not None:
-                return [*taken]
-            try:
-                with fetching:
-                    paths = [stored.fetch(archive) for archive in part]
-                given = [
-                    ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path
-                ]
-                named = ", ".join(str(one.key) for one in given)
-                opened = iter(self._run("prepare", named, given).result() if given else ())
-                return [None if path is None else next(opened) for path in paths]
-            finally:
-                for archive in part:
-                    stored.release(archive)
+        def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[Opened]]]]]) -> None:
+            fetched, opened = begun.result()
+            self._opened |= {one.key: found for one, found in zip(fetched, opened.result(), strict=True)}
+            self._missing += [one for one in part if one not in fetched]
+            for archive in part:
+                stored.release(archive)
+            self.tell(len(self._opened) + len(self._missing))
 
-        with ThreadPoolExecutor(at_once, thread_name_prefix="prepare") as pool, closing(stored):
+        begun: deque[tuple[Part, Any]] = deque()
+        with ThreadPoolExecutor(_FETCHING, thread_name_prefix="fetch") as pool, closing(stored):
             try:
-                for part, opened in zip(parts, pool.map(opened_of, range(len(parts)), parts), strict=True):
-                    for archive, found in zip(part, opened, strict=True):
-                        if found is None:
-                            self._missing.append(archive)
-                        else:
-                            self._opened[archive.key] = found
-                    self.tell(len(self._opened) + len(self._missing))
+                for number, part in enumerate(parts):
+                    begun.append((part, pool.submit(begin, number, part)))
+                    if len(begun) > at_once:
+                        end(*begun.popleft())
+                while begun:
+                    end(*begun.popleft())
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -251,6 +249,12 @@ class _Work:
         verdicts = {key: one for key, one in self._verdicts.items() if key.archive in keys}
         missing = tuple(one.key for one in self._missing)
         return Replay(proposal.words, len(selected), documents, unjudged, missing, tuple(changes), verdicts)
+
+
+def _ready(opened: list[list[Opened]]) -> Future[list[list[Opened]]]:
+    future: Future[list[list[Opened]]] = Future()
+    future.set_result(opened)
+    return future
 
 
 def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
