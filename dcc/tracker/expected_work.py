@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import gathered, is_at
+from dcc.tracker.submission_rows import is_at
 
 RUNS: Final = 5
 """The number of a source's last sessions that count."""
@@ -99,8 +99,14 @@ def expected_work(connection: Connection) -> dict[int, ExpectedWork]:
         source: Waiting(count, int(listed or 0), count - sized)
         for source, count, listed, sized in connection.execute(by_source)
     }
-    turn = func.row_number().over(partition_by=SessionStatistics.file_source_id, order_by=SessionStatistics.id.desc())
-    past = select(SessionStatistics.__table__, turn.label("turn")).where(SessionStatistics.fetched > 0).subquery()
-    runs = connection.execute(select(past).where(past.c.turn <= RUNS, past.c.file_source_id.in_(found)))
-    runs_of = gathered((row.file_source_id, PastRun(row.fetched, row.bytes, row.seconds)) for row in runs)
-    return expected_by_source(found, runs_of)
+    past = {source: [PastRun(*row) for row in connection.execute(_PAST, {"source": source})] for source in found}
+    return expected_by_source(found, past)
+
+
+# One query a source: one for all of them would number the statistics of all sessions.
+_PAST: Final = (
+    select(SessionStatistics.fetched, SessionStatistics.bytes, SessionStatistics.seconds)
+    .where(SessionStatistics.file_source_id == bindparam("source"), SessionStatistics.fetched > 0)
+    .order_by(SessionStatistics.id.desc())
+    .limit(RUNS)
+)

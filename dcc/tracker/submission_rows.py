@@ -60,6 +60,9 @@ _PARENTS_OF = (
 KEY: Final = (ZipAction.todo_id, ZipFile.file_name)
 """The columns of a submission's key."""
 
+DOCUMENTS_COUNT: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
+"""Whether a submission's documents count; those of one that was opened again or set aside since do not."""
+
 
 def of_host(column: Any, *conditions: ColumnElement[bool]) -> ScalarSelect[Any]:
     """A column of the centre on whose source a submission lies; of several, of the first by their codes."""

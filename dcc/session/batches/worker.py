@@ -20,9 +20,9 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
+from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
-from dcc.session.batches.results import WorkerFindings, write_bundle
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
@@ -18,7 +18,8 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, DocumentError, NotDelegatedError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import HELD as HELD_KIND
+from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.documents import ToApply
 from dcc.qc.apply.holding import check_signature, confirm_held
@@ -29,10 +30,9 @@ from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, record_facts
-from dcc.session.data.document_log import rewrite_log
+from dcc.session.data.document_log import clear_kinds, rewrite_log
 from dcc.session.data.documents import UPLOADED, load_due
 from dcc.session.data.due_documents import DueDocument, document_to_apply
-from dcc.session.data.left_out_steps import forget_left_out_steps
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -55,8 +55,6 @@ from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import SET_ASIDE, State
 from dcc.tracker.submission_rows import IDS, action_states, rows_about
 from dcc.vocabulary import DocumentState, Severity
-
-T = TypeVar("T")
 
 WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
 
@@ -112,7 +110,8 @@ def withdraw_submission(
     def conclude(connection: Connection) -> None:
         _cancel_waiting(connection, settings, key, author, reason)
         if archive.za_id is not None:
-            forget_left_out_steps(connection, archive.za_id)
+            # Nothing goes back to a step that was left out, or waits to be confirmed.
+            clear_kinds(connection, archive.za_id, [HELD_KIND, *LEFT_OUT.values()])
             notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
             notices += [
                 NewNotice(declined.centre, archive.za_id, Outcome.DECLINED, file_name=declined.file_name)
@@ -240,9 +239,11 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
         found = counted_by_tracker(connection, touched, naming)
         again = {one.xml_id: UPLOADED for one, _ in found if may_be_judged_again(one)}
         progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
-        progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in news}, author, reason)
+        # Those of former downloads too, of submissions that were retried.
+        former = rows_about(connection, _LOADED_OF, {document.za_id for document in news})
+        gone = {document.xml_id for document in news} | {row.id for row in former}
+        progress.reopen_documents(connection, dict.fromkeys(gone, WITHDRAWN), author, reason)
         rewrite_log(connection, {document.xml_id: () for document in news})
-        _cancel_former(connection, {document.za_id for document in news}, author, reason)
 
     run_writing(both.tracker, cancel)
     return len(news)
@@ -252,12 +253,6 @@ def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, aut
     """Cancel the waiting uploads of a submission."""
     waiting = load_due(connection, Phase.UPLOAD, settings.naming, [key])
     progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in waiting}, author, reason)
-
-
-def _cancel_former(connection: Connection, za_ids: Collection[int], author: str, reason: str) -> None:
-    """Cancel the documents of withdrawn submissions that came with former downloads, before these were retried."""
-    former = {row.id: WITHDRAWN for row in rows_about(connection, _LOADED_OF, za_ids)}
-    progress.reopen_documents(connection, former, author, reason)
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:

@@ -267,7 +267,8 @@ def record_facts(
     rewrite_log(connection, {xml_id: some for xml_id, some in problems.items() if xml_id in states})
     add_to_log(connection, {fact.document.xml_id: fact.noted for fact in facts if fact.noted})
     add_notices(connection, [notice for fact in facts for notice in fact.notices])
-    return states, action_states(connection, {fact.document.za_id for fact in facts})
+    submissions = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.ZIP_ACTION}
+    return states, submissions | action_states(connection, {fact.document.za_id for fact in facts} - submissions.keys())
 
 
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:

@@ -7,7 +7,7 @@ entry too. Entries that no longer hold stay, marked as cleared.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, update
@@ -17,7 +17,7 @@ from dcc.databases.columns import Message as MessageColumn
 from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import XmlLog, utc_now
+from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload, utc_now
 from dcc.tracker.problems import KIND, entries_that_hold, problem_columns
 from dcc.tracker.submission_rows import IDS, change_about, rows_about
 
@@ -56,6 +56,18 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
 def clear_entries(connection: Connection, log_ids: Iterable[int]) -> None:
     """Mark entries of documents' logs as cleared."""
     change_about(connection, _CLEAR, log_ids, now=utc_now())
+
+
+def clear_kinds(connection: Connection, za_id: int, kinds: Collection[str]) -> None:
+    """Mark the entries of these kinds as cleared, in the logs of all documents that a submission ever had."""
+    of_submission = (
+        entries_that_hold(XmlLog.id)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == za_id, AnException.short_name.in_(kinds))
+    )
+    clear_entries(connection, [entry for _, entry in connection.execute(of_submission)])
 
 
 def add_to_log(connection: Connection, added: Mapping[int, Sequence[Problem]]) -> None:

@@ -25,7 +25,6 @@ from dcc.tracker.submission_rows import IDS, has_archive_bytes, named_after, row
 log = logging.getLogger(__name__)
 
 UPLOADED: Final = State(Phase.UPLOAD, Status.DONE)
-UNSETTLED: Final = State(Phase.OVERVIEW, Status.DONE)
 
 _BEFORE: Final = {
     Phase.UPLOAD: Phase.XSD,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from dcc.data_outcomes import ZipData, left_out_message
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
-from dcc.outcomes import HELD, LEFT_OUT, Problem
+from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
@@ -22,7 +22,7 @@ from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import load_documents
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.qc_documents import documents_of
-from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload
+from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import State
 from dcc.vocabulary import Severity
@@ -87,18 +87,6 @@ def resume_left_out_steps(work: DataSession) -> None:
         reason = str(message(_AGAIN, step=phase.short_name))
         work.reopen(dict.fromkeys(ids, State(phase, Status.PENDING)), reason)
     work.session.write(lambda connection: clear_entries(connection, entries))
-
-
-def forget_left_out_steps(connection: Connection, za_id: int) -> None:
-    """Have no document of a submission go back to a left-out step, or wait to be confirmed: it was withdrawn."""
-    of_submission = (
-        entries_that_hold(XmlLog.id)
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .where(FileSourceHasZip.za_id == za_id, AnException.short_name.in_([HELD, *_KINDS]))
-    )
-    clear_entries(connection, [entry for _, entry in connection.execute(of_submission)])
 
 
 def _recorded_steps(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:

@@ -55,12 +55,19 @@ from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 
+log = logging.getLogger(__name__)
+
 FINDINGS_TOLD: Final = 50
 """How many findings of a document are in its result."""
 HELD: Final = State(Phase.UPLOAD, Status.PENDING)
 """The state of a document that waits for confirmation, or for an older archive."""
 
 _FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
+_WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
+_AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
+_LOST: Final = "Its archive is downloaded again."
+_LONG_BYTES: Final = 4_000_000
+_OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +154,6 @@ def failed_upload(document: DueDocument, error: DccError) -> Fact:
     return Fact(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
 
 
-_OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}
-
-
 def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
     """Notices for other centres about a document that was applied, held or refused."""
     outcome, done_by = _OUTCOMES.get(applied.state, Outcome.DONE), applied.confirmed_by
@@ -166,23 +170,16 @@ def _entry(finding: UploadFinding) -> FindingEntry:
     return FindingEntry(finding.code, finding.severity, finding.details, finding.line, finding.path, finding.value)
 
 
-log = logging.getLogger(__name__)
-
-_WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
-_AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
-_LOST: Final = "Its archive is downloaded again."
-_LONG_BYTES: Final = 4_000_000
-
-
 def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
     Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
     data delegate. Documents that change data wait there while an older archive of their centre is unfinished. They also
     wait for held documents of such an archive, or of their own one. Additions of what is there already wait while an
-    older archive has held documents. An archive whose documents are not in staging any more is set to be downloaded
-    again. Raises the `unreachable` error of either database, DiskFullError and SessionLostError; a problem of a
-    document itself makes it (upload, failed).
+    older archive has held documents, or is on hold.
+
+    An archive whose documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error
+    of either database, DiskFullError and SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
@@ -271,8 +268,8 @@ def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]
 class _Upload:
     """The waiting documents, in their order; `applied` has those that are in the QC database.
 
-    `held` are the archives that have a held document, `older` those that have one and are older than an archive that
-    adds. `lost` has the reasons why submissions are downloaded again.
+    `held` are the archives that have a held document. `older` has, by submission, the older archive that is held or on
+    hold, for which it may have to wait. `lost` has the reasons why submissions are downloaded again.
     """
 
     def __init__(
@@ -334,7 +331,7 @@ class _Upload:
             self._oldest_held[document.centre] = min(oldest, document, key=_turn)
 
     def _waiting_among(self, group: Sequence[DueDocument]) -> dict[int, OlderArchive]:
-        """Those of additions, or of one other, that wait for an older archive with a held document, with that one."""
+        """The documents of a group that wait, by their `xml_file` ids, with the older archive that each waits for."""
         older = {one.xml_id: held for one in group if (held := self._held_before(one)) is not None}
         if not older or _changes(group[0]):
             return older
@@ -350,7 +347,7 @@ class _Upload:
         return {xml_id: held for xml_id, held in older.items() if xml_id in there}
 
     def _held_before(self, document: DueDocument) -> OlderArchive | None:
-        """The older archive of its centre with a held document."""
+        """The older archive of its centre that is held, by this session too, or on hold."""
         held = self._oldest_held.get(document.centre or "")
         if held is not None and held.za_id != document.za_id and _turn(held) < _turn(document):
             return OlderArchive(held.centre or "", held.key, is_held=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
@@ -37,7 +37,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, gathered, is_at, key_of, newest_downloads, rows_about
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, IDS, gathered, is_at, key_of, newest_downloads, rows_about
 
 MOST_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -91,6 +91,11 @@ class _Open(NamedTuple):
     archive: OlderArchive
     has_arrived: bool
 
+    @property
+    def waits_for_a_person(self) -> bool:
+        """Whether somebody must confirm or release it."""
+        return self.archive.is_held or self.archive.is_on_hold
+
 
 def waiting_for_older(
     connection: Connection, za_ids: Collection[int], decided: Collection[int] = ()
@@ -98,18 +103,9 @@ def waiting_for_older(
     """The submissions that edit or delete while older archives of their centre are unfinished, with the oldest.
 
     Those that add do while older ones have held documents, or are on hold. `decided` are ids of submissions whose held
-    documents are applied now. Three statements, and a few for each centre with unfinished archives.
+    documents are applied now. Four statements, and a few for each centre with archives that have not arrived.
     """
-    found: dict[int, OlderArchive] = {}
-    rows = list(rows_about(connection, _YOUNGER, za_ids))
-    for of_persons in (False, True):
-        younger = [row for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is of_persons]
-        centre_ids = {row.centre_id for row in younger}
-        oldest = _oldest_on_the_way(connection, centre_ids, decided, of_persons=of_persons) if younger else {}
-        for row in younger:
-            if row.centre_id in oldest and oldest[row.centre_id].moment < _moment(row):
-                found[row.id] = oldest[row.centre_id].archive
-    return found
+    return _waiting(connection, list(rows_about(connection, _YOUNGER, za_ids)), decided)
 
 
 def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
@@ -118,28 +114,38 @@ def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKe
     Of those that add, those that a session had wait.
     """
     rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(wanted)))}
-    older = waiting_for_older(connection, rows)
+    older = _waiting(connection, rows.values(), ())
     return {za_id: (key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
 
-def _oldest_on_the_way(
-    connection: Connection, centre_ids: Collection[int], decided: Collection[int], *, of_persons: bool
-) -> dict[int, _Open]:
-    """The oldest archive of each centre that a session has yet to process; without centres that have none.
+def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[int]) -> dict[int, OlderArchive]:
+    opened = _opened(connection, {row.centre_id for row in rows}, decided) if rows else {}
+    found: dict[int, OlderArchive] = {}
+    for adds in (False, True):
+        younger = gathered((row.centre_id, row) for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is adds)
+        for centre_id, some in younger.items():
+            # An addition waits for a person only.
+            older = [one for one in opened.get(centre_id, ()) if one.waits_for_a_person or not adds]
+            oldest = next(_on_the_way(connection, older), None)
+            if oldest is not None:
+                found |= {row.id: oldest.archive for row in some if oldest.moment < _moment(row)}
+    return found
 
-    `of_persons`: of those that somebody must confirm or release.
+
+def _opened(connection: Connection, centre_ids: Collection[int], decided: Collection[int]) -> dict[int, list[_Open]]:
+    """The archives of each centre that a session has yet to process, and those that a person must decide on.
+
+    The oldest first.
     """
     of_centres = ZipFile.centre_id.in_(list(centre_ids))
-    statements = [_TO_BE_RELEASED] if of_persons else [_OPEN, _TO_BE_RELEASED]
-    opened = [(row, False) for statement in statements for row in connection.execute(statement.where(of_centres))]
-    opened += [(row, True) for row in connection.execute(_WITH_HELD.where(of_centres)) if row.id not in decided]
-    found = gathered((row.centre_id, _open(row, is_held=is_held)) for row, is_held in opened)
-    oldest = {}
-    for centre_id, some in found.items():
-        first = next(_on_the_way(connection, sorted(some, key=lambda one: one.moment)), None)
-        if first is not None:
-            oldest[centre_id] = first
-    return oldest
+    opened = [(row.centre_id, _open(row)) for row in connection.execute(_OPEN.where(of_centres))]
+    opened += [(row.centre_id, _here(row)) for row in connection.execute(_TO_BE_RELEASED.where(of_centres))]
+    opened += [
+        (row.centre_id, _here(row, is_held=True))
+        for row in connection.execute(_WITH_HELD.where(of_centres))
+        if row.id not in decided
+    ]
+    return gathered(sorted(opened, key=lambda one: one[1].moment))
 
 
 def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:
@@ -152,10 +158,16 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
         yield from (one for one in some if one.has_arrived or one.za_id in to_come)
 
 
-def _open(row: Any, *, is_held: bool) -> _Open:
+def _open(row: Any) -> _Open:
     has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
-    archive = OlderArchive(row.short_name, key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
-    return _Open(row.id, _moment(row), archive, is_held or has_arrived)
+    archive = OlderArchive(row.short_name, key_of(row), is_on_hold=row.on_hold)
+    return _Open(row.id, _moment(row), archive, has_arrived)
+
+
+def _here(row: Any, *, is_held: bool = False) -> _Open:
+    """An archive of which documents wait, whatever became of the others."""
+    archive = OlderArchive(row.short_name, key_of(row), is_held, is_on_hold=not is_held)
+    return _Open(row.id, _moment(row), archive, has_arrived=True)
 
 
 def _moment(row: Any) -> _Moment:
@@ -193,14 +205,14 @@ _WAITS: Final = is_at(XmlFile, State(Phase.UPLOAD, Status.PENDING))
 _WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)
 
 
-def _waiting_ones() -> Select[tuple[int]]:
-    """The submissions of whose latest download documents wait for the upload."""
-    latest = newest_downloads(_WITH_WAITING)
-    return select(latest.c.za_id).join(XmlFile, XmlFile.zip_id == latest.c.download_id).where(_WAITS)
-
-
-_COUNTS: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
-"""Nothing waits for documents of one that was opened again or set aside since."""
+_LATEST_WAITING: Final = newest_downloads(_WITH_WAITING)
+_HAS_WAITING: Final = and_(
+    DOCUMENTS_COUNT,
+    ZipAction.id.in_(
+        select(_LATEST_WAITING.c.za_id).join(XmlFile, XmlFile.zip_id == _LATEST_WAITING.c.download_id).where(_WAITS)
+    ),
+)
+"""Whether documents of the latest download wait for the upload."""
 _UNFINISHED: Final = or_(
     and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
     and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
@@ -208,27 +220,23 @@ _UNFINISHED: Final = or_(
 )
 _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
 _TO_BE_RELEASED: Final = _OF_CENTRES.where(
-    is_on_hold(),
-    or_(
-        _UNFINISHED,
-        is_at(ZipAction, State(Phase.XSD, Status.DONE)),
-        and_(_COUNTS, ZipAction.id.in_(_waiting_ones())),
-    ),
+    is_on_hold(), ~_UNFINISHED, or_(is_at(ZipAction, State(Phase.XSD, Status.DONE)), _HAS_WAITING)
 )
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
 )
-_WITH_HELD: Final = _OF_CENTRES.where(_COUNTS, _IS_HELD)
+_WITH_HELD: Final = _OF_CENTRES.where(DOCUMENTS_COUNT, _IS_HELD)
 _ADDS: Final = ZipAction.todo_id == ACTION_IDS[Action.ADD]
 _TO_UPLOAD: Final = (
-    select(ZipAction.id, *KEY)
+    select(*_COLUMNS, ZipFile.file_name)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     .where(
+        *_NAMED,
         or_(
             and_(~_ADDS, is_at(ZipAction, State(Phase.XSD, Status.DONE))),
             # Its other documents may have failed.
-            and_(_COUNTS, ZipAction.id.in_(_waiting_ones()), or_(~_ADDS, ~_IS_HELD)),
-        )
+            and_(_HAS_WAITING, or_(~_ADDS, ~_IS_HELD)),
+        ),
     )
 )
 _BEING_UPLOADED: Final = at_sources_in_use(select(ZipAction.id)).where(

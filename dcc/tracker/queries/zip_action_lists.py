@@ -40,6 +40,7 @@ from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import NOT_ARRIVED, WAITING, State
 from dcc.tracker.submission_rows import (
     CONTACT,
+    DOCUMENTS_COUNT,
     IDS,
     KEY,
     gathered,
@@ -166,8 +167,7 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
 
 def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     """The documents that wait for confirmation: submission, file name and action; oldest first."""
-    # Nothing counts of what was opened again or set aside since.
-    query = select_entries([HELD]).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
+    query = select_entries([HELD]).where(DOCUMENTS_COUNT)
     return [(key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
