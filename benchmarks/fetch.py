@@ -19,6 +19,7 @@ from benchmarks.listing_process import address_of, list_archives
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     MOST_QUEUED,
     DownloadMessage,
@@ -26,7 +27,6 @@ from dcc.session.fetching.downloads import (
     TransferCompleted,
     TransferFailed,
 )
-from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.hosting import Hosting

@@ -16,7 +16,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
-from dcc.session.fetching.sharing import SourceConnections
+from dcc.session.fetching.source_connections import SourceConnections
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from dcc.session.fetching.sharing import TransferQueue
+from dcc.session.fetching.transfer_queue import TransferQueue
 
 PATIENCE = 20.0
 

@@ -12,7 +12,6 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
-from dcc.tracker.hostings.conduct import Conduct, record_conduct
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     cancel_orphans,
@@ -22,6 +21,7 @@ from dcc.tracker.hostings.download_plan import (
     sources_to_use,
 )
 from dcc.tracker.hostings.retries import reopen_named
+from dcc.tracker.hostings.source_statistics import Conduct, record_conduct
 from dcc.tracker.models import (
     Centre,
     CrawlingSession,

@@ -15,13 +15,13 @@ from dcc.session.archives.jobs import Job
 from dcc.session.batches.results import FromWorkers
 from dcc.session.connection_places import ConnectionPlaces
 from dcc.session.fetching.archive_transfer import Received
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
-from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.conduct import Conduct
+from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.models import utc_now
 
 _MOST_QUEUED_IN_WINDOW: Final = 8

@@ -36,8 +36,8 @@ from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.jobs import Job
+from dcc.session.archives.pools import ArchivePools
 from dcc.session.archives.recording import Batch, Written
-from dcc.session.archives.steps import ArchiveSteps
 from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.downloads import (
     DownloadMessage,
@@ -53,7 +53,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.conduct import Conduct
+from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.register.source_pace import paused_sources
@@ -111,7 +111,7 @@ class Coordinator:
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         holding = partial(session.read, partial(replicas_with_copies, settings=settings))
-        self._steps = ArchiveSteps(settings, setup, holding, in_processes=are_many)
+        self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
         self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers, session.places)
         self._unfinished: dict[int, Job] = {}
@@ -126,7 +126,7 @@ class Coordinator:
 
     def __exit__(self, *_: object) -> None:
         self._attempts.stop()
-        self._steps.stop()
+        self._pools.stop()
         self._attempts.join(_STOP_SECONDS)
 
     @property
@@ -332,7 +332,7 @@ class Coordinator:
             # It may not be what arrived.
             self._extract(job)
         else:
-            self._go_on_after(self._steps.keep(job, self._staging.archive(job.key)), self._kept, job)
+            self._go_on_after(self._pools.keep(job, self._staging.archive(job.key)), self._kept, job)
 
     def _go_on_after(self, step: Future[Any], go_on: Callable[[Job, Future[Any]], None], job: Job) -> None:
         def tell(done: Future[Any]) -> None:
@@ -352,7 +352,7 @@ class Coordinator:
     def _extract(self, job: Job) -> None:
         ready = None if self._from_workers is None else self._from_workers.ready(job.key)
         archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
-        self._go_on_after(self._steps.check(job, archive, contents, ready), self._extracted, job)
+        self._go_on_after(self._pools.check(job, archive, contents, ready), self._extracted, job)
 
     def _extracted(self, job: Job, done: Future[CheckedArchive | NotOpened]) -> None:
         try:

@@ -21,7 +21,7 @@ from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBad
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.conduct import FoundBad, centre_is_to_blame
+from dcc.tracker.hostings.copies import FoundBad, centre_is_to_blame
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import State

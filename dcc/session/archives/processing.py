@@ -33,7 +33,6 @@ from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.decisions import quarantine
-from dcc.tracker.hostings.conduct import record_conduct
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     StagedZip,
@@ -53,6 +52,7 @@ from dcc.tracker.hostings.retries import (
     staged_copies_of,
     unavailable_error,
 )
+from dcc.tracker.hostings.source_statistics import record_conduct
 from dcc.tracker.hostings.urgent_archives import take_urgent
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses

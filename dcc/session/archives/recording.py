@@ -21,7 +21,7 @@ from dcc.session.fetching.archive_transfer import Received
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
-from dcc.tracker.hostings.conduct import FoundBad, earlier_copies, record_bad_copies, record_published
+from dcc.tracker.hostings.copies import FoundBad, earlier_copies, record_bad_copies, record_published
 from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.retries import begin_from_staging
 from dcc.tracker.hostings.unusual_sizes import Arrived, note_arrived

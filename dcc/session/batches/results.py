@@ -45,8 +45,9 @@ from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModif
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, disk_errors
-from dcc.tracker.hostings.conduct import earlier_copies, source_rates
+from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.source_statistics import source_rates
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)

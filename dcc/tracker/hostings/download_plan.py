@@ -16,7 +16,7 @@ from dcc.sources.due import Due, Why
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
-from dcc.tracker.hostings.conduct import centre_is_to_blame, published_checksums
+from dcc.tracker.hostings.copies import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
     by_archive,

@@ -1,4 +1,4 @@
-"""The steps of a session with arrived archives: they go into the archive store, and are opened and validated.
+"""Pools of threads and processes that store a session's archives, and open and validate them.
 
 Threads do it, a few archives at once; processes open and validate them if there are many. Threads share the interpreter
 with fetching and recording. Processes take a tenth of a second each to begin; there are no more of them than
@@ -26,8 +26,8 @@ from dcc.store.copies import StoredCopies
 _KEPT_AT_ONCE: Final = 4
 
 
-class ArchiveSteps:
-    """Starts the steps of archives, which go on in the given order. `holding` is as of `ArchiveStore`."""
+class ArchivePools:
+    """Work on archives begins in the order in which it is given. `holding` is as of `ArchiveStore`."""
 
     def __init__(
         self, settings: Settings, setup: Setup, holding: Callable[[], Collection[str]], *, in_processes: bool

@@ -1,0 +1,91 @@
+"""The number of simultaneous downloads, limited so that a server that stalls or trickles blocks nobody.
+
+Servers are given up only after a long silence, and never if they send a little now and then. A download that hardly
+moves costs next to nothing, so it does not count.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_LOOK_SECONDS = 0.25
+_SLOW_SECONDS = 2.0
+_SLOW_RATE = 50_000
+
+
+@dataclass(eq=False)
+class DownloadSlot:
+    """One running download: its holder keeps `received`, the number of received bytes, up to date.
+
+    `slow` is the result of the last check, at the time `looked`, when `seen` bytes had arrived. `turn` is set when it
+    may be the next to begin.
+    """
+
+    received: int = 0
+    slow: bool = False
+    seen: int = 0
+    looked: float = 0.0
+    turn: threading.Event = field(default_factory=threading.Event)
+
+    def look(self, now: float) -> None:
+        """Check whether it moves, if enough time has passed."""
+        seconds = now - self.looked
+        if seconds >= _SLOW_SECONDS:
+            received = self.received
+            self.slow = received - self.seen < _SLOW_RATE * seconds
+            self.seen, self.looked = received, now
+
+
+class DownloadSlots:
+    """Permits `places` downloads at once, not counting those slower than 50 kB/s. For use by threads.
+
+    First come, first served: a source with many downloads takes turns with the others.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._taken: list[DownloadSlot] = []
+        self._line: deque[DownloadSlot] = deque()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def place(self) -> Iterator[DownloadSlot]:
+        """Wait for a place and keep it during the block."""
+        place = DownloadSlot()
+        with self._lock:
+            self._line.append(place)
+        while not self._take(place):
+            place.turn.wait(_LOOK_SECONDS)
+        try:
+            yield place
+        finally:
+            with self._lock:
+                self._taken.remove(place)
+                self._call_first()
+
+    def _take(self, place: DownloadSlot) -> bool:
+        """Take a place, if it is the first in the queue and there is room."""
+        with self._lock:
+            place.turn.clear()
+            if self._line[0] is not place or self._moving() >= self._places:
+                return False
+            self._line.popleft()
+            place.looked = time.monotonic()
+            self._taken.append(place)
+            self._call_first()
+            return True
+
+    def _call_first(self) -> None:
+        if self._line:
+            self._line[0].turn.set()
+
+    def _moving(self) -> int:
+        now = time.monotonic()
+        for place in self._taken:
+            place.look(now)
+        return sum(not place.slow for place in self._taken)
