@@ -28,6 +28,7 @@ from dcc.analysis.export_directory import (
     path_of,
     read_manifest,
     remove_file,
+    remove_leftovers,
     save_manifest,
     unwritable_error,
 )
@@ -117,6 +118,7 @@ def export_measurements(
         summaries = _summarise(connection, wanted)
         paths = {partition: path_of(partition, format_) for partition in summaries}
         try:
+            remove_leftovers(directory, manifest)
             changed = [
                 one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
             ]

@@ -26,6 +26,8 @@ _LOCK: Final = "_lock"
 _HIDDEN: Final = ("_", ".")
 _LONGEST_NAME: Final = 255
 _IS_PATH: Final = re.compile(r"centre=[^/]*/procedure_id=[^/]*/part-0\.(?:parquet|csv)").fullmatch
+_IS_LEFTOVER: Final = re.compile(r"\.(?:[0-9a-f]{32}|_manifest\.json|part-0\.(?:parquet|csv))\.part").fullmatch
+"""Names of what a killed export did not complete; with the file's name from earlier versions."""
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -83,7 +85,7 @@ def path_of(partition: Partition, format_: ExportFormat) -> str:
 
 @contextmanager
 def open_directory(directory: Path) -> Iterator[None]:
-    """Make a directory if it is missing, and lock it against other exports; what a killed one left unfinished goes.
+    """Make a directory if it is missing, and lock it against other exports.
 
     Raises ExportError if it cannot be made, ExportActiveError while another export works in it.
     """
@@ -100,8 +102,6 @@ def open_directory(directory: Path) -> Iterator[None]:
                 f"Another export is being written to {directory}. "
                 "Wait until it is done, or export to another directory."
             ) from error
-        for left in directory.rglob(PART_NAMES):
-            left.unlink(missing_ok=True)
         yield
     finally:
         os.close(lock)
@@ -144,6 +144,18 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
     return manifest
 
 
+def remove_leftovers(directory: Path, manifest: Manifest) -> None:
+    """Remove what a killed export did not complete from an export's own folders. Raises OSError."""
+    for folder in _folders(manifest):
+        for part in (directory / folder).glob(PART_NAMES):
+            if _IS_LEFTOVER(part.name):
+                part.unlink()
+
+
+def _folders(manifest: Manifest) -> set[str]:
+    return {str(parent) for path in (*manifest.files, *manifest.unfinished) for parent in Path(path).parents}
+
+
 def _parse(text: str) -> Manifest:
     read: dict[str, Any] = json.loads(text)
     if read["format_version"] != FORMAT_VERSIONS[ExportFormat(read["format"])]:
@@ -161,7 +173,7 @@ def _description(format_: ExportFormat, wanted: Mapping[str, object]) -> str:
 
 def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
     known = {*manifest.files, *manifest.unfinished}
-    folders = {str(parent) for path in known for parent in Path(path).parents}
+    folders = _folders(manifest)
     pending = [directory]
     while pending:
         with os.scandir(pending.pop()) as scan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from io import BufferedRandom, BufferedReader, FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -25,7 +25,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def md5_of_open_file(file: BufferedReader | BufferedRandom | FileIO) -> str:
+def md5_of_open_file(file: BufferedReader | FileIO) -> str:
     """The MD5 of an open file from its position on, as of `md5_of`. Raises OSError."""
     return hashlib.file_digest(file, _MD5).hexdigest()
 

@@ -177,7 +177,8 @@ def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) ->
     try:
         _this_process.result = begin(*given)
     except DccError as error:
-        # Memory, open files and disks may serve the next process: this one ends, and its tasks are tried alone.
+        # Memory, open files and disks may serve the next process: this one ends, and its task is tried once more in a
+        # new one.
         if isinstance(error.__cause__, OSError):
             raise
         _this_process.error = portable(error)

@@ -189,9 +189,9 @@ def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     return and_(download.phase_id > int(Phase.DOWNLOAD), not_(given_up))
 
 
-def archive_size() -> ColumnElement[Any]:
+def archive_size(download: Any = ZipDownload) -> ColumnElement[Any]:
     """The size of an attempt's archive, in bytes, even if nothing was sent."""
-    return func.coalesce(ZipDownload.content_size_bytes, ZipDownload.downloaded_size_bytes)
+    return func.coalesce(download.content_size_bytes, download.downloaded_size_bytes)
 
 
 def archive_md5() -> ColumnElement[Any]:
@@ -213,6 +213,15 @@ LATEST: Final = case(
     else_=func.max(ZipDownload.id),
 )
 """The latest download of a group; if it fetched nothing, or was given up, the last one that had the bytes."""
+
+LATEST_OF_SUBMISSION: Final = (
+    select(LATEST)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(FileSourceHasZip.za_id == ZipAction.id)
+    .correlate(ZipAction)
+    .scalar_subquery()
+)
+"""The latest download of a submission, in queries of these."""
 
 _LATEST_DOWNLOADS = (
     select(

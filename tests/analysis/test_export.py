@@ -234,6 +234,31 @@ def test_a_directory_with_files_of_others_is_refused(filled: Engine, tmp_path: P
 
 
 @only_sqlite
+def test_incomplete_files_of_others_stay_in_a_refused_folder_and_in_an_export(filled: Engine, tmp_path: Path) -> None:
+    mine, directory = tmp_path / "mine", tmp_path / "export"
+    own = directory / "centre=H/procedure_id=IMPC_BWT_001" / f".{'0af1' * 8}.part"
+    theirs = [mine / "Downloads/.film.mkv.part", mine / own.name, directory / ".film.mkv.part"]
+    export_measurements(filled, directory)
+    (mine / "Downloads").mkdir(parents=True)
+    for path in (mine / "letter.txt", *theirs, own, directory / own.name):
+        path.write_text("incomplete")
+    with pytest.raises(ExportError, match="which no export has put there"):
+        export_measurements(filled, mine)
+    export_measurements(filled, directory)
+    assert all(path.exists() for path in theirs)
+    assert sorted(directory.rglob("*.part")) == [directory / ".film.mkv.part"]
+
+
+@only_sqlite
+def test_a_leftover_that_cannot_be_removed_is_told(filled: Engine, tmp_path: Path) -> None:
+    directory = tmp_path / "export"
+    export_measurements(filled, directory)
+    (directory / f".{'0' * 32}.part").mkdir()
+    with pytest.raises(ExportError, match="could not be written"):
+        export_measurements(filled, directory)
+
+
+@only_sqlite
 def test_files_and_links_put_into_an_export_are_not_taken_for_its_own(filled: Engine, tmp_path: Path) -> None:
     directory, elsewhere = tmp_path / "export", tmp_path / "elsewhere"
     export_measurements(filled, directory)

@@ -40,6 +40,8 @@ from dcc.session.source_listings import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, decide
+from dcc.tracker.listings.findings import LISTED_TWICE
+from dcc.tracker.models import CrawlFinding
 from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
@@ -344,6 +346,18 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     data.base.process_again(BROKEN)
     data.validate()
     assert "listing:changed" not in causes(data, key_of(BROKEN))
+
+
+def test_file_sources_are_read_for_a_submission_only_if_a_crawl_noticed_something_of_it(data: DataInstallation) -> None:
+    data.put(GOOD, specimens())
+    data.run()
+    with sent_statements(data.tracker, lambda sent: sent.startswith("SELECT file_source.id")) as read:
+        assert causes(data, key_of(GOOD)) == {}
+    assert read == []
+    # So is an archive recorded that a listing has twice: by its name.
+    columns = {"session_id": 1, "file_source_id": 1, "file_name": GOOD, "kind": LISTED_TWICE, "created": utc_now()}
+    execute_in(data.tracker, insert(CrawlFinding).values(message="There are two of it.", **columns))
+    assert set(causes(data, key_of(GOOD))) == {"listing:listed_twice"}
 
 
 def test_nobody_has_to_act_on_a_refused_name_after_the_file_was_renamed(data: DataInstallation) -> None:

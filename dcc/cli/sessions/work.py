@@ -45,17 +45,17 @@ def sources_to_crawl(
     from dcc.tracker.register.source_pace import load_dues
 
     centres = None if group is None else named_group(settings, group).centres
+    even_if_not_due = even_if_not_due or bool(source_ids)
 
     def look(connection: Connection) -> tuple[list[int], list[SourceEntry], list[str]]:
-        dues = load_dues(connection, settings.source_failure_limit)
+        dues = {} if even_if_not_due else load_dues(connection, settings.source_failure_limit)
         crawlable = [
             address.id
             for address in load_addresses(connection, ids=source_ids or None)
-            if (centres is None or address.centre in centres)
-            and (source_ids or even_if_not_due or dues[address.id].is_due)
+            if (centres is None or address.centre in centres) and (even_if_not_due or dues[address.id].is_due)
         ]
         wanted = file_sources.list_sources(connection, source_ids) if source_ids else []
-        return crawlable, wanted, [entry.short_name for entry in list_centres(connection)]
+        return crawlable, wanted, [entry.short_name for entry in list_centres(connection)] if centres else []
 
     crawlable, wanted, registered = run_reading(tracker, look)
     for entry in wanted:

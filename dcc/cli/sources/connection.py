@@ -159,7 +159,7 @@ def add(
             file_sources.change_source(connection, source_id, **pace)
         if new_centre is not None:
             tell(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
-        address = _stored_address(tracker, source_id)
+        address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
                 list_directories(address, settings)
@@ -226,7 +226,8 @@ def _report_addition(
         click.echo(source_id if terminal_width() is None else f"Registered file source {source_id}.")
 
 
-def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
+def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
+    """The address of a registered source, whatever its state. Raises NotFoundError."""
     from dcc.tracker.register.source_addresses import load_addresses
 
     with tracker.connect() as connection:
@@ -258,10 +259,10 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
-        address = _stored_address(tracker, source_id)
+        address = stored_address(tracker, source_id)
         accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
         watch = ListingWatch(address.label, settings.list_timeout, tell, PAUSE_OF_LINES)
-        listing = list_source(_stored_address(tracker, source_id), settings, watch)
+        listing = list_source(stored_address(tracker, source_id), settings, watch)
     error = listing.error
     if not as_json:
         for part in listing.listings:

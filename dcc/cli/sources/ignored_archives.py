@@ -38,13 +38,13 @@ def why(
     \b
     JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
     """
+    from dcc.cli.sources.connection import stored_address
     from dcc.declarations import ACTOR_NAMES
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
     from dcc.session.source_listings import list_source
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_pace import load_dues
 
     if source_id is not None and centre is not None:
@@ -64,9 +64,7 @@ def why(
                 due = load_dues(connection, settings.source_failure_limit).get(each)
                 rows = skipped_entries(connection, each, due=due)
             if look:
-                with tracker.connect() as connection:
-                    (address,) = load_addresses(connection, ids=[each], only_crawlable=False)
-                listing = list_source(address, settings)
+                listing = list_source(stored_address(tracker, each), settings)
                 rows += ignored_entries(listing.listings)
                 if listing.error is not None:
                     warn(str(listing.error))

@@ -202,7 +202,7 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
         return
     click.echo(click.style("File sources", bold=True))
     rows = []
-    for source in sources:
+    for source in (each for each in sources if each.entry.state != "removed"):
         entry, crawl, due = source.entry, source.crawl, source.due
         folder = f"file://{entry.base_path}" if entry.protocol == "file" else None
         row = (
@@ -216,7 +216,7 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
             crawl.started if crawl else None,
             str(crawl.error.fact.problem) if crawl and crawl.error else "",
         )
-        rows += [row] if entry.state != "removed" else []
+        rows.append(row)
     headers = ("id", "centre", "server", "state", "due", "hosts", "last crawl", "when", "error")
     echo_table(headers, rows, indent="  ", flexible=["error", "due", "hosts", "when", "last crawl", "state"])
 

@@ -7,6 +7,7 @@ followed.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -28,6 +29,7 @@ _CONTENTS: Final = ".contents"
 _UNFINISHED: Final = (".part", ".part.json")
 _PREPARED: Final = ".restored"
 _PRIVATE: Final = 0o600
+_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +110,17 @@ def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:
 
 
 def _copied(source: BufferedReader, place: Path, modified_ns: int) -> str:
-    """Copy an open file to a new place, which is private to this user, and to the disk; returns the MD5 of the copy."""
+    """Copy an open file to a new place, private to this user, and to the disk; returns the MD5 of what was copied."""
+    md5 = hashlib.md5(usedforsecurity=False)
     make_directory(place.parent)
-    with open(place, "xb+", opener=_private) as copy:
-        shutil.copyfileobj(source, copy, 1 << 20)
+    with open(place, "xb", opener=_private) as copy:
+        while block := source.read(_BLOCK):
+            md5.update(block)
+            copy.write(block)
         copy.flush()
         os.fsync(copy.fileno())
-        copy.seek(0)
-        md5 = md5_of_open_file(copy)
     os.utime(place, ns=(modified_ns, modified_ns))
-    return md5
+    return md5.hexdigest()
 
 
 def _private(path: str, flags: int) -> int:

@@ -13,7 +13,7 @@ from dcc.phases import Phase, Status
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import KEY, LATEST
+from dcc.tracker.submission_rows import KEY, LATEST_OF_SUBMISSION, archive_size
 
 PAGE: Final = 500
 """How many rows are held at a time."""
@@ -21,11 +21,7 @@ PAGE: Final = 500
 _DOWNLOAD: Final = aliased(ZipDownload)
 _COUNTING: Final = select(
     ZipAction.id.label("za_id"),
-    select(LATEST)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .where(FileSourceHasZip.za_id == ZipAction.id)
-    .scalar_subquery()
-    .label("latest"),
+    LATEST_OF_SUBMISSION.label("latest"),
     select(func.coalesce(func.max(Reopening.last_download_id), 0))
     .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None))
     .scalar_subquery()
@@ -64,7 +60,7 @@ def zip_pages(connection: Connection) -> Iterator[list[Row[Any]]]:
             _DOWNLOAD.id.label("download_id"),
             _DOWNLOAD.phase_id.label("download_phase"),
             _DOWNLOAD.status_id.label("download_status"),
-            func.coalesce(_DOWNLOAD.content_size_bytes, _DOWNLOAD.downloaded_size_bytes).label("size_bytes"),
+            archive_size(_DOWNLOAD).label("size_bytes"),
             _DOWNLOAD.content_md5,
         )
         .join(ZipFile)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, exists, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
 
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
@@ -34,7 +34,6 @@ from dcc.tracker.models import (
     XmlFile,
     ZipAction,
     ZipActionLog,
-    ZipDownload,
     ZipFile,
     utc_now,
 )
@@ -42,7 +41,7 @@ from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import unstored
-from dcc.tracker.submission_rows import LATEST, is_at, key_of, state_of
+from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, key_of, state_of
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 
@@ -52,24 +51,17 @@ _HOSTED: Final = (
     .where(FileSource.id == FileSourceHasZip.file_source_id)
     .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == SourceState.AVAILABLE)
 )
-_LATEST: Final = (
-    select(LATEST)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .where(FileSourceHasZip.za_id == ZipAction.id)
-    .correlate(ZipAction)
-    .scalar_subquery()
-)
 
 
 def _has_document(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     """Whether a document of a submission's latest download fulfils a condition."""
-    return exists().where(XmlFile.zip_id == _LATEST, condition)
+    return exists().where(XmlFile.zip_id == LATEST_OF_SUBMISSION, condition)
 
 
 _UNVALIDATED: Final = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(map(int, _UNFINISHED)))
 _KNOWN: Final = select_zip_actions().add_columns(
     _HOSTED.label("hosted"),
-    _LATEST.label("latest"),
+    LATEST_OF_SUBMISSION.label("latest"),
     _has_document(_UNVALIDATED).label("unvalidated"),
     _has_document(is_at(XmlFile, State(Phase.XSD, Status.DONE))).label("to_upload"),
     _has_document(is_at(XmlFile, *(State(Phase.UPLOAD, status) for status in _UNFINISHED))).label("held"),

@@ -141,11 +141,6 @@ class Cause:
         return Actor.CENTRE if self.failed_documents else acts_on(self.code, self.severity)
 
     @property
-    def waits(self) -> bool:
-        """Whether nothing of what has this cause must be corrected itself: it waits for something else."""
-        return acts_on(self.code, self.severity) is Actor.NOBODY
-
-    @property
     def subject(self) -> str:
         """The values that its findings share; empty where they share the code alone."""
         shared = () if self.declaration is None or self.is_rest else self.declaration.subject(self.details)

@@ -17,7 +17,7 @@ from dcc.reports.causes.errors import FOREIGN, LISTING, declared_code
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings, session_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.listings.findings import CONFIRMED_GONE
-from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
+from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
@@ -71,20 +71,22 @@ def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | N
     Of a session, its own crawls count. Of a centre, or of all (None), the latest ones count of sources that are crawled
     and whose centre is active.
     """
-    sources = {entry.id: entry for entry in list_sources(connection)}
     crawls: Iterable[CrawlEntry] = ()
     if isinstance(subject, ZipKey):
-        hosts = select(FileSourceHasZip.file_source_id).join(ZipAction).join(ZipFile).where(is_named(subject))
-        latest = latest_findings(connection, sources=connection.scalars(hosts.distinct()).all())
-        found = [each for each in latest if each.file_name == str(subject)[:_LONGEST_NAME]]
+        recorded = str(subject)[:_LONGEST_NAME]
+        hosts = _hosts_noticed(connection, subject, recorded)
+        sources = {entry.id: entry for entry in list_sources(connection, hosts)} if hosts else {}
+        latest = latest_findings(connection, sources=hosts) if hosts else []
+        found = [each for each in latest if each.file_name == recorded]
         held = held_archives(connection, key=subject)
     elif isinstance(subject, SessionEntry):
+        sources = {entry.id: entry for entry in list_sources(connection)}
         crawls, found = subject.crawls, session_findings(connection, subject.id)
         held = held_archives(connection, session_zip_ids(connection, subject))
     else:
         sources = {
-            number: entry
-            for number, entry in sources.items()
+            entry.id: entry
+            for entry in list_sources(connection)
             if subject in (None, entry.centre) and entry.state is SourceState.AVAILABLE and entry.centre_active
         }
         wanted = None if subject is None else sorted(sources)
@@ -93,6 +95,18 @@ def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | N
     centre = subject if isinstance(subject, str) else None
     faults, noticed = _listing_faults(crawls, sources), _noticed(connection, found, sources)
     return CrawlFacts([*faults, *noticed, *_foreign_archives(held, centre)])
+
+
+def _hosts_noticed(connection: Connection, key: ZipKey, recorded: str) -> Sequence[int]:
+    """The sources that host a submission, and whose crawls have noticed something of it: most have not."""
+    query = (
+        select(FileSourceHasZip.file_source_id)
+        .join(ZipAction)
+        .join(ZipFile)
+        .join(CrawlFinding, CrawlFinding.file_source_id == FileSourceHasZip.file_source_id)
+        .where(is_named(key), CrawlFinding.file_name == recorded)
+    )
+    return connection.scalars(query.distinct()).all()
 
 
 def _listing_faults(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) -> Iterator[_CrawlFact]:

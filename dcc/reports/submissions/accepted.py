@@ -61,7 +61,9 @@ def _copies_of_withdrawn(qc: Connection, mine: Any) -> int:
 
 
 def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
-    """Those submissions of whose documents anything was taken over or taken out, as `Accepted.anything` says of one."""
+    """Those submissions of whose documents anything was taken over or taken out: entities that count or are unchecked,
+    that were superseded, or that it ended.
+    """
     later = LIFETIME.alias()
     of_entity = (later.c.entity_kind == LIFETIME.c.entity_kind, later.c.entity_id == LIFETIME.c.entity_id)
     is_gone = ~exists().where(*of_entity, later.c.ended_by.is_(None))

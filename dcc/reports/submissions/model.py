@@ -165,11 +165,6 @@ class Accepted:
     copies_of_withdrawn: int = 0
 
     @property
-    def anything(self) -> bool:
-        """Whether anything was taken over or taken out."""
-        return any(entity.accepted or entity.unchecked or entity.superseded or entity.ended for entity in self.entities)
-
-    @property
     def measurements(self) -> int:
         """How many measurements were accepted."""
         return sum(procedure.accepted for procedure in self.procedures)

@@ -54,20 +54,26 @@ def zips_of_session(connection: Connection, session: SessionEntry, qc: Connectio
 def line_of(connection: Connection, key: ZipKey, qc: Connection | None) -> tuple[ZipLine, tuple[StateCount, ...]]:
     """A submission as a summary lists it, and the states of its latest documents."""
     named = select(ZipAction.id).join(ZipFile).where(is_named(key))
-    (line,) = list_zips(connection, named, qc=qc)
-    return line, tuple(*_document_states(connection, named).values())
+    states = _document_states(connection, named)
+    (line,) = list_zips(connection, named, qc=qc, states=states)
+    return line, tuple(*states.values())
 
 
 def list_zips(
-    connection: Connection, wanted: Any, also: Collection[int] = (), qc: Connection | None = None
+    connection: Connection,
+    wanted: Any,
+    also: Collection[int] = (),
+    qc: Connection | None = None,
+    states: Mapping[int, list[StateCount]] | None = None,
 ) -> list[ZipLine]:
     """The submissions whose ids a query selects, and `also` these: the worst first, of these the newest.
 
-    Without the QC database, the states tell whether anything was accepted of those that failed.
+    Without the QC database, the states tell whether anything was accepted of those that failed. `states` of documents
+    are read unless they are given.
     """
     if also:
         wanted = select(ZipAction.id).where(or_(ZipAction.id.in_(wanted), ZipAction.id.in_(also)))
-    states = _document_states(connection, wanted)
+    states = _document_states(connection, wanted) if states is None else states
     held = _of_kinds(connection, wanted, HELD)
     left_out = _of_kinds(connection, wanted, *LEFT_OUT.values())
     actors = _actors(connection, wanted)
