@@ -32,7 +32,7 @@ from tests.histories.happenings import (
     history,
 )
 from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
-from tests.histories.standing import Model, Standing
+from tests.histories.model import Model, Standing
 from tests.histories.submitting import Centre
 from tests.support.databases import HOW_TO_MAKE, MariaDb
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker

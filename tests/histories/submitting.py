@@ -49,7 +49,7 @@ from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import WaiverEffect
 from tests.histories.contents import animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
-from tests.histories.standing import Standing
+from tests.histories.model import Standing
 from tests.histories.submissions import GROUPS, Submission, Wish
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}
