@@ -26,8 +26,8 @@ _LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
 class Standing:
     """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
     group of animals that is there, the archives whose withdrawal is proposed, the steps left out of documents, the
-    documents that wait to be confirmed, the archive that each waiting one is told to wait for, and the archives that are
-    on hold and that are acknowledged.
+    documents that wait to be confirmed, the archive that each waiting one is told to wait for, and the archives on hold
+    and acknowledged.
     """
 
     archives: dict[str, str]
