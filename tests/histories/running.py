@@ -34,8 +34,8 @@ from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
 from tests.histories.model import Model
 from tests.histories.records import Standing
 from tests.histories.submitting import Centre
-from tests.support.databases import HOW_TO_MAKE, MariaDb
-from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
+from tests.support.databases import MAKERS, MariaDb
+from tests.support.prepared_databases import PreparedDatabases, PreparedFile
 
 _AT_ONCE: Final = ("groups", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
 """What of the standing of submissions is settled before the next session."""
@@ -67,7 +67,7 @@ class Prepared:
         self._databases = [self._prepared(name, folder / name, server) for name in ("tracker", "qc_with_reference")]
 
     def _prepared(self, name: str, folder: Path, server: MariaDb | None) -> Lent:
-        make = maker(*HOW_TO_MAKE[name])
+        make = MAKERS[name]
         if server is not None:
             return PreparedDatabases(name, server.url, make, server.connect).lend
         folder.mkdir()
