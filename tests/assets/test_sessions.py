@@ -17,7 +17,7 @@ from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
 from dcc_assets.sessions import run_session
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_resources import session
-from tests.support.asking import rows_in
+from tests.support.asking import row_in, rows_in
 from tests.support.dagster_instances import Dagster, Heard
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.raising import raising
@@ -97,7 +97,7 @@ def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, 
     assert {run.tags[STARTED_BY_TAG] for run in runs} == {"dcc crawl"}
     shown = {key for run in runs for key in run.tags if not key.startswith(".dagster/")}
     assert shown == {SESSION_TAG, STARTED_BY_TAG}
-    ((number, finished),) = rows_in(installation.tracker, select(CrawlingSession.id, CrawlingSession.finish_time))
+    number, finished = row_in(installation.tracker, select(CrawlingSession.id, CrawlingSession.finish_time))
     assert (number, finished is not None) == (report.session_id, True)
     _failed_checks_name_the_zip_the_documents_and_the_lines(dagster, heard)
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 
 from dcc.rules.upload import LATE
 from tests.chaos.installation import ChaosInstallation
-from tests.support.qc_files import without_day
+from tests.support.staged_files import without_day
 
 _OF_ZIP: Final = (
     "JOIN zip_file z ON z.id = za.zip_id JOIN processing_type t ON t.id = za.todo_id "

@@ -16,7 +16,7 @@ from tests.chaos.comparing import differences
 from tests.chaos.faults import KINDS
 from tests.chaos.sequence import World, run_sequence
 from tests.chaos.worlds import world_of
-from tests.support.qc_files import without_day
+from tests.support.staged_files import without_day
 from tests.support.trials import usually
 
 _SEED = 2_026

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from dagster import AssetKey, AssetRecordsFilter
 from pydantic import SecretStr
-from sqlalchemy import func, select
 
 from dcc.cli.sessions.work import run_session as cli_session
 from dcc.data_outcomes import DataOutcome
@@ -21,7 +20,7 @@ from dcc.session.listeners import Listeners
 from dcc_assets.keys import VALIDATED_DOCUMENTS
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
-from tests.support.asking import value_in
+from tests.support.asking import count_in
 from tests.support.dagster_instances import Dagster, Heard
 from tests.support.data_installations import DataInstallation
 from tests.support.data_installations import specimens as data_specimens
@@ -66,7 +65,7 @@ def test_a_server_that_restarts_while_data_are_taken_over_loses_nothing_and_doub
     )
     assert len(report.run_ids) == 3
     assert data.base.states() == dict.fromkeys(keys, "qc done")
-    assert value_in(data.qc, select(func.count()).select_from(SPECIMEN)) == 9
+    assert count_in(data.qc, SPECIMEN) == 9
     assert set(materialisations(data_dagster, VALIDATED_DOCUMENTS)) == set(keys)
     assert {status.value for status in data_dagster.statuses()} == {"SUCCESS"}
 

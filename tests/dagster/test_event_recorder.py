@@ -1,7 +1,7 @@
 """The recorder: what it stores of what it is told, in batches, and what it says when it cannot."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,9 +22,8 @@ STEP = Step("f" * 36, "job", "step")
 
 
 @pytest.fixture
-def dagster() -> Iterator[Dagster]:
-    with DagsterInstance.ephemeral() as instance:
-        yield Dagster(instance)
+def dagster(instance: DagsterInstance) -> Dagster:
+    return Dagster(instance)
 
 
 def told(dagster: Dagster, *reports: Report, planned: Sequence[AssetCheckKey] = ()) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,27 +29,22 @@ from tests.support.asking import in_reading
 from tests.support.dagster_instances import set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
+from tests.support.talking_servers import greeting, serving
 
 SECRET = "s3cret-of-this-test"
 SILENT = (SourceProtocol.SFTP, SourceProtocol.FTP)
 
 
 @pytest.fixture
-def silent_port() -> Iterator[int]:
-    """A port that takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
-@pytest.fixture
-def silent_sources(installation: Installation, silent_port: int, monkeypatch: pytest.MonkeyPatch) -> Installation:
+def silent_sources(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+    """Sources at a server that takes connections and never says a word."""
     set_environment(installation, monkeypatch)
     monkeypatch.setenv("DCC_LOGIN_TIMEOUT", "0.5")
     monkeypatch.setenv("DCC_LIST_TIMEOUT", "0.5")
-    for protocol in SILENT:
-        host = f"127.0.0.1:{silent_port}"
-        installation.add_source(SourceAddress(0, "H", protocol, host, "user", SecretStr("password"), "/"))
-    return installation
+    with serving(greeting(b"")) as (host, _):
+        for protocol in SILENT:
+            installation.add_source(SourceAddress(0, "H", protocol, host, "user", SecretStr("password"), "/"))
+        yield installation
 
 
 def configured(**resources: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import tarfile
-import zipfile
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
@@ -18,6 +15,7 @@ from lxml import etree
 from dcc.archives.manifest import Counts, manifest_row, write_manifest
 from dcc.cli.demo import submissions
 from tests.histories.submissions import BAD, MICE, Listing, Packing, Said, Submission
+from tests.hostile.compounds import packed, tarred, zipped
 from tests.support.rewritten_documents import written_otherwise
 
 
@@ -71,7 +69,7 @@ def content_of(submission: Submission) -> bytes:
     members, at = _packed(documents, submission.packing)
     if submission.listing is not Listing.NONE:
         members |= _manifest(documents, at, submission.listing)
-    return {".zip": _zipped, ".tar": _tarred, ".tar.gz": _tarred_and_packed}[submission.suffix](members)
+    return {".zip": zipped, ".tar": tarred, ".tar.gz": packed}[submission.suffix](members)
 
 
 def _packed(documents: dict[str, bytes], packing: Packing) -> tuple[dict[str, bytes], str]:
@@ -82,17 +80,17 @@ def _packed(documents: dict[str, bytes], packing: Packing) -> tuple[dict[str, by
         case Packing.FOLDER:
             return {f"data/new/{name}": content for name, content in documents.items()}, "data/new/"
         case Packing.ZIP:
-            return {"inner.zip": _zipped(documents)}, "inner.zip/"
+            return {"inner.zip": zipped(documents)}, "inner.zip/"
         case Packing.TAR:
             inside = {f"folder/{name}": content for name, content in documents.items()}
-            return {"data/inner.tgz": _tarred_and_packed(inside)}, "data/inner.tgz/folder/"
+            return {"data/inner.tgz": packed(inside)}, "data/inner.tgz/folder/"
         case Packing.TWICE:
-            return {"outer.zip": _zipped({"inner.tar": _tarred(documents)})}, "outer.zip/inner.tar/"
+            return {"outer.zip": zipped({"inner.tar": tarred(documents)})}, "outer.zip/inner.tar/"
         case Packing.DEEP:
             # The first lies at the top: the others are where nobody looks.
             name, *rest = documents
-            inside = _zipped({name: documents[name] for name in rest} or {"x.txt": b"x"})
-            return {name: documents[name], "a.zip": _zipped({"b.zip": _zipped({"c.zip": inside})})}, ""
+            inside = zipped({name: documents[name] for name in rest} or {"x.txt": b"x"})
+            return {name: documents[name], "a.zip": zipped({"b.zip": zipped({"c.zip": inside})})}, ""
 
 
 def _manifest(documents: Mapping[str, bytes], at: str, listing: Listing) -> dict[str, bytes]:
@@ -121,25 +119,3 @@ def _manifest(documents: Mapping[str, bytes], at: str, listing: Listing) -> dict
 
 def _counts(path: Path) -> Counts:
     return Counts(len(etree.fromstring(path.read_bytes()).findall(".//{*}mouse")), 0)
-
-
-def _zipped(members: Mapping[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return made.getvalue()
-
-
-def _tarred(members: Mapping[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
-
-
-def _tarred_and_packed(members: Mapping[str, bytes]) -> bytes:
-    return gzip.compress(_tarred(members), mtime=0)

@@ -1,4 +1,4 @@
-"""A history lived for real: two folders that are served, an installation on SQLite, and its sessions."""
+"""A history lived for real: two folders that are served, an installation, and its sessions."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ NO_NAME: Final = "xml_name failed"
 NOT_OPENED: Final = "unzip failed"
 WAITING: Final = "zip_name done"
 SET_ASIDE: Final = "zip_name cancelled"
-LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
+_LOADED: Final = frozenset({UPLOADED, DONE, IN_PART, NO_CONTEXT})
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
     group of animals that is there, the archives whose withdrawal is proposed, the steps left out of documents, the
-    documents that wait to be confirmed, the archive that each waiting one is told to wait for, the archives that are on
-    hold and that are acknowledged, and the contradictions between them.
+    documents that wait to be confirmed, the archive that each waiting one is told to wait for, and the archives on hold
+    and acknowledged.
     """
 
     archives: dict[str, str]
@@ -40,7 +40,6 @@ class Standing:
     waits: dict[str, str]
     on_hold: frozenset[str]
     acknowledged: frozenset[str]
-    contradictions: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)
@@ -79,7 +78,7 @@ class Record:
     @property
     def is_loaded(self) -> bool:
         """Whether anything of it was uploaded and stands."""
-        return not LOADED.isdisjoint(self.documents.values())
+        return not _LOADED.isdisjoint(self.documents.values())
 
     @property
     def is_there(self) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from dcc.databases.transactions import writing
-from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
@@ -32,10 +31,11 @@ from tests.histories.happenings import (
     history,
 )
 from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
-from tests.histories.standing import Model, Standing
+from tests.histories.model import Model
+from tests.histories.records import Standing
 from tests.histories.submitting import Centre
-from tests.support.databases import HOW_TO_MAKE, MariaDb
-from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
+from tests.support.databases import MAKERS, MariaDb
+from tests.support.prepared_databases import PreparedDatabases, PreparedFile
 
 _AT_ONCE: Final = ("groups", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
 """What of the standing of submissions is settled before the next session."""
@@ -67,7 +67,7 @@ class Prepared:
         self._databases = [self._prepared(name, folder / name, server) for name in ("tracker", "qc_with_reference")]
 
     def _prepared(self, name: str, folder: Path, server: MariaDb | None) -> Lent:
-        make = maker(*HOW_TO_MAKE[name])
+        make = MAKERS[name]
         if server is not None:
             return PreparedDatabases(name, server.url, make, server.connect).lend
         folder.mkdir()
@@ -147,6 +147,8 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
                 model.see_judged_again(here)
             there = model.standing()
             outcome.differences = list(_differences(here, there, () if is_settled else _AT_ONCE))
+            if is_settled:
+                outcome.differences += centre.contradictions()
             if outcome.differences:
                 break
     return outcome
@@ -166,15 +168,14 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
         case submissions.Withdrawn(number):
             if number not in model.records:
                 return False
-            submission = model.records[number].submission
-            centre.withdraw(ZipKey(submission.action, submission.file_name))
+            centre.withdraw(model.records[number].submission.key)
             model.withdraw(number)
         case submissions.Confirmed(oldest):
             held = sorted(number for number, record in model.records.items() if record.held)
             if not held:
                 return False
             submission = model.records[held[0 if oldest else -1]].submission
-            centre.confirm(ZipKey(submission.action, submission.file_name))
+            centre.confirm(submission.key)
             model.confirm(submission.number)
         case submissions.Waived(rule, only_warns):
             centre.waive(rule, only_warns=only_warns)
@@ -187,8 +188,7 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
         case submissions.Wished(wish, number):
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False
-            submission = model.records[number].submission
-            centre.fulfil(wish, ZipKey(submission.action, submission.file_name))
+            centre.fulfil(wish, model.records[number].submission.key)
         case submissions.Decided(accepts):
             centre.decide(accepts)
             model.decide(accepts)

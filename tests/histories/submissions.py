@@ -1,9 +1,8 @@
 """What a centre may submit, in which form, and random histories of it: what comes, goes, is withdrawn and decided.
 
-A document says of groups of animals, in one of two variants of each or in one that is bad, as its colony is not
-registered, and may be written otherwise. An archive has one
-to three documents and something to be done with them. They lie at its top, in a folder, or in archives inside it, with
-or without a manifest, which may be wrong.
+A document tells of groups of animals, of each in one of two variants or in one that is bad, as its colony is not
+registered. It may be written otherwise. An archive has one to three documents and something to be done with them. They
+lie at its top, in a folder, or in archives inside it, with or without a manifest, which may be wrong.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from dcc.naming import Action
+from dcc.outcomes import ZipKey
 from tests.histories.happenings import STEPS, Crawled, LeftOut
 
 GROUPS: Final = 4
@@ -77,6 +77,11 @@ class Submission:
     def file_name(self) -> str:
         """Its name, which differs from that of every other one."""
         return f"H.{_day(self.number)}.1.impc{self.suffix}"
+
+    @property
+    def key(self) -> ZipKey:
+        """What is to be done and its name."""
+        return ZipKey(self.action, self.file_name)
 
     def document_name(self, place: int) -> str:
         """The name of a document."""

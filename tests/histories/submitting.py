@@ -1,4 +1,4 @@
-"""A history of submissions lived for real: a folder that is served, an installation on SQLite, and its sessions."""
+"""A history of submissions lived for real: a folder that is served, an installation, and its sessions."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import WaiverEffect
 from tests.histories.contents import animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
-from tests.histories.standing import Standing
+from tests.histories.records import Standing
 from tests.histories.submissions import GROUPS, Submission, Wish
+from tests.support.asking import in_reading, in_writing
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}
 
@@ -121,13 +122,11 @@ class Centre:
         effect = WaiverEffect.WARN if only_warns else WaiverEffect.WAIVE
         today = utc_now().date()
         waiver = Waiver(rule, effect, _WHO["reason"], _WHO["author"], today, None)
-        with writing(self.qc) as connection:
-            self.waivers.append(add_waiver(connection, waiver, today))
+        self.waivers.append(in_writing(self.qc, add_waiver, waiver, today))
 
     def restore(self) -> None:
         """Have the oldest waiver revoked."""
-        with writing(self.qc) as connection:
-            revoke_waiver(connection, self.waivers.pop(0), **_WHO)
+        in_writing(self.qc, revoke_waiver, self.waivers.pop(0), **_WHO)
 
     def fulfil(self, wish: Wish, key: ZipKey) -> None:
         """Do what a person wants of an archive; a retry that is not possible changes nothing."""
@@ -137,7 +136,9 @@ class Centre:
             return
         who = _WHO["author"]
         with writing(self.tracker) as connection:
-            za_ids = [za_id for za_id in [find_archive(connection, key).za_id] if za_id is not None]
+            za_id = find_archive(connection, key).za_id
+            assert za_id is not None, f"{key} is in the model only"
+            za_ids = [za_id]
             match wish:
                 case Wish.HOLD:
                     decide(connection, DecisionKind.HOLD, za_ids, by=who, reason=_WHO["reason"])
@@ -152,8 +153,7 @@ class Centre:
 
     def decide(self, accepts: bool) -> None:
         """Accept all that is proposed, or turn it down."""
-        with self.tracker.connect() as connection:
-            proposals = list_proposals(connection)
+        proposals = in_reading(self.tracker, list_proposals)
         if accepts:
             accept_proposals(self.tracker, self.qc, self.settings, proposals, **_WHO)
         else:
@@ -204,8 +204,11 @@ class Centre:
             {key.file_name: older.key.file_name for key, older in waits if key.file_name not in on_hold},
             on_hold,
             acknowledged,
-            frozenset(map(str, check_consistency(self.tracker, self.qc, self.settings))),
         )
+
+    def contradictions(self) -> list[str]:
+        """What does not go together in what the databases hold."""
+        return [str(one) for one in check_consistency(self.tracker, self.qc, self.settings)]
 
 
 def _exhaust(outcomes: Iterable[object]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.histories.model import Model
 from tests.histories.records import SET_ASIDE
-from tests.histories.standing import Model
 from tests.histories.submissions import Wish
 
 

@@ -23,9 +23,9 @@ def zipped(members: Members) -> bytes:
     return made.getvalue()
 
 
-def tarred(members: Members, mode: str = "w") -> bytes:
+def tarred(members: Members) -> bytes:
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=made, mode="w") as archive:
         for name, content in members.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
@@ -34,7 +34,7 @@ def tarred(members: Members, mode: str = "w") -> bytes:
 
 
 def packed(members: Members) -> bytes:
-    return tarred(members, "w:gz")
+    return gzip.compress(tarred(members), mtime=0)
 
 
 def entry_of(kind: bytes, **fields: object) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 
 from dcc.documents.contents import Content, Entity, Experiment, SimpleParameter
 from dcc.naming import Action, DocumentKind
@@ -13,7 +13,7 @@ from dcc.qc.apply.upload_findings import FINDINGS_KEPT
 from dcc.qc.models import FINDING, MEASUREMENT, SPECIMEN
 from dcc.qc.rows.loading import load_document
 from dcc.vocabulary import DocumentState
-from tests.support.asking import in_reading, rows_in, value_in
+from tests.support.asking import count_in, in_reading, rows_in
 from tests.support.databases import only_sqlite
 from tests.support.qc_documents import apply, apply_document, block, contents, experiment, housing, specimen, to_apply
 
@@ -114,7 +114,7 @@ def test_a_text_too_long_for_the_centre_element_refuses_all_in_it(qc_database: E
         2,
         ["Q1"],
     )
-    assert value_in(qc_database, select(func.count()).select_from(SPECIMEN)) == 0
+    assert count_in(qc_database, SPECIMEN) == 0
 
 
 @only_sqlite
@@ -129,4 +129,4 @@ def test_findings_are_bounded_in_the_database_and_all_that_was_refused_is_counte
     applied = apply_document(qc_database, to_apply(DELETE, DocumentKind.SPECIMEN), read, patience_seconds=5)
     told = (applied.state, applied.refused, len(applied.findings))
     assert told == (DocumentState.REFUSED, number, FINDINGS_KEPT + 1)
-    assert value_in(qc_database, select(func.count()).select_from(FINDING)) == FINDINGS_KEPT + 1
+    assert count_in(qc_database, FINDING) == FINDINGS_KEPT + 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy import Engine, Insert, delete, insert, literal, select, update
 
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import Recounted, recount_contexts
-from tests.support.asking import execute_in, in_writing
+from tests.support.asking import execute_in
 from tests.support.qc_contexts import TABLES, assert_contexts_are_right, know_important_metadata, submit
 from tests.support.qc_documents import apply, experiment, housing, line, specimen
 
@@ -49,19 +49,12 @@ def rows_of(engine: Engine, *names: str) -> list[list[Any]]:
         ]
 
 
-def _too_few(connection: Connection) -> None:
-    connection.execute(update(CONTEXT).values(measurements=0, checksum="0" * 32))
-
-
-def _too_many(connection: Connection) -> None:
-    connection.execute(update(CONTEXT).values(measurements=CONTEXT.c.measurements + 7, checksum="f" * 31 + "0"))
-
-
-def _counted_though_gone(connection: Connection) -> None:
+def counted_though_gone() -> Insert:
+    """Has the run of the experiment that was replaced counted."""
     run, experiment_ = TABLES["procedure_run"], TABLES["experiment"]
-    ended = select(run.c.id).join(experiment_, experiment_.c.id == run.c.owner_id)
-    (run_id,) = connection.scalars(ended.where(run.c.owner_kind == "experiment", experiment_.c.is_current.is_(False)))
-    connection.execute(insert(MEMBER).values(procedure_run_id=run_id, genotype="C1", strain_id=""))
+    ended = select(run.c.id, literal("C1"), literal("")).join(experiment_, experiment_.c.id == run.c.owner_id)
+    ended = ended.where(run.c.owner_kind == "experiment", experiment_.c.is_current.is_(False))
+    return insert(MEMBER).from_select(["procedure_run_id", "genotype", "strain_id"], ended)
 
 
 def test_what_is_right_stays_as_it_is_and_what_is_wrong_is_corrected(built: Engine) -> None:
@@ -70,14 +63,16 @@ def test_what_is_right_stays_as_it_is_and_what_is_wrong_is_corrected(built: Engi
     assert recount(built).corrected == 0
     assert rows_of(built, *names) == before
     wrongly = update(MEMBER).where(MEMBER.c.genotype == "C2").values(genotype="C9")
-    for damage in (_too_few, _too_many, delete(MEMBER), wrongly, _counted_though_gone, delete(PART)):
+    too_few = update(CONTEXT).values(measurements=0, checksum="0" * 32)
+    too_many = update(CONTEXT).values(measurements=CONTEXT.c.measurements + 7, checksum="f" * 31 + "0")
+    for damage in (too_few, too_many, delete(MEMBER), wrongly, counted_though_gone(), delete(PART)):
         healthy = rows_of(built, *names[:3])
-        in_writing(built, damage) if callable(damage) else execute_in(built, damage)
+        execute_in(built, damage)
         assert rows_of(built, *names[:3]) != healthy, damage
         recounted = recount(built)
         assert_contexts_are_right(built)
         assert rows_of(built, *names[:2]) == before[:2], damage
-        assert (recounted.corrected > 0) == (damage in (_too_few, _too_many)), damage
+        assert (recounted.corrected > 0) == (damage in (too_few, too_many)), damage
         assert recount(built).corrected == 0, damage
 
 

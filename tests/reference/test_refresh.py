@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 
 from dcc.databases.columns import utc_now
 from dcc.qc import models
@@ -24,7 +24,7 @@ from dcc.qc.reference.snapshots import active_snapshots, load_active
 from dcc.reference.loading import SETS, load_reference_data, shipped_checksum
 from dcc.settings import Settings
 from tests.reference.test_data import ANSWERS, TABLES
-from tests.support.asking import in_reading, value_in
+from tests.support.asking import count_in, in_reading
 from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer, api_pages
 from tests.support.servers import Authority
@@ -439,4 +439,4 @@ def test_what_a_server_wants_to_be_asked_with_is_sent_and_not_stored(served: Ser
         "asked without what is kept"
     )
     served.with_settings(**{f"reference_{name}": None}).refresh(name)
-    assert value_in(served.qc, select(func.count()).select_from(models.FETCHED_PAGE)) == 0
+    assert count_in(served.qc, models.FETCHED_PAGE) == 0

@@ -7,7 +7,6 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dcc import documents
@@ -110,15 +109,11 @@ def test_a_picture_names_its_outliers_and_tells_its_rule(catalogue: Catalogue) -
 
 def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> None:
     taken = taken_of()
-    earlier, new = ([value for value in taken.own if value.is_new == is_new] for is_new in (False, True))
-    absurd, tiny = (-1) ** np.arange(200) * 1.7e308, np.full(200, 5e-324)
-    usual = np.array([value.number for value in earlier])
-    for of_earlier, of_new in ((absurd, tiny), (tiny, absurd), (usual, absurd)):
-        values = [
-            value._replace(number=float(number))
-            for some, numbers in ((earlier, of_earlier), (new, of_new))
-            for value, number in zip(some, numbers, strict=False)
-        ]
+    usual = [value for value in taken.own if not value.is_new]
+    absurd = [value._replace(number=(-1) ** value.id * 1.7e308) for value in usual]
+    tiny = [value._replace(number=5e-324) for value in taken.own if value.is_new]
+    for earlier, new in ((absurd, tiny), (tiny, absurd), (usual, absurd)):
+        values = [value._replace(is_new=some is new) for some in (earlier, new) for value in some]
         changed = ParameterValues(taken.parameter, "H", NEW, "g", values, {}, None)
         picture = distributions.picture_of(distributions.groups_of(changed), catalogue)
         assert "e+" in picture.alt

@@ -25,7 +25,7 @@ from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import column_in, rows_in
+from tests.support.asking import column_in, row_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation, growing, specimens
 from tests.support.served_sources import register
@@ -280,7 +280,7 @@ class TestChangedAfterwards:
         assert (crawl.changed, crawl.findings) == (1, ())
         assert ["taken by itself" in note for note in crawl.notes] == [True]
         assert quick.staged()[KEY] == complete
-        (entry,) = rows_in(quick.tracker, select(Reopening.requested_by, Reopening.reason))
+        entry = row_in(quick.tracker, select(Reopening.requested_by, Reopening.reason))
         assert entry == ("crawl", "The archive changed on its file source after its last download.")
         assert quick.run_session().zips == {}
 

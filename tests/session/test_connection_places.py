@@ -22,7 +22,7 @@ from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ConnectionPlace
 from dcc.tracker.register.source_addresses import load_addresses
-from tests.support.asking import execute_in, in_reading, value_in
+from tests.support.asking import count_in, execute_in, in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
@@ -53,7 +53,7 @@ def is_full(places: ConnectionPlaces, address: SourceAddress) -> bool:
 
 
 def lines(installation: Installation) -> int:
-    return value_in(installation.tracker, select(func.count()).select_from(ConnectionPlace)) or 0
+    return count_in(installation.tracker, ConnectionPlace)
 
 
 @pytest.mark.both_databases

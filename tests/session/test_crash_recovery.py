@@ -16,7 +16,7 @@ from tests.support.installations import Fetches, Folder, Installation, experimen
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
 from tests.support.prepared_processes import run_dying
-from tests.support.qc_files import without_day
+from tests.support.staged_files import without_day
 from tests.support.trials import usually
 
 LIKE_OTHERS = {

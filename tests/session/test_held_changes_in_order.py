@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 from sqlalchemy import select
 
-from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
-from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, decide, revoke
-from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import in_reading, rows_in
+from dcc.tracker.register.delegations import find_archive
+from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 
 ADD = "add/H.2013-10-31.1.impc.zip"
@@ -55,6 +51,12 @@ def archives_of_animals(data: DataInstallation) -> dict[str, str]:
     return {animal: f"{action}/{zip_file}" for animal, action, zip_file in rows}
 
 
+def told_to_wait(data: DataInstallation, key: str) -> list[str]:
+    """Why an archive waits for another one, as people are told."""
+    story = in_reading(data.tracker, zip_story, key_of(key))
+    return [reason.message for reason in story.reasons if reason.kind == "waits"]
+
+
 @pytest.mark.both_databases
 @pytest.mark.parametrize("at_once", [True, False])
 def test_the_newer_change_waits_for_the_decision_and_stands_after_it(careful: DataInstallation, at_once: bool) -> None:
@@ -81,16 +83,14 @@ def test_it_is_taken_when_the_held_one_is_withdrawn(careful: DataInstallation) -
 def test_it_is_taken_when_the_held_one_is_set_aside(careful: DataInstallation) -> None:
     hold_and_change_later(careful)
     careful.run()
-    with writing(careful.tracker) as connection:
-        held = connection.scalars(select(ZipAction.id).join(ZipFile).where(ZipFile.file_name == key_of(HELD).file_name))
-        progress.cancel(connection, held.all(), "wrangler", "Cancelled: a mistake")
+    held = in_reading(careful.tracker, find_archive, key_of(HELD)).za_id
+    in_writing(careful.tracker, progress.cancel, [held], "wrangler", "Cancelled: a mistake")
     careful.run()
     assert careful.states()[HELD] == "zip_name cancelled"
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
-    with careful.tracker.connect() as connection:
-        assert held_documents(connection) == []
+    assert in_reading(careful.tracker, held_documents) == []
     with pytest.raises(ConfigurationError, match="set aside"):
-        confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+        careful.confirm(HELD, **WHO)
 
 
 def test_what_is_confirmed_and_could_not_be_applied_is_applied_first_by_the_next_session(
@@ -98,9 +98,8 @@ def test_what_is_confirmed_and_could_not_be_applied_is_applied_first_by_the_next
 ) -> None:
     hold_and_change_later(careful)
     careful.run()
-    with careful.qc.begin() as connection:
-        held = models.DOCUMENT.c.state == "held"
-        connection.execute(models.DOCUMENT.update().where(held).values(**WHO))
+    held = models.DOCUMENT.c.state == "held"
+    execute_in(careful.qc, models.DOCUMENT.update().where(held).values(**WHO))
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [HELD, HELD, LATER]
 
@@ -130,7 +129,7 @@ def test_what_is_confirmed_while_the_upload_is_left_out_is_applied_and_goes_on(c
     without = careful.with_settings(left_out_steps="upload")
     without.run()
     assert careful.states()[HELD] == "upload cancelled"
-    confirm_submission(without.tracker, without.qc, without.settings, key_of(HELD), **WHO)
+    without.confirm(HELD, **WHO)
     assert (set(archives_of_animals(careful).values()), careful.states()[HELD]) == ({HELD}, "upload done")
     without.run()
     assert careful.states()[HELD] == "qc done"
@@ -141,7 +140,7 @@ def test_what_is_withdrawn_while_the_upload_is_left_out_stays_withdrawn(careful:
     careful.run()
     without = careful.with_settings(left_out_steps="upload")
     without.run()
-    withdraw_submission(without.tracker, without.qc, without.settings, key_of(HELD), **WHO)
+    without.withdraw(HELD, **WHO)
     careful.run()
     assert (set(archives_of_animals(careful).values()), careful.states()[HELD]) == ({ADD}, "upload cancelled")
     assert [careful.log(f"H.2013-11-01.{number}.specimen.impc.xml") for number in (1, 2)] == [[], []]
@@ -152,10 +151,9 @@ def test_a_later_document_of_the_same_archive_waits_too(careful: DataInstallatio
     for _ in range(2):
         careful.run()
         assert {careful.documents()[name] for name in careful.documents() if "2013-11-01" in name} == {WAITING}
-    confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(HELD), **WHO)
+    careful.confirm(HELD, **WHO)
     careful.run()
-    with careful.qc.connect() as connection:
-        litters = connection.scalars(select(models.SPECIMEN.c.litter_id).where(models.SPECIMEN.c.is_current)).all()
+    litters = column_in(careful.qc, select(models.SPECIMEN.c.litter_id).where(models.SPECIMEN.c.is_current))
     assert sorted(litter[:14] for litter in litters) == ["H-2013-11-01.1", "H-2013-11-01.1", "H-2013-11-01.2"]
 
 
@@ -166,9 +164,8 @@ def test_an_addition_of_what_a_held_deletion_takes_away_waits_for_the_decision(c
     told = careful.run().document(LATER_DOCUMENT, Phase.UPLOAD)
     assert (told.waits_for, careful.states()[anew]) == (key_of(deletion), WAITING)
     careful.run()
-    with careful.tracker.connect() as connection:
-        assert zip_story(connection, key_of(anew)).waits_for == key_of(deletion)
-    confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(deletion), **WHO)
+    assert in_reading(careful.tracker, zip_story, key_of(anew)).waits_for == key_of(deletion)
+    careful.confirm(deletion, **WHO)
     careful.run()
     assert set(archives_of_animals(careful).values()) == {anew}
 
@@ -190,20 +187,14 @@ def test_younger_changes_and_additions_of_what_is_there_wait_for_an_older_archiv
     careful.put(HELD, specimens("2013-11-01.1", mice=1))
     careful.base.run_session()
     younger = [LATER, "add/H.2013-11-03.1.impc.zip"]
-    with writing(careful.tracker) as connection:
-        za_ids = connection.scalars(
-            select(ZipAction.id).join(ZipFile).where(ZipFile.created == date(2013, 11, 1))
-        ).all()
-        decide(connection, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait")
+    za_ids = [in_reading(careful.tracker, find_archive, key_of(HELD)).za_id]
+    in_writing(careful.tracker, decide, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait")
     careful.put(LATER, specimens("2013-11-02.1", mice=1))
     careful.put(younger[1], specimens("2013-11-03.1", mice=1))
     careful.run()
     assert [careful.states()[key] for key in (HELD, *younger)] == ["xsd done", WAITING, WAITING]
-    with careful.tracker.connect() as connection:
-        told = [reason.message for reason in zip_story(connection, key_of(LATER)).reasons if reason.kind == "waits"]
-    assert [" that is on hold: " in message for message in told] == [True]
-    with writing(careful.tracker) as connection:
-        revoke(connection, za_ids, DecisionKind.HOLD, by="wrangler")
+    assert [" that is on hold: " in message for message in told_to_wait(careful, LATER)] == [True]
+    in_writing(careful.tracker, revoke, za_ids, DecisionKind.HOLD, by="wrangler")
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
     assert careful.states()[younger[1]] == "upload failed"
@@ -216,9 +207,9 @@ def test_what_is_younger_than_another_held_one_is_not_confirmed(careful: DataIns
     careful.run()
     assert (careful.states()[HELD], careful.states()[LATER]) == (WAITING, WAITING)
     with pytest.raises(ConfigurationError, match=f"{HELD}, an older archive of centre H, .* waits to be confirmed"):
-        confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(LATER), **WHO)
+        careful.confirm(LATER, **WHO)
     for key in (HELD, LATER):
-        confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(key), **WHO)
+        careful.confirm(key, **WHO)
     assert set(archives_of_animals(careful).values()) == {LATER}
 
 
@@ -241,15 +232,12 @@ def test_the_centre_and_the_wrangler_are_told(careful: DataInstallation) -> None
     careful.run()
     report = in_reading(careful.tracker, collect_submission, None, key_of(LATER), careful.settings)
     centre = in_reading(careful.tracker, collect_centre, None, "H", careful.settings)
-    reasons = [
-        one.message for one in in_reading(careful.tracker, zip_story, key_of(LATER)).reasons if one.kind == "waits"
-    ]
     assert report.outcome is Outcome.IN_ORDER
     assert {one.outcome: str(one.key) for one in centre.zips if one.key in (key_of(HELD), key_of(LATER))} == {
         Outcome.HELD: HELD,
         Outcome.IN_ORDER: LATER,
     }
-    assert reasons == [
+    assert told_to_wait(careful, LATER) == [
         f"It waits for {HELD}, an older archive of centre H that waits to be confirmed: applied later, that one would "
         "replace what is newer. The session after the decision takes this one."
     ]

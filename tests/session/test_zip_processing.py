@@ -24,7 +24,7 @@ from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.tracker.models import XmlLog
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import in_reading, rows_in
+from tests.support.asking import in_reading, row_in
 from tests.support.installations import Folder, Installation, experiments, specimens
 from tests.support.served_sources import logged
 
@@ -45,7 +45,7 @@ def test_an_invalid_document_fails_its_zip_and_not_its_sibling(installation: Ins
         SPECIMENS: "xsd failed",
         SPECIMENS.replace("specimen", "experiment"): "xsd done",
     }
-    (error,) = rows_in(installation.tracker, select(XmlLog.line, XmlLog.col, XmlLog.message))
+    error = row_in(installation.tracker, select(XmlLog.line, XmlLog.col, XmlLog.message))
     assert error.line is not None
     assert error.col is not None
     assert "gender" in error.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, Executable, Row, text
+from sqlalchemy import Connection, Engine, Executable, FromClause, Row, func, select, text
 
 from dcc.databases.transactions import writing
 
@@ -33,6 +33,12 @@ def value_in(engine: Engine, statement: Executable | str) -> Any:
 def column_in(engine: Engine, statement: Executable | str) -> list[Any]:
     """The first column of all rows."""
     return [row[0] for row in rows_in(engine, statement)]
+
+
+def count_in(engine: Engine, table: FromClause | type) -> int:
+    """The number of rows of a table, or of a model's."""
+    found: int = value_in(engine, select(func.count()).select_from(table))
+    return found
 
 
 def row_in(engine: Engine, statement: Executable | str) -> Row[Any]:

@@ -49,9 +49,11 @@ def experiments(
     return {f"{centre}.{stem}.experiment.impc.xml": document}
 
 
-def key_of(text: str) -> ZipKey:
-    """`<action>/<name>` as a ZipKey."""
-    action, _, name = text.partition("/")
+def key_of(key: str | ZipKey) -> ZipKey:
+    """`<action>/<name>` as a ZipKey, which is left as it is."""
+    if isinstance(key, ZipKey):
+        return key
+    action, _, name = key.partition("/")
     return ZipKey(Action(action), name)
 
 
@@ -140,13 +142,11 @@ class DataInstallation:
 
     def confirm(self, key: str | ZipKey, **who: str) -> list[DocumentData]:
         """Confirm the documents of a submission that wait for it."""
-        wanted = key_of(key) if isinstance(key, str) else key
-        return confirm_submission(self.tracker, self.qc, self.settings, wanted, **who)
+        return confirm_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
     def withdraw(self, key: str | ZipKey, **who: str) -> Undone:
         """Withdraw a submission."""
-        wanted = key_of(key) if isinstance(key, str) else key
-        return withdraw_submission(self.tracker, self.qc, self.settings, wanted, **who)
+        return withdraw_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
     def states(self) -> dict[str, str]:
         """The state of each zip action."""

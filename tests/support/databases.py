@@ -228,15 +228,13 @@ def mariadb() -> Iterator[MariaDb]:
 @pytest.fixture(scope="session")
 def prepared_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedFile]:
     """SQLite databases with their schema in place, to be copied."""
-    return {
-        fixture: PreparedFile(tmp_path_factory.mktemp(fixture), maker(*how)) for fixture, how in HOW_TO_MAKE.items()
-    }
+    return {fixture: PreparedFile(tmp_path_factory.mktemp(fixture), make) for fixture, make in MAKERS.items()}
 
 
 @pytest.fixture(scope="session")
 def prepared_databases(mariadb: MariaDb) -> dict[str, PreparedDatabases]:
     """MariaDB databases with their schema in place, to be lent: the tracker, the QC database and Dagster's."""
-    makers = {fixture: maker(*how) for fixture, how in HOW_TO_MAKE.items()} | {"dagster": _make_dagster}
+    makers = MAKERS | {"dagster": _make_dagster}
     return {fixture: PreparedDatabases(fixture, mariadb.url, make, mariadb.connect) for fixture, make in makers.items()}
 
 
@@ -268,12 +266,13 @@ def _init_with_data(engine: Engine) -> None:
     fill(engine)
 
 
-HOW_TO_MAKE = {
-    "tracker": (_open_tracker, init_database),
-    "qc_database": (_open_qc_database, init_database),
-    "qc_with_reference": (_open_qc_database, _init_with_reference),
-    "qc_with_data": (_open_qc_database, _init_with_data),
+MAKERS = {
+    "tracker": maker(_open_tracker, init_database),
+    "qc_database": maker(_open_qc_database, init_database),
+    "qc_with_reference": maker(_open_qc_database, _init_with_reference),
+    "qc_with_data": maker(_open_qc_database, _init_with_data),
 }
+"""What makes the database of a fixture, by its URL."""
 
 
 def _database_url(request: pytest.FixtureRequest, kind: str, path: Path, fixture: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, select, update
 
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
@@ -32,7 +32,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
-from tests.support.asking import execute_in, in_writing, rows_in, value_in
+from tests.support.asking import count_in, execute_in, in_writing, rows_in
 
 MODIFIED = 1_400_000_000
 
@@ -164,7 +164,7 @@ class Installation:
 
     def count(self, model: type) -> int:
         """How many rows a table has."""
-        return value_in(self.tracker, select(func.count()).select_from(model)) or 0
+        return count_in(self.tracker, model)
 
     def staged(self) -> dict[str, bytes]:
         """Every file in staging by its path there."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import md5
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from sqlalchemy import Engine, select, text
 
@@ -18,13 +16,9 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.documents import Applied
 from dcc.qc.models import DOCUMENT, DOCUMENT_TABLES, FINDING, RESERVED_IDS
 from dcc.qc.rows.documents import DocumentToApply
-from dcc.store.staging import PREPARED_FILE
 from tests.support.qc_documents import apply_document, to_apply
 
 _TIMES = {"applied_at", "created"}
-_CHECKSUM_BYTES = 4
-_CHECKSUM_OF_WHOLE = 0x2144DF1C
-"""The CRC-32 of what ends with its own CRC-32."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +43,6 @@ def file_maker(folder: Path) -> Callable[..., File]:
 
 def alone(engine: Engine, one: File) -> Applied:
     return apply_document(engine, one.document, lambda: read_document(one.path, one.document.kind), patience_seconds=5)
-
-
-def without_day(place: str, content: bytes) -> bytes:
-    """A file of staging; a prepared one without the day that it was made for, and the checksum if that is right."""
-    if not Path(place).name.startswith(PREPARED_FILE):
-        return content
-    facts = content[:-_CHECKSUM_BYTES] if crc32(content) == _CHECKSUM_OF_WHOLE else content
-    return re.sub(rb'"basis": "\d{4}-\d\d-\d\d ', b'"basis": "', facts)
 
 
 def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:

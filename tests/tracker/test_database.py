@@ -34,7 +34,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from tests.support.asking import column_in, execute_in, in_writing, rows_in, value_in
+from tests.support.asking import column_in, count_in, execute_in, in_writing, rows_in, value_in
 from tests.support.databases import (
     PASSWORD,
     MariaDb,
@@ -52,7 +52,7 @@ SESSION = {"start_time": NOON, "status": -1, "created": NOON}
 
 
 def _count(tracker: Engine, model: type[Base]) -> int:
-    return value_in(tracker, select(func.count()).select_from(model)) or 0
+    return count_in(tracker, model)
 
 
 # Foreign keys and columns

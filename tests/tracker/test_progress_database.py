@@ -21,7 +21,7 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
-from tests.support.asking import execute_in, rows_in
+from tests.support.asking import execute_in, row_in, rows_in
 from tests.support.databases import (
     SeededZip,
     seed_centre,
@@ -142,7 +142,7 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
     )
     assert action_state(tracker, archive) == WAITING
     assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: NOT_DOWNLOADED}
-    (row,) = rows_in(tracker, select(Reopening.__table__))
+    row = row_in(tracker, select(Reopening.__table__))
     assert (row.za_id, row.from_phase_id, row.from_status_id) == (archive.za_id, *NOT_DOWNLOADED)
     assert (row.requested_by, row.reason, row.last_download_id) == ("w" * 64, "r" * 256, download)
     assert before <= row.created <= utc_now()
