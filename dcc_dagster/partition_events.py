@@ -1,4 +1,4 @@
-"""Results of partitions, and the Dagster events for them.
+"""Results of partitions, the Dagster events for them, and the latest result of each check in Dagster.
 
 A step makes a report of each partition. In a run over chosen partitions the asset function yields the events of
 `results`. A session, whose run covers hundreds of archives, passes the reports to the recorder (`event_recorder`).

@@ -1,7 +1,7 @@
 """How each element of the exchange format corresponds to an object: one description for reading and for writing.
 
-It is read in the classes of `dcc.documents.contents`: their fields tell attributes, text and children apart, which of
-them are required, and what may be repeated.
+It is derived from the classes of `dcc.documents.contents`: their fields say what is an attribute, text or child, what
+is required, and what may be repeated.
 """
 
 from __future__ import annotations

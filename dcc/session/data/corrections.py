@@ -271,12 +271,14 @@ def _require_confirmable(connection: Connection, key: ZipKey) -> None:
         raise ConfigurationError(f"{key} was set aside. Bring it back first: dcc retry {shlex.quote(str(key))}")
     changing = [] if key.action is Action.ADD else [za_id]
     for older in waiting_for_older(connection, changing).values():
-        waits = (
-            "waits to be confirmed" if older.is_held else "is on hold" if older.is_on_hold else "is still on its way"
-        )
+        waits, advice = "is still on its way", "Let a session take it first: dcc crawl"
+        if older.is_held:
+            waits, advice = "waits to be confirmed", f"Decide on it first: dcc data plan {shlex.quote(str(older.key))}"
+        elif older.is_on_hold:
+            waits, advice = "is on hold", f"Release or cancel it first: dcc release {shlex.quote(str(older.key))}"
         raise ConfigurationError(
-            f"{key} was not confirmed: applied later, {older.key}, an older archive of centre {older.centre}, would "
-            f"replace what is newer. That one {waits}; see to it first."
+            f"{key} was not confirmed: {older.key}, an older archive of centre {older.centre}, {waits}. Applied later, "
+            f"it would replace newer data. {advice}"
         )
 
 
