@@ -277,8 +277,8 @@ def _require_confirmable(connection: Connection, key: ZipKey) -> None:
         elif older.is_on_hold:
             waits, advice = "is on hold", f"Release or cancel it first: dcc release {shlex.quote(str(older.key))}"
         raise ConfigurationError(
-            f"{key} was not confirmed: {older.key}, an older archive of centre {older.centre}, {waits}. Applied later, "
-            f"it would replace newer data. {advice}"
+            f"{key} was not confirmed: {older.key}, an older archive of centre {older.centre}, would replace newer "
+            f"data if it were applied later. It {waits}. {advice}"
         )
 
 
