@@ -150,7 +150,7 @@ _HERE = "dcc.sources"
 
 OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
     {
-        SourceProtocol.SFTP: _on_first_use(f"{_HERE}.sftp.source", "open_sftp"),
+        SourceProtocol.SFTP: _on_first_use(f"{_HERE}.sftp.source", "SftpConnection"),
         SourceProtocol.FTP: _on_first_use(f"{_HERE}.ftp.source", "FtpConnection"),
         SourceProtocol.FTPS: _on_first_use(f"{_HERE}.ftp.source", "FtpConnection"),
         SourceProtocol.HTTP: _on_first_use(f"{_HERE}.http.source", "HttpConnection"),

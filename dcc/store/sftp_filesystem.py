@@ -12,10 +12,8 @@ from pydantic import SecretStr
 
 from dcc.errors import HostKeyChangedError, HostKeyUnknownError, SourceUnreachableError, StoreRefusedError
 from dcc.settings import Settings
-from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress
-from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
-from dcc.sources.sftp.connection import SshConnection, describe, log_in
+from dcc.sources.sftp.connection import describe, open_session
 
 
 class SftpFiles(SFTPFileSystem):  # type: ignore[misc]
@@ -35,20 +33,15 @@ class SftpFiles(SFTPFileSystem):  # type: ignore[misc]
 
     def _connect(self) -> None:
         settings = self._settings
-        endpoint = parse_hostname(self.host, SSH_PORT)
         address = SourceAddress(0, "", "sftp", self.host, self.user, settings.archive_access_key or SecretStr(""), "")
-        trusted = trusted_keys(address, endpoint, settings.known_hosts)
-        credential = resolve_accesskey(address.accesskey, settings.key_passphrase)
-        self.connection = SshConnection(f"sftp://{self.host}", endpoint, settings, trusted.algorithms)
         try:
-            try:
-                check_host_key(address, self.connection.host_key, trusted)
-            except (HostKeyUnknownError, HostKeyChangedError) as error:
-                raise StoreRefusedError(
-                    f"sftp://{self.host} shows the host key {self.connection.host_key}, which DCC_KNOWN_HOSTS does not "
-                    "have. Compare it with its administrator's, and add it there."
-                ) from error
-            log_in(self.connection, address, credential, self.connection.login_seconds)
+            self.connection = open_session(address, settings, f"sftp://{self.host}")
+        except (HostKeyUnknownError, HostKeyChangedError) as error:
+            raise StoreRefusedError(
+                f"sftp://{self.host} shows the host key {error.said.all_details['shown']}, which DCC_KNOWN_HOSTS does "
+                "not have. Compare it with its administrator's, and add it there."
+            ) from error
+        try:
             # The limit of unread bytes is for strangers, and paramiko's client does not count those that it reads.
             self.connection.transport.packetizer.read = 1 << 62
             channel = self.connection.transport.open_session(timeout=self.connection.login_seconds)

@@ -175,7 +175,7 @@ def test_a_replica_that_is_away_stops_nothing_unless_it_is_required(
     kept = store.put(archive)
     assert [copy.state for copy in kept.copies.values()] == [CopyState.GOOD, *[CopyState.PENDING] * 3]
     assert "DCC_KNOWN_HOSTS does not" in (kept.copies[unknown].reason or "")
-    with pytest.raises(StoreRefusedError):
+    with pytest.raises(StoreRefusedError, match=r"shows the host key \S+ SHA256:\S+, which DCC_KNOWN_HOSTS does not"):
         store.replicas[2].answer()
     required = ArchiveStore(settings.model_copy(update={"archive_replicas": f"{tmp_path}/one, {away}"}))
     with pytest.raises(StoreUnreachableError, match=f"not stored as required: .*{re.escape(away)}"):

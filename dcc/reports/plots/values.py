@@ -181,7 +181,7 @@ def _of_centre(connection: Connection, parameter_id: str, centre: str, before: C
     left_out = set(before)
     wanted = _values(of_centre & _share(total, most)).add_columns(RUN.c.document_id)
     rows = connection.execute(wanted.where(RUN.c.document_id < max(before)) if before else wanted)
-    kept = (Value(*row[:-1])._replace(centre=centre) for row in rows if row[-1] not in left_out)
+    kept = (Value._make((*row[:-1], centre, False)) for row in rows if row[-1] not in left_out)
     return _sampled(kept, total, most)
 
 
@@ -197,7 +197,7 @@ def _of_documents(
     joined = MEASUREMENT.join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
     number = connection.scalar(select(func.count()).select_from(joined).where(condition), given) or 0
     rows = connection.execute(_values(condition & _share(number, most)), given)
-    return _sampled((Value(*row)._replace(centre=centre, is_new=True) for row in rows), number, most)
+    return _sampled((Value._make((*row, centre, True)) for row in rows), number, most)
 
 
 def _sampled(rows: Iterable[Value], total: int, most: int) -> _Sample:

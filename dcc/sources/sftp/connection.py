@@ -17,9 +17,9 @@ from dcc.errors import ConfigurationError, LoginRefusedError, SourceTimeoutError
 from dcc.messages import Message, mark, message
 from dcc.redaction import redact
 from dcc.settings import Settings
-from dcc.sources.access import Credential, Endpoint, parse_hostname
+from dcc.sources.access import Credential, Endpoint, parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress
-from dcc.sources.host_keys import SSH_PORT, HostKey
+from dcc.sources.host_keys import SSH_PORT, HostKey, check_host_key, trusted_keys
 from dcc.sources.remote_names import printable
 from dcc.sources.request_turns import turn_of
 from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedTransport
@@ -152,6 +152,25 @@ def _first(preferred: Sequence[str], available: Sequence[str]) -> tuple[str, ...
 
 
 _KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
+
+
+def open_session(address: SourceAddress, settings: Settings, label: str) -> SshConnection:
+    """Connect to a server that messages call `label`, check its host key, and log in.
+
+    Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent, errors of SshConnection and
+    `log_in`, and ConfigurationError for an invalid address or access key.
+    """
+    endpoint = parse_hostname(address.hostname, SSH_PORT)
+    trusted = trusted_keys(address, endpoint, settings.known_hosts)
+    credential = resolve_accesskey(address.accesskey, settings.key_passphrase)
+    connection = SshConnection(label, endpoint, settings, trusted.algorithms)
+    try:
+        check_host_key(address, connection.host_key, trusted)
+        log_in(connection, address, credential, connection.login_seconds)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def log_in(connection: SshConnection, address: SourceAddress, credential: Credential, timeout: float) -> None:

@@ -20,55 +20,41 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import LISTING, SENDING, ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
-from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc.sources.listing import Below, Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.sftp.connection import SshConnection, describe, log_in
+from dcc.sources.sftp.connection import describe, open_session
 from dcc.sources.sftp.files import FilePart, FileReader
 
 # Exceptions of paramiko if a server breaks off, refuses, or answers with rubbish.
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
 
-def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
-    """Connect and log in.
+class SftpConnection(BlockwiseConnection):
+    """A logged-in SFTP connection; see `Connection`.
 
-    Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent; LoginRefusedError,
+    Its constructor raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent; LoginRefusedError,
     SourceTimeoutError, SourceUnreachableError; ConfigurationError for an invalid address or access key.
     """
-    endpoint = parse_hostname(address.hostname, SSH_PORT)
-    trusted = trusted_keys(address, endpoint, settings.known_hosts)
-    credential = resolve_accesskey(address.accesskey, settings.key_passphrase)
-    base = join_base(address.base_path)
-    connection = SshConnection(address.label, endpoint, settings, trusted.algorithms)
-    try:
-        check_host_key(address, connection.host_key, trusted)
-        log_in(connection, address, credential, connection.login_seconds)
-        return SftpConnection(address, settings, base, connection)
-    except BaseException:
-        connection.close()
-        raise
-
-
-class SftpConnection(BlockwiseConnection):
-    """A logged-in SFTP connection; see `Connection`."""
 
     looks_ahead = True
 
-    def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshConnection) -> None:
+    def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._label = address.label
-        self._base, self._extent = base, address.extent
+        self._base, self._extent = join_base(address.base_path), address.extent
         self._list_timeout = settings.list_timeout
-        self._connection = connection
-        with (
-            self._translated(message(mark("opening an SFTP session")), SourceUnreachableError),
-            time_limit(connection.login_seconds, connection.close),
-        ):
-            self._client = connection.open_sftp(settings.idle_timeout)
+        self._connection = connection = open_session(address, settings, self._label)
+        try:
+            with (
+                self._translated(message(mark("opening an SFTP session")), SourceUnreachableError),
+                time_limit(connection.login_seconds, connection.close),
+            ):
+                self._client = connection.open_sftp(settings.idle_timeout)
+        except BaseException:
+            self.close()
+            raise
         self._files = FileReader(self._client)
 
     def list_action(self, action: Action) -> ActionListing:
