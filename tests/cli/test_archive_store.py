@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker
 from dcc.tracker.models import StoredArchive, utc_now
 from tests.cli.conftest import Dcc
 from tests.store.test_archive_store import known_hosts
-from tests.support.asking import execute_in
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.installations import experiments, specimens
 from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket
@@ -34,7 +31,7 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     shown = dcc.json("archive", "status")
     assert (shown["archives"], shown["bytes"], shown["week"]["archives"]) == (1, len(content), 1)
     assert shown["replicas"][0]["copies"]["good"] == {"archives": 1, "size_bytes": len(content)}
-    _age(dcc, timedelta(days=10))
+    dcc.change_tracker(update(StoredArchive).values(created=utc_now() - timedelta(days=10)))
     shown = dcc.json("archive", "status")
     assert (shown["archives"], shown["bytes"], shown["week"]) == (1, len(content), {"archives": 0, "bytes": 0})
     size = f"{len(content)} B"
@@ -68,13 +65,6 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     shutil.rmtree(home / "archive")
     (home / "archive").write_text("no directory")
     dcc("archive", "audit", "--all", exit_code=4)
-
-
-def _age(dcc: Dcc, by: timedelta) -> None:
-    """Have the archives of the store come earlier."""
-    tracker = open_tracker(load_settings(tracker_url=dcc.environment["DCC_TRACKER_URL"]))
-    execute_in(tracker, update(StoredArchive).values(created=utc_now() - by))
-    tracker.dispose()
 
 
 @only_sqlite
