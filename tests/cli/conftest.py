@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from pydantic import SecretStr
-from sqlalchemy import Engine
+from sqlalchemy import Engine, Executable
 
 from dcc import errors
 from dcc.cli.main import dcc as command
@@ -24,6 +24,7 @@ from dcc.databases.transactions import writing
 from dcc.settings import Settings, load_settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres
+from tests.support.asking import execute_in
 from tests.support.databases import PASSWORD
 from tests.support.installations import Folder
 from tests.support.prepared_databases import PreparedFile
@@ -109,6 +110,14 @@ class Dcc:
         for secret in self.secrets:
             assert secret not in output
 
+    def change_tracker(self, *statements: Executable) -> None:
+        """Execute statements on the tracker."""
+        tracker = _open_tracker(self.environment)
+        try:
+            execute_in(tracker, *statements)
+        finally:
+            tracker.dispose()
+
     def add_folder(self, name: str = "centre", centre: str = "H") -> Folder:
         """Register a folder as a file source."""
         path = self.root / name
@@ -192,8 +201,7 @@ def _forget_settings(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_centres(dcc: Dcc) -> Dcc:
-    home, url = Path(dcc.environment["DCC_HOME"]), dcc.environment.get("DCC_TRACKER_URL")
-    tracker = open_tracker(Settings(home=home, tracker_url=None if url is None else SecretStr(url)))
+    tracker = _open_tracker(dcc.environment)
     try:
         with writing(tracker) as connection:
             for code in ("H", "J"):
@@ -201,6 +209,11 @@ def _with_centres(dcc: Dcc) -> Dcc:
     finally:
         tracker.dispose()
     return dcc
+
+
+def _open_tracker(environment: Mapping[str, str]) -> Engine:
+    home, url = Path(environment["DCC_HOME"]), environment.get("DCC_TRACKER_URL")
+    return open_tracker(Settings(home=home, tracker_url=None if url is None else SecretStr(url)))
 
 
 @pytest.fixture

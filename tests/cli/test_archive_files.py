@@ -62,6 +62,10 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     assert "no file 'none.xml'" in dcc.error("archive", "cat", KEY, "none.xml", exit_code=2)
     assert "no attempt 99" in dcc.error("archive", "cat", KEY, "--attempt", "99", exit_code=2)
     assert "No download brought" in dcc.error("archive", "list", "add/X.zip", exit_code=2)
+    cleaned = dcc.json("staging", "clean", "--keep-days", 0, "--yes")
+    assert [one["place"] for one in cleaned["removed"]] == [KEY]
+    dcc("archive", "get", KEY, "--output", tmp_path / "cleaned.zip")
+    assert (tmp_path / "cleaned.zip").read_bytes() == second
     assert list(Path(dcc.environment["DCC_HOME"]).glob(".access-*")) == []
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import getpass
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
+from dcc.tracker.models import StoredArchive, utc_now
 from tests.cli.conftest import Dcc
 from tests.store.test_archive_store import known_hosts
 from tests.support.databases import only_mariadb, only_sqlite
@@ -28,6 +31,12 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     shown = dcc.json("archive", "status")
     assert (shown["archives"], shown["bytes"], shown["week"]["archives"]) == (1, len(content), 1)
     assert shown["replicas"][0]["copies"]["good"] == {"archives": 1, "size_bytes": len(content)}
+    dcc.change_tracker(update(StoredArchive).values(created=utc_now() - timedelta(days=10)))
+    shown = dcc.json("archive", "status")
+    assert (shown["archives"], shown["bytes"], shown["week"]) == (1, len(content), {"archives": 0, "bytes": 0})
+    size = f"{len(content)} B"
+    assert dcc("archive", "status").stdout.startswith(f"1 archive, {size}; 0 of 0 B in the last 7 days.\n")
+    assert f"1 archive of {size}, 0 B of the last 7 days." in dcc("status").stdout
     (copy,) = (home / "archive").glob("??/*")
     copy.write_bytes(b"other")
     assert "read 1; 1 bad, 0 missing, 1 repaired." in dcc("archive", "audit", "--all").stdout
@@ -47,6 +56,7 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     assert dcc.json("status")["archive_store"]["lost"] == 1
     metrics = dcc("metrics").stdout
     assert "dcc_archive_store_archives 1.0" in metrics
+    assert f"dcc_archive_store_bytes {float(len(content))}" in metrics
     assert "dcc_archive_store_lost_archives 1.0" in metrics
     folder.put(ZIP, content)
     assert dcc.json("archive", "repair")["audits"][0]["repaired"] == 1

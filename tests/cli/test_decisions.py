@@ -94,6 +94,30 @@ def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> No
     assert [made["revoked_by"] for made in dcc.json("show", BAD)["decisions"]][1] == "crawl"
 
 
+def test_what_is_named_on_standard_input_is_cancelled_acknowledged_and_released_and_tried_without_a_change(
+    dcc: Dcc,
+) -> None:
+    folder = dcc.add_folder()
+    for name in NAMES:
+        folder.put(name, b"no archive")
+    dcc("crawl", exit_code=1)
+    dcc("hold", "--centre", "H", "--reason", "wait")
+    names = "\n".join(["# two", *NAMES[:2]])
+    for command, done, option, expected in (
+        (("acknowledge", "--reason", "it is gone"), "acknowledged", ("--acknowledged",), NAMES[:2]),
+        (("acknowledge", "--revoke"), "not acknowledged any more", ("--acknowledged",), []),
+        (("release",), "released", ("--on-hold",), NAMES[2:]),
+        (("cancel", "--reason", "sent again"), "cancelled", ("--status", "cancelled"), NAMES[:2]),
+    ):
+        before = dcc.json("zips")
+        dry = dcc(*command, "--file", "-", "--dry-run", input=names).stdout.splitlines()
+        assert [line.split()[0] for line in dry[1:-1]] == NAMES[:2]
+        assert dry[-1] == f"2 submissions would be {done}."
+        assert dcc.json("zips") == before
+        assert dcc(*command, "--file", "-", input=names).stdout == f"2 submissions {done}.\n"
+        assert list(states(dcc, *option)) == expected
+
+
 @pytest.mark.both_databases
 def test_what_meets_faults_of_the_platform_waits_in_quarantine_after_some_sessions(
     listed: Dcc, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 
+from dcc.cli.demo.submissions import damaged
+from dcc.documents.schema_set import OWN_SCHEMAS
 from tests.cli.conftest import Dcc
 from tests.support.data_installations import experiments, specimens
 from tests.support.databases import only_sqlite
@@ -58,6 +61,21 @@ def test_a_replay_says_what_a_proposal_would_change(dcc: Dcc) -> None:
     assert "2 documents: 1 verdict would change" in table
     assert "H.2013-10-31.1.experiment.impc.xml  accepted  failed data" in table
     assert dcc("replay", "--since", "2013-11-01").stdout.startswith("0 archives, 0 documents")
+
+    schemas, projects = shutil.copytree(OWN_SCHEMAS, dcc.root / "schemas"), dcc.root / "projects.csv"
+    common = schemas / "common_definition.xsd"
+    common.write_bytes(damaged(common.read_bytes(), '<xs:enumeration value="female"/>', ""))
+    projects.write_text("project\nNobody\n")
+    specimen, experiment = (f"H.2013-10-31.1.{kind}.impc.xml" for kind in ("specimen", "experiment"))
+    invalid = {specimen: "failed xsd", experiment: "failed data"}
+    for option, name, source, verdicts, codes in (
+        ("--xsd", "xsd", str(schemas), invalid, {"schema-violation.value", "E4"}),
+        ("--reference=projects", "projects", str(projects), dict.fromkeys(invalid, "accepted"), {"S12", "E2"}),
+    ):
+        found = dcc.json("replay", f"{option}={source}")
+        assert found["proposal"] == {name: source}
+        assert {one["document"]: one["after"] for one in found["changes"]} == verdicts
+        assert {one["code"] for one in found["causes"]} == codes
 
     assert "NAME=SOURCE" in dcc.error("replay", "--reference", "colonies", exit_code=2)
     assert "X" in dcc.error("replay", "--centre", "X", exit_code=2)

@@ -8,7 +8,10 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
+from dcc.cli.shell.output import byte_size
+from dcc.tracker.models import SessionStatistics
 from tests.cli.conftest import Dcc
 from tests.support.installations import experiments, specimens
 from tests.support.terminals import too_wide
@@ -116,6 +119,20 @@ def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(
     assert table.splitlines()[0].split("  ")[-1].strip() == "why"
     assert "data@h.example" in table
     assert "centre H (data@h.example), " in crawled("show", f"{bad['action']}/{bad['file_name']}").stdout
+
+
+def test_the_status_tells_how_long_what_is_to_be_fetched_should_take(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    size = len(folder.put(GOOD))
+    dcc("crawl")
+    dcc.change_tracker(update(SessionStatistics).values(seconds=75))
+    for number in (3, 4):
+        folder.put(f"add/H.2013-10-31.{number}.impc.zip")
+    dcc("crawl", "--until", "zip_name")
+    expected = {"archives": 2, "bytes": 2 * size, "seconds": pytest.approx(150)}
+    status = dcc.json("status")
+    assert (status["expected"], status["sources"][0]["expected"]) == (expected, expected)
+    assert f"2 archives to fetch: {byte_size(2 * size)}, about 2 min\n" in dcc("status").stdout
 
 
 def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: Path) -> None:

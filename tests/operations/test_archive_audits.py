@@ -238,7 +238,7 @@ def test_a_replica_that_stays_away_hides_no_archive_that_is_lost(
 def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     installation: Installation, folder: Folder
 ) -> None:
-    folder.put(KEY)
+    content = folder.put(KEY)
     installation.run_session()
     tracker, settings = installation.tracker, installation.settings
     shutil.rmtree(settings.staging_directory)
@@ -253,6 +253,10 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     assert str(done.lost[0]) == f"{KEY} (SHA-256 {copy.name})"
     overview = in_reading(tracker, store_overview, settings)
     assert (overview.lost, overview.missing) == (done.lost, 1)
+    # As it was listed, and yet another one.
+    folder.put(KEY, content[:-1] + bytes([content[-1] ^ 1]))
+    done = repair_archives(tracker, settings, "tester")
+    assert ([str(lost) for lost in done.lost], copy.exists()) == ([f"{KEY} (SHA-256 {copy.name})"], False)
     folder.put(KEY)
     later = utc_now() + timedelta(hours=6)
     change(tracker, folder.source_id, windows=f"{later:%H}:00-{later:%H}:59")

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
 from dcc.operations.metrics import collector
@@ -22,12 +23,13 @@ from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.metrics.families import Metric, gauge
 from dcc.operations.metrics.server import Answers, open_server
 from dcc.operations.sessions import open_session
+from dcc.phases import Phase
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
-from dcc.tracker.models import FileSource
+from dcc.tracker.models import CrawlingSession, FileSource, SessionTask
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
-from tests.support.asking import execute_in
+from tests.support.asking import execute_in, value_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Installation
@@ -140,6 +142,30 @@ def test_a_session_whose_data_failed_says_so_although_it_succeeded(mixed: DataIn
     mixed.take_up()
     counts = by_labels(of(mixed.settings), "last_session_zip_actions")
     assert counts[("failed",)] >= 1
+
+
+@pytest.mark.both_databases
+def test_they_say_what_the_last_session_did_with_each_source_and_how_long_it_took(data: DataInstallation) -> None:
+    data.put("add/H.2013-10-31.1.impc.zip", specimens())
+    data.put("add/H.2013-10-31.2.impc.zip", experiments(stem="2013-10-31.2"))
+    data.folder.put("add/H.2013-10-31.3.impc.zip", b"no archive")
+    data.validate()
+    ended = value_in(data.tracker, select(CrawlingSession.finish_time))
+    in_xsd = SessionTask.phase_id == int(Phase.XSD)
+    execute_in(
+        data.tracker,
+        update(CrawlingSession).values(start_time=ended - timedelta(seconds=90)),
+        update(SessionTask).values(start_time=ended - timedelta(seconds=70), finish_time=ended - timedelta(seconds=50)),
+        update(SessionTask).where(in_xsd).values(finish_time=ended),
+    )
+    figures = of(data.settings)
+    size = sum(path.stat().st_size for path in (data.folder.path / "add").iterdir())
+    for name, expected in {"listed": 3, "fetched": 3, "bytes": size, "documents": 2, "failed": 1}.items():
+        assert by_labels(figures, f"last_session_{name}") == {("H", "1"): expected}, name
+    assert figure(figures, "last_session_findings", centre="H", source="1") == 0
+    assert figure(figures, "last_session_duration_seconds") == 90
+    steps = {("zip_name",): 20, ("download",): 20, ("xsd",): 70}
+    assert by_labels(figures, "last_session_step_seconds") == steps
 
 
 @only_sqlite

@@ -186,6 +186,16 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         _says_the_same_of_causes(page, shown)
 
 
+def test_the_summary_of_a_session_tells_what_it_did_with_each_source(desk: Desk) -> None:
+    report = collect_session(desk.tracker, desk.qc, 3, desk.data.settings)
+    (done,) = [source.done for source in report.sources]
+    assert done is not None
+    told = f"Archives fetched: 3 ({desk.catalogue().size(done.bytes)}); documents: {done.documents}; errors and "
+    told += f"findings: {done.findings}; archives that failed: {done.failed}."
+    for text in (desk.page_of(report).text, render_text(report, desk.catalogue())):
+        assert told in " ".join(text.split())
+
+
 def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataInstallation) -> None:
     data.folder.path.rename(data.folder.path.with_name("moved"))
     data.validate()

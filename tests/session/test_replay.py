@@ -16,10 +16,10 @@ from pydantic import SecretStr
 from benchmarks.replay import Facts, facts_of, recorded, rows
 from dcc.cli.demo.submissions import damaged
 from dcc.databases.transactions import writing
+from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
-from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
 from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -30,7 +30,6 @@ from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
 from tests.support.raising import raising
 
-SCHEMAS = Path(replaying.__file__).parents[2] / "documents" / "schemas"
 LATER = "add/H.2013-11-20.1.impc.zip"
 
 
@@ -84,7 +83,7 @@ def test_nothing_changes_under_the_present_set(data: DataInstallation) -> None:
 
 def proposed(folder: Path) -> Proposal:
     """Schemas without the relationship "mother", and projects without BaSH."""
-    schemas = shutil.copytree(SCHEMAS, folder / "schemas")
+    schemas = shutil.copytree(OWN_SCHEMAS, folder / "schemas")
     file = schemas / "specimen_definition.xsd"
     file.write_bytes(damaged(file.read_bytes(), '<xs:enumeration value="mother"/>', ""))
     projects = folder / "projects.csv"

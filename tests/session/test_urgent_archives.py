@@ -23,7 +23,7 @@ from tests.support.asking import column_in, in_reading
 from tests.support.installations import Installation
 
 NAMES = [f"H.2013-10-{day}.1.impc.zip" for day in range(10, 15)]
-OLDEST, FAILING = NAMES[0], NAMES[-1]
+OLDEST, FAILED_ONCE, FAILING = NAMES[0], NAMES[-2], NAMES[-1]
 URGENT = ZipKey(Action.ADD, OLDEST)
 
 
@@ -46,22 +46,26 @@ def fetched(installation: Installation, *urgent: ZipKey) -> list[str]:
 
 
 def test_the_order_of_downloads(installation: Installation) -> None:
+    """The newest failed three times, the second newest once, and the rest not at all."""
     folder = installation.add_folder()
-    path = folder.path / "add" / FAILING
-    folder.put(f"add/{FAILING}")
-    content = path.read_bytes()
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(session))
-        path.unlink()
-        list(process_zip_actions(session))
+    often = installation.with_settings(max_retries=0)
+    for absent in ([FAILING], [FAILING], [FAILING, FAILED_ONCE]):
+        for name in absent:
+            folder.put(f"add/{name}")
+        with open_session(often.tracker, often.settings) as session:
+            list(crawl_file_sources(session))
+            for name in absent:
+                (folder.path / "add" / name).unlink()
+            list(process_zip_actions(session))
+    assert [len(installation.attempts(f"add/{name}")) for name in (FAILING, FAILED_ONCE)] == [3, 1]
     for name in NAMES:
-        folder.put(f"add/{name}", content)
+        folder.put(f"add/{name}")
     unknown = ZipKey(Action.EDIT, OLDEST)
     with writing(installation.tracker) as connection:
         request_urgently(connection, [URGENT, unknown], "ann")
         request_urgently(connection, [URGENT], "bob")
         assert urgent_keys(connection) == [URGENT, unknown]
-    assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-1]), FAILING]
+    assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-2]), FAILED_ONCE, FAILING]
     assert fetched(installation) == []
     assert in_reading(installation.tracker, urgent_keys) == [unknown]
 

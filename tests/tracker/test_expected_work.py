@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Engine, update
 
 from dcc.cli.shell.output import expected_text
-from dcc.databases.transactions import writing
+from dcc.databases.transactions import insert_rows, writing
 from dcc.operations.sessions import open_session
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.decisions import DecisionKind, decide
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
-from dcc.tracker.models import SessionStatistics
+from dcc.tracker.models import CrawlingSession, SessionStatistics, utc_now
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import seed_centre, seed_source, seed_zip
@@ -69,6 +69,28 @@ def test_a_session_leaves_what_the_next_is_expected_by(installation: Installatio
     found = in_reading(installation.tracker, expected_work)[folder.source_id]
     assert (found.archives, found.seconds) == (2, 14)
     assert found.bytes == 2 * len((folder.path / "add" / "H.2013-10-31.1.impc.zip").read_bytes())
+
+
+@pytest.mark.both_databases
+def test_the_last_five_sessions_that_fetched_from_a_source_count(tracker: Engine) -> None:
+    """For each source on its own: neither older ones nor those that fetched nothing."""
+    centre = seed_centre(tracker)
+    sources = [seed_source(tracker, centre), seed_source(tracker, centre)]
+    now = utc_now()
+    absurd, idle = {"fetched": 1, "bytes": 1, "seconds": 9_999}, {"fetched": 0, "bytes": 0, "seconds": 8_888}
+    usual = [{"fetched": 1, "bytes": 10, "seconds": seconds} for seconds in (10, 20, 90, 40, 80)]
+    for pace, source in enumerate(sources, 1):
+        seed_zip(tracker, source, f"H.2013-10-31.{pace}.impc.zip", centre_id=centre, size_bytes=100)
+    for past in (absurd, absurd, *usual[:3], idle, *usual[3:]):
+        (session,) = in_writing(
+            tracker, insert_rows, CrawlingSession, [{"start_time": now, "status": 0, "created": now}]
+        )
+        for pace, source in enumerate(sources, 1):
+            of_source = {"session_id": session, "file_source_id": source, "seconds": past["seconds"] * pace}
+            in_writing(tracker, insert_rows, SessionStatistics, [past | of_source])
+    assert in_reading(tracker, expected_work) == {
+        source: ExpectedWork(1, 100, 400 * pace) for pace, source in enumerate(sources, 1)
+    }
 
 
 @pytest.mark.both_databases
