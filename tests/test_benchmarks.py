@@ -17,6 +17,7 @@ from benchmarks.circumstances import TOOLS, circumstances, missing, versions
 from benchmarks.measuring import Contender, Note, Timing, timed
 from benchmarks.plain_load import OnMariaDb, OnSqlite
 from benchmarks.registry import Benchmark, Finding
+from benchmarks.replay import ReplayBenchmark
 from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
 from benchmarks.servers import OpenSsh, openssh_server
 from benchmarks.session_qc import WholeSession
@@ -64,6 +65,13 @@ def test_the_benchmark_of_causes_counts_every_finding(tmp_path: Path) -> None:
     counted = causes.count(tracker, qc)
     assert counted["findings"] == 3_000
     assert counted["causes"] > 300
+
+
+def test_both_sides_of_a_replay_judge_every_document_and_it_is_as_judging_anew(tmp_path: Path) -> None:
+    benchmark = ReplayBenchmark(tmp_path, 2)
+    for contender in benchmark.comparison().contenders:
+        assert contender.run().wall > 0
+    benchmark.require_same()
 
 
 @pytest.mark.servers
