@@ -20,6 +20,7 @@ from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
+from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
 from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
