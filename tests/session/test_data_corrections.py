@@ -13,13 +13,14 @@ from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
-from dcc.session.data.corrections import recheck
+from dcc.session.data.corrections import plan_submission, recheck
 from dcc.session.data.quality_control import QcSettled, settle_qc
+from dcc.tracker.decisions import DecisionKind, decide, revoke
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
 from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import ContextState
-from tests.support.asking import execute_in, in_both, rows_in
+from tests.support.asking import execute_in, in_both, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_installations import PreparedInstallations
 
@@ -223,6 +224,20 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
     held.take_up()
     assert held.documents()[EDITED] == "upload pending"
     assert confirm(held) == [(EDITED, Status.DONE)]
+
+
+def test_what_waits_on_hold_can_be_planned_and_is_withdrawn_with_its_submission(held: DataInstallation) -> None:
+    held.put(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
+    held.run()
+    assert held.documents()[LATER_EXPERIMENTS] == "upload pending"
+    za_ids = [in_reading(held.tracker, find_archive, key_of(EDIT)).za_id]
+    in_writing(held.tracker, decide, DecisionKind.HOLD, za_ids, by="someone", reason="The centre asks to wait.")
+    plans = plan_submission(held.tracker, held.qc, held.settings, key_of(EDIT))
+    assert [plan.file_name for plan in plans] == [EDITED, LATER_EXPERIMENTS]
+    held.withdraw(EDIT, **WHO)
+    in_writing(held.tracker, revoke, za_ids, DecisionKind.HOLD, by="someone")
+    held.take_up()
+    assert {held.documents()[name] for name in (EDITED, LATER_EXPERIMENTS)} == {"upload cancelled"}
 
 
 # Judged again

@@ -31,7 +31,7 @@ from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import clear_kinds, rewrite_log
-from dcc.session.data.documents import UPLOADED, load_due
+from dcc.session.data.documents import UPLOADED, waiting_for_upload
 from dcc.session.data.due_documents import DueDocument, document_to_apply
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
@@ -108,8 +108,10 @@ def withdraw_submission(
         undone = Undone(tuple(found.id for found in withdrawn), (), ())
 
     def conclude(connection: Connection) -> None:
-        _cancel_waiting(connection, settings, key, author, reason)
         if archive.za_id is not None:
+            waiting = waiting_for_upload(connection, archive.za_id, settings.naming)
+            states = {document.xml_id: WITHDRAWN for document in waiting}
+            progress.reopen_documents(connection, states, author, reason)
             # Nothing goes back to a step that was left out, or waits to be confirmed.
             clear_kinds(connection, archive.za_id, [HELD_KIND, *LEFT_OUT.values()])
             notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
@@ -249,12 +251,6 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
     return len(news)
 
 
-def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, author: str, reason: str) -> None:
-    """Cancel the waiting uploads of a submission."""
-    waiting = load_due(connection, Phase.UPLOAD, settings.naming, [key])
-    progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in waiting}, author, reason)
-
-
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
     causes = [*document_ids, *healing.withdrawals_of(connection, document_ids)]
     touched = healing.documents_to_judge_again(connection, causes)
@@ -381,12 +377,13 @@ class DocumentPlan:
 def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
     """What each document of a submission that waits for upload would change by itself, in the order of upload.
 
-    Held documents are among them. Raises NotFoundError if none waits, StagedDocumentLostError if one is not in staging
-    any more, DocumentError, and the `unreachable` error of either database.
+    Held documents are among them, and those of a submission on hold. Raises NotFoundError if none waits,
+    StagedDocumentLostError if one is not in staging any more, DocumentError, and the `unreachable` error of either
+    database.
     """
 
     def find(connection: Connection) -> tuple[list[DueDocument], Delegations]:
-        due = load_due(connection, Phase.UPLOAD, settings.naming, [key])
+        due = waiting_for_upload(connection, find_archive(connection, key).za_id, settings.naming)
         if not due:
             raise not_fetched(connection, key) or NotFoundError(
                 f"No document of {key} waits to be uploaded. How far they are says `dcc show {key}`; what has not been "

@@ -51,6 +51,12 @@ def load_due(
     return in_order_of_upload(_due_documents(connection.execute(_DUE[phase]), naming, keys))
 
 
+def waiting_for_upload(connection: Connection, za_id: int | None, naming: NamingConvention) -> list[DueDocument]:
+    """The documents of a submission that wait for upload, as of `load_due`, whether it is on hold or not."""
+    waiting = _current(*_COLUMNS).where(_due(Phase.UPLOAD), FileSourceHasZip.za_id == za_id)
+    return in_order_of_upload(_due_documents(connection.execute(waiting), naming, None))
+
+
 def load_unsettled(connection: Connection) -> dict[int, State]:
     """The states of all documents that have passed overview, except (qc, done), by the ids of their `xml_file`.
 
