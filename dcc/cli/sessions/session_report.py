@@ -307,10 +307,10 @@ def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
 
 def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, object]]:
     for (centre, older), count in sorted(in_order.items()):
-        wait, them = ("waits", "it") if count == 1 else ("wait", "them")
+        wait = "waits" if count == 1 else "wait"
         text = (
-            f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive that is still on "
-            f"its way. The session that takes that one takes {them} too."
+            f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive. "
+            f"What that one waits for: dcc show {older}"
         )
         yield _note("waits", text)
 
