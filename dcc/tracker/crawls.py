@@ -173,7 +173,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
 
 
 def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
-    """The findings of each source's latest crawl, and earlier ones that still hold, oldest first.
+    """The findings of each source's latest crawl, and changes of archives that still hold, oldest first.
 
     With `sources`, of these alone.
     """
@@ -183,10 +183,11 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
     if sources is not None:
         crawled = crawled.where(SourceCrawlRow.file_source_id.in_(sources))
     latest = crawled.subquery()
+    noticed_last = and_(CrawlFinding.session_id == latest.c.session_id, CrawlFinding.kind != CHANGED)
     query = (
         select(CrawlFinding)
         .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
-        .where(or_(CrawlFinding.session_id == latest.c.session_id, still_changed(sources)))
+        .where(or_(noticed_last, still_changed(sources)))
         .order_by(CrawlFinding.id)
     )
     if sources is not None:
