@@ -123,7 +123,7 @@ class _Counts:
         self.files += 1
         self.invalid += not verdict.valid
         for one in verdict.missing:
-            told = one.fact.details or {}
+            told = one.fact.all_details
             self.missing[str(told["centre"]), str(told["value"])] = None
         if self.first_error is None:
             # That documents of an archive would fail is told by the errors of these.
