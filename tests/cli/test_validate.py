@@ -112,6 +112,8 @@ def test_the_animals_that_a_table_misses_are_named(bare_dcc: Dcc, tmp_path: Path
         archive.extract("experiments.csv", tmp_path)
     told = bare_dcc("validate", tmp_path / "experiments.csv")
     assert "They miss 24 animals: " in told.stderr
+    bare_dcc("manifest", tmp_path)
+    assert f"{tmp_path}/manifest.json was not compared" in bare_dcc("validate", tmp_path).stderr
     (verdict,) = bare_dcc.json("validate", tmp_path / "experiments.csv")
     assert "See experiments.csv, row 2" in verdict["missing"][0]["message"]
 
