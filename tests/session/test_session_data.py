@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.errors import QcDatabaseUnreachableError
+from dcc.errors import QcDatabaseUnreachableError, SessionTimeLimitError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
@@ -213,6 +215,34 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     with writing(data.tracker) as connection:
         (faulty,) = select_zips(connection, ZipFilter(faulty=True, on_hold=True))
         revoke(connection, [faulty.id], DecisionKind.QUARANTINE, by="tester")
+    data.take_up()
+    assert data.states() == {ZIP: "qc pending"}
+
+
+def test_a_session_whose_time_is_up_judges_no_further_document(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even of those that could not be judged together. The next session does."""
+    from dcc.session.data import checking
+
+    judged: list[int] = []
+    judge = checking.judge_document
+
+    def take_an_hour(connection: object, document_id: int, *more: object) -> object:
+        judged.append(document_id)
+        monkeypatch.setattr("dcc.session.sessions.utc_now", lambda: utc_now() + timedelta(hours=1))
+        return judge(connection, document_id, *more)  # type: ignore[arg-type]
+
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    limited = data.with_settings(session_time_limit=600.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(checking, "judge_together", lambda *_: 1 // 0)
+        patched.setattr(checking, "judge_document", take_an_hour)
+        with pytest.raises(SessionTimeLimitError):
+            limited.take_up()
+    assert len(judged) == 1
+    monkeypatch.setattr("dcc.session.sessions.utc_now", utc_now)
     data.take_up()
     assert data.states() == {ZIP: "qc pending"}
 
