@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.session.archives import coordination
 from dcc.sources.due import Pause
-from dcc.tracker.hostings.urgent_archives import request_urgently
+from dcc.tracker.hostings.urgent_archives import request_urgently, urgent_keys
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.register.source_pace import set_pause
 from tests.support.asking import column_in
@@ -24,6 +24,7 @@ from tests.support.installations import Installation, SessionResult
 from tests.support.served_sources import Relay, below, large_archive, register
 from tests.support.servers import Share
 from tests.support.trials import usually
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.servers, only_sqlite]
 
@@ -48,10 +49,23 @@ def resume(installation: Installation, source_id: int) -> None:
         set_pause(connection, source_id, None)
 
 
-def hurry_after_a_look(relay: Relay) -> None:
-    """Send the rest at once, after the session has asked what people want: it records what arrives in between."""
-    time.sleep(0.8)
-    relay.delay = 0.0
+@dataclass
+class Slow:
+    """An installation before a slow relay, whose sessions ask often what people want; `asked` counts that."""
+
+    installation: Installation
+    relay: Relay
+    asked: int = 0
+
+    def wait_for_looks(self) -> None:
+        """Wait until the session has asked what people want, and heeded it."""
+        seen = self.asked
+        wait_until(lambda: self.asked > seen)
+
+    def hurry_after_a_look(self) -> None:
+        """Send the rest at once after that."""
+        self.wait_for_looks()
+        self.relay.delay = 0.0
 
 
 class Running:
@@ -71,12 +85,6 @@ class Running:
         query = select(ZipDownload.id).where(ZipDownload.downloaded_size_bytes > 0)
         return len(column_in(self._installation.tracker, query))
 
-    def wait_for(self, is_so: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + 20
-        while not is_so():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
     def end(self) -> list[str]:
         """Wait for its end; the archives that it fetched, in their order."""
         self._thread.join(30)
@@ -85,38 +93,42 @@ class Running:
 
 
 @pytest.fixture(params=usually(["sftp_server"], ["sftp_server", "ftp_server"]))
-def slow(
-    quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Installation, Relay]]:
-    """An installation that asks often what people want, and a slow relay before the archives' server."""
+def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     share: Share = request.getfixturevalue(request.param)
-    monkeypatch.setattr("dcc.session.archives.coordination._ASKING_SECONDS", 0.1)
     with Relay(share, delay=0.1) as relay:
-        yield quick.with_settings(downloads_per_source=1, max_retries=0), relay
+        slow = Slow(quick.with_settings(downloads_per_source=1, max_retries=0), relay)
+
+        def asked(connection: Connection) -> list[ZipKey]:
+            slow.asked += 1
+            return urgent_keys(connection)
+
+        monkeypatch.setattr(coordination, "_ASKING_SECONDS", 0.1)
+        monkeypatch.setattr(coordination, "urgent_keys", asked)
+        yield slow
 
 
-def test_an_archive_that_is_wanted_first_is_fetched_next(slow: tuple[Installation, Relay]) -> None:
-    installation, relay = slow
+def test_an_archive_that_is_wanted_first_is_fetched_next(slow: Slow) -> None:
+    installation, relay = slow.installation, slow.relay
     put_all(relay.share)
     register(installation, relay.share)
     session = Running(installation)
-    session.wait_for(lambda: session.begun)
+    wait_until(lambda: session.begun > 0)
     with writing(installation.tracker) as connection:
         request_urgently(connection, [ZipKey(Action.ADD, OLDEST.partition("/")[2])], "ann")
-    hurry_after_a_look(relay)
+    slow.hurry_after_a_look()
     fetched = session.end()
     assert sorted(fetched) == KEYS
     assert fetched.index(OLDEST) <= 3
 
 
-def test_a_paused_source_gets_no_further_download(slow: tuple[Installation, Relay]) -> None:
-    installation, relay = slow
+def test_a_paused_source_gets_no_further_download(slow: Slow) -> None:
+    installation, relay = slow.installation, slow.relay
     put_all(relay.share)
     source_id = register(installation, relay.share)
     session = Running(installation)
-    session.wait_for(lambda: session.begun)
+    wait_until(lambda: session.begun > 0)
     pause(installation, source_id)
-    hurry_after_a_look(relay)
+    slow.hurry_after_a_look()
     fetched = session.end()
     assert 1 <= len(fetched) <= 3
     left = [key for key in KEYS if key not in fetched]
@@ -128,32 +140,32 @@ def test_a_paused_source_gets_no_further_download(slow: tuple[Installation, Rela
     assert set(installation.states().values()) == {"xsd done"}
 
 
-def test_what_a_paused_source_does_not_send_another_does(slow: tuple[Installation, Relay]) -> None:
-    installation, relay = slow
+def test_what_a_paused_source_does_not_send_another_does(slow: Slow) -> None:
+    installation, relay = slow.installation, slow.relay
     one, two = below(relay.share, "one"), below(relay.share, "two")
     put_all(one)
     put_all(two)
     register(installation, one)
     register(installation, two)
     session = Running(installation)
-    session.wait_for(lambda: session.begun)
+    wait_until(lambda: session.begun > 0)
     used = {source_id for key in KEYS for source_id, _ in installation.attempts(key)}
     assert len(used) == 1
     pause(installation, paused := used.pop())
-    hurry_after_a_look(relay)
+    slow.hurry_after_a_look()
     assert sorted(session.end()) == KEYS
     assert {installation.attempts(key)[-1] for key in KEYS[:5]} == {(3 - paused, "xsd done")}
 
 
-def test_a_pause_that_ends_within_a_session_loses_nothing(slow: tuple[Installation, Relay]) -> None:
+def test_a_pause_that_ends_within_a_session_loses_nothing(slow: Slow) -> None:
     """What was left meanwhile is fetched by the next session."""
-    installation, relay = slow
+    installation, relay = slow.installation, slow.relay
     put_all(relay.share)
     source_id = register(installation, relay.share)
     session = Running(installation)
-    session.wait_for(lambda: session.begun)
+    wait_until(lambda: session.begun > 0)
     pause(installation, source_id)
-    time.sleep(0.5)
+    slow.wait_for_looks()
     resume(installation, source_id)
-    hurry_after_a_look(relay)
+    slow.hurry_after_a_look()
     assert sorted([*session.end(), *Running(installation).end()]) == KEYS
