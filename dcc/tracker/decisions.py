@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, literal, or_, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import insert_rows
@@ -82,6 +82,11 @@ def is_on_hold() -> ColumnElement[bool]:
     return is_decided(DecisionKind.HOLD, DecisionKind.QUARANTINE)
 
 
+def archives_on_hold() -> Select[int]:
+    """The submissions that are on hold or in quarantine, which are few."""
+    return _in_force(DecisionKind.HOLD, DecisionKind.QUARANTINE)
+
+
 def is_acknowledged() -> ColumnElement[bool]:
     """Condition on a submission: it failed, and a person said that nobody has to act on it."""
     return and_(ZipAction.status_id == int(Status.FAILED), is_decided(DecisionKind.ACKNOWLEDGE))
@@ -103,8 +108,12 @@ def needs_nobody() -> ColumnElement[bool]:
 
 def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:
     """Condition on a submission: a decision of one of these kinds is in force."""
-    of_kind = ZipDecision.kind.in_([kind.value for kind in kinds]), ZipDecision.revoked.is_(None)
-    return exists(select(ZipDecision.id)).where(ZipDecision.za_id == ZipAction.id, *of_kind).correlate(ZipAction)
+    return exists(_in_force(*kinds)).where(ZipDecision.za_id == ZipAction.id).correlate(ZipAction)
+
+
+def _in_force(*kinds: DecisionKind) -> Select[int]:
+    of_kind = ZipDecision.kind.in_([kind.value for kind in kinds])
+    return select(ZipDecision.za_id).where(of_kind, ZipDecision.revoked.is_(None))
 
 
 def decide(connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str, reason: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, text, update
 
 from dcc.analysis.measurements import load_measurements
 from dcc.documents.contents import MediaParameter, Metadata
@@ -14,8 +14,10 @@ from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import recount_contexts
-from dcc.vocabulary import ContextState
+from dcc.qc.models import EXPERIMENT
+from dcc.vocabulary import ContextState, Validity
 from tests.qc.test_contexts_building import set_state, states_of
+from tests.support.asking import execute_in
 from tests.support.qc_contexts import assert_contexts_are_right, judge, submit
 from tests.support.qc_documents import experiment, housing, line, specimen, undo_documents
 
@@ -150,13 +152,17 @@ def test_an_experiment_that_counted_goes_with_its_animal(
     assert states_of(qc_database) == {("C1", ""): (0, "dataremoved")}
 
 
-def test_an_experiment_that_comes_back_is_as_its_animal_is_by_now(qc_database: Engine) -> None:
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_an_experiment_that_comes_back_is_as_its_animal_is_by_now(qc_database: Engine, is_followed: bool) -> None:
+    """Also in a database of a version before 1.0.0, in which those that did not stand did not follow their animals."""
     first = submit(qc_database, Action.ADD, specimen("bad")).document_id
     submit(qc_database, Action.ADD, experiment("E1", ["bad"]))
     deleted = submit(qc_database, Action.DELETE, experiment("E1", ["bad"]))
     built(qc_database)
     judge(qc_database, first, [1])
     built(qc_database)
+    if not is_followed:
+        execute_in(qc_database, update(EXPERIMENT).values(validity=Validity.VALID))
     undo_documents(qc_database, [deleted.document_id], patience_seconds=5)
     assert built(qc_database) == {"E1": {False}}
 

@@ -146,7 +146,7 @@ class SourceDownloads:
         self._given_up: SourceError | None = None
         self._urgent: Collection[ZipKey] = ()
         self.is_paused = False
-        """Whether no further transfer begins until it is unset; those of the queue end as not begun."""
+        """Whether no further transfer begins until it is unset: each of the queue ends as one that did not begin."""
         self._failures_in_a_row = 0
         self._connections = SourceConnections(
             address.label,

@@ -23,7 +23,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.tracker.decisions import is_on_hold
+from dcc.tracker.decisions import archives_on_hold, is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
@@ -219,7 +219,7 @@ _UNFINISHED: Final = or_(
     _FAILED_TO_ARRIVE,
 )
 _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
-_LATEST_ON_HOLD: Final = newest_downloads(select(ZipAction.id).where(is_on_hold()))
+_LATEST_ON_HOLD: Final = newest_downloads(archives_on_hold())
 _TO_BE_UPLOADED: Final = ZipAction.id.in_(
     select(_LATEST_ON_HOLD.c.za_id)
     .join(XmlFile, XmlFile.zip_id == _LATEST_ON_HOLD.c.download_id)
