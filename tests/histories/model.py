@@ -20,8 +20,8 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
 - A document of which anything breaks a rule fails while that is there, and one that was refused in part, as each
   session sees, unless the rule is waived or lowered to a warning then. What was refused as a whole stays refused.
-- Experiments break a rule while their animals are missing. They count in data contexts while they break none, and their
-  animals are there and break none. A document waits for quality control while any of its experiments count.
+- Experiments break a rule while their animals are missing. They count in data contexts while they and their animals
+  break no rule that is not waived. A document waits for quality control while any of its experiments count.
 - Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held.
   They leave alone what was set aside, until it is retried, and nothing waits for that. What is acknowledged is so until
   it fails no more or is opened again.
@@ -350,8 +350,7 @@ class Model:
         return sum(self._counts(thing) for thing, _ in self.versions.owned_by(name) if thing == thing.experiments)
 
     def _counts(self, experiments: Thing) -> bool:
-        broken = self._broken_by(experiments) | self._broken_by(experiments.animals)
-        return self.versions.owner(experiments.animals) is not None and broken <= set(self.waivers)
+        return self._broken_by(experiments) | self._broken_by(experiments.animals) <= set(self.waivers)
 
     def _broken_by(self, thing: Thing) -> set[str]:
         """The rules that something breaks which is there."""

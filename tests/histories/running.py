@@ -267,5 +267,8 @@ def _delegate(life: Life, in_force: bool) -> None:
 def _differences(here: Holdings | Standing, there: Holdings | Standing, names: Collection[str] = ()) -> Iterator[str]:
     for name in names or here.__dataclass_fields__:
         held, expected = getattr(here, name), getattr(there, name)
+        if isinstance(held, dict):
+            keys = [key for key in held.keys() | expected.keys() if held.get(key) != expected.get(key)]
+            held, expected = ({key: each[key] for key in keys if key in each} for each in (held, expected))
         if held != expected:
             yield f"{name}: held {held}, expected {expected}"

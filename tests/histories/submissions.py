@@ -143,6 +143,9 @@ class Submitted:
 
     submission: Submission
 
+    def __str__(self) -> str:
+        return f"Submitted {self.submission}"
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
