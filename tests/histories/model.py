@@ -19,7 +19,8 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
 - A document of which anything breaks a rule fails while that is there, and one that was refused in part, as each
-  session sees, unless the rule is waived or lowered to a warning then. What was refused as a whole stays refused.
+  session sees, unless the rule is waived or lowered to a warning then. What was refused of it may break others, too.
+  What was refused as a whole stays refused.
 - Experiments break a rule while their animals are missing. They count in data contexts while they and their animals
   break no rule that is not waived. A document waits for quality control while any of its experiments count.
 - Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held.
@@ -342,24 +343,29 @@ class Model:
 
     def _fails(self, record: Record, name: str) -> bool:
         """Whether a document breaks a rule that is not waived, by what is there of it or was refused of it."""
-        broken = {rule for thing, _ in self.versions.owned_by(name) for rule in self._broken_by(thing)}
-        return not broken | record.broken[name] <= set(self.waivers)
+        refused = record.refused[name]
+        broken = self._broken(self.versions.owned_by(name)) | {rule for _, _, rule in refused}
+        if record.submission.action is not Action.DELETE:
+            broken |= self._broken((thing, variant) for thing, variant, _ in refused)
+        return not broken <= set(self.waivers)
 
     def _counted(self, name: str) -> int:
         """How many groups of a document's experiments count in data contexts."""
         return sum(self._counts(thing) for thing, _ in self.versions.owned_by(name) if thing == thing.experiments)
 
     def _counts(self, experiments: Thing) -> bool:
-        return self._broken_by(experiments) | self._broken_by(experiments.animals) <= set(self.waivers)
+        concerned = (experiments, experiments.animals)
+        return self._broken((thing, self.versions.variant(thing)) for thing in concerned) <= set(self.waivers)
 
-    def _broken_by(self, thing: Thing) -> set[str]:
-        """The rules that something breaks which is there."""
-        of_experiments = thing == thing.experiments
+    def _broken(self, things: Iterable[tuple[Thing, int | None]]) -> set[str]:
+        """The rules that variants of things break now."""
         broken = set()
-        if self.versions.variant(thing) == BAD:
-            broken.add(WRONG_UNIT if of_experiments else UNREGISTERED)
-        if of_experiments and self.versions.owner(thing.animals) is None:
-            broken.add(NO_ANIMAL)
+        for thing, variant in things:
+            of_experiments = thing == thing.experiments
+            if variant == BAD:
+                broken.add(WRONG_UNIT if of_experiments else UNREGISTERED)
+            if of_experiments and self.versions.owner(thing.animals) is None:
+                broken.add(NO_ANIMAL)
         return broken
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
@@ -374,16 +380,17 @@ class Model:
             document.is_duplicate = True
             self.duplicates.add(document.name)
             versions.applied.append(document)
-            record.broken[document.name] = set()
+            record.refused[document.name] = []
             return DONE
-        refused = {thing: rule for thing, _ in document.things if (rule := self._refusal(document, thing)) is not None}
-        taken = [(thing, variant) for thing, variant in document.things if thing not in refused]
+        judged = [(thing, variant, self._refusal(document, thing)) for thing, variant in document.things]
+        taken = [(thing, variant) for thing, variant, rule in judged if rule is None]
+        refused = [(thing, variant, rule) for thing, variant, rule in judged if rule is not None]
         if document.action is not Action.ADD and not is_confirmed and MICE * len(taken) > HOLD_ABOVE:
             return PENDING
         for thing, variant in taken:
             self._touch(thing)
             versions.logs[thing].append((document, None if document.action is Action.DELETE else variant))
-        record.broken[document.name] = set(refused.values())
+        record.refused[document.name] = refused
         if not taken:
             return REFUSED
         versions.applied.append(document)

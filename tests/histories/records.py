@@ -72,8 +72,8 @@ class Applied:
 class Record:
     """What is known of an archive: how it was listed last, and what became of it and of its documents.
 
-    `fetched` is the time with which it was listed when it was fetched last; `broken` are the rules that what was
-    refused of documents broke.
+    `fetched` is the time with which it was listed when it was fetched last; `refused` is what was refused
+    of documents, with its variant and the rule because of which it was.
     """
 
     submission: Submission
@@ -84,7 +84,7 @@ class Record:
     missed: bool = False
     documents: dict[str, str] = field(default_factory=dict)
     applied: dict[str, str] = field(default_factory=dict)
-    broken: dict[str, set[str]] = field(default_factory=dict)
+    refused: dict[str, list[tuple[Thing, int, str]]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     proposed: bool = False

@@ -257,7 +257,7 @@ def _first(theme: Theme) -> tuple[Document, ...]:
 
 def _some(rng: random.Random, theme: Theme, sent: list[Submission], numbers: list[int]) -> Iterator[Happening]:
     """One happening, or some that are of interest together."""
-    what = rng.choices(range(9), (12, 2, 2, 2, 2, 3, 4, 6, 1))[0] if sent else 0
+    what = rng.choices(range(10), (12, 2, 2, 2, 2, 3, 4, 6, 1, 1))[0] if sent else 0
     number = rng.choice(sent).number if sent else 0
     match what:
         case 0:
@@ -279,13 +279,21 @@ def _some(rng: random.Random, theme: Theme, sent: list[Submission], numbers: lis
             yield Confirmed(oldest=rng.random() < 0.6)
         case 7:
             yield Wished(rng.choice(list(Wish)), number)
-        case _:
+        case 8:
             # What is withdrawn while it is on hold does not come back when it is released.
             yield Wished(Wish.HOLD, number)
             if rng.random() < 0.5:
                 yield Crawled()
             yield Withdrawn(number)
             yield Wished(Wish.RELEASE, number)
+        case _:
+            # Experiments that would come back without their animals.
+            said = ((rng.randrange(GROUPS), 0),)
+            archives = [_deletion(numbers.pop(), kind, said) for kind in reversed(DocumentKind)]
+            for archive in archives:
+                yield Submitted(archive)
+            yield Crawled()
+            yield Withdrawn(rng.choice(archives).number)
 
 
 def _new(rng: random.Random, theme: Theme, sent: list[Submission], number: int) -> Submission:
@@ -296,6 +304,10 @@ def _new(rng: random.Random, theme: Theme, sent: list[Submission], number: int) 
     suffix = rng.choices((".zip", ".tar", ".tar.gz"), (4, 1, 1))[0]
     submission = Submission(number, action, documents, otherwise=rng.random() < 0.4, suffix=suffix)
     return _packed_anew(rng, theme, submission)
+
+
+def _deletion(number: int, kind: DocumentKind, said: Said) -> Submission:
+    return Submission(number, Action.DELETE, (Document(kind, said),))
 
 
 def _packed_anew(rng: random.Random, theme: Theme, submission: Submission) -> Submission:
