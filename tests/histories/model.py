@@ -103,7 +103,7 @@ class Model:
         for record in self.records.values():
             if not record.gone and not record.missed:
                 record.proposed = record.decided = False
-            elif is_believed and record.gone and not record.decided and record.is_loaded:
+            elif is_believed and record.gone and not record.decided and self.is_loaded(record):
                 record.proposed = True
         due: list[Applied] = []
         for number, record in self.records.items():
@@ -226,9 +226,13 @@ class Model:
     def _change(self, record: Record, submission: Submission, time: int) -> None:
         record.time = time
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
-        if not record.is_loaded and not withdrawn and record.state != SET_ASIDE:
+        if not self.is_loaded(record) and not withdrawn and record.state != SET_ASIDE:
             record.submission = submission
             self.open_again(record)
+
+    def is_loaded(self, record: Record) -> bool:
+        """Whether anything of an archive was uploaded and stands."""
+        return bool(self.versions.of_archive(record.submission.number))
 
     def open_again(self, record: Record) -> None:
         """Have an archive wait for its download, and nothing of former ones count."""

@@ -20,7 +20,6 @@ NO_NAME: Final = "xml_name failed"
 NOT_OPENED: Final = "unzip failed"
 WAITING: Final = "zip_name done"
 SET_ASIDE: Final = "zip_name cancelled"
-_LOADED: Final = frozenset({UPLOADED, DONE, OPEN, IN_PART, NO_CONTEXT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +90,6 @@ class Record:
     decided: bool = False
     on_hold: bool = False
     acknowledged: bool = False
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether anything of it was uploaded and stands."""
-        return not _LOADED.isdisjoint(self.documents.values())
 
     @property
     def is_there(self) -> bool:
