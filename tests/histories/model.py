@@ -34,7 +34,7 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,22 +58,15 @@ from tests.histories.records import (
     Standing,
 )
 from tests.histories.submissions import (
-    BAD,
     HOLD_ABOVE,
-    IN_USE,
     MICE,
-    NO_ANIMAL,
-    NOT_THERE,
     RIGHT,
-    THERE,
     THINGS,
-    UNREGISTERED,
-    WRONG_UNIT,
     Packing,
     Submission,
     Thing,
 )
-from tests.histories.versions import Versions
+from tests.histories.versions import Versions, in_order_of_upload
 
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
 _LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, OPEN, DONE)
@@ -109,7 +102,7 @@ class Model:
         for number, record in self.records.items():
             self._resume(record)
             due += self._due(number)
-        for document in _in_order(due):
+        for document in in_order_of_upload(due):
             self._process(document)
         for record in self.records.values():
             self._judge(record)
@@ -242,7 +235,7 @@ class Model:
     def take(self, number: int) -> None:
         """A session for one archive."""
         record = self.records[number]
-        for document in _in_order(self._due(number)):
+        for document in in_order_of_upload(self._due(number)):
             self._process(document)
         self._judge(record)
         if record.documents:
@@ -348,9 +341,9 @@ class Model:
     def _fails(self, record: Record, name: str) -> bool:
         """Whether a document breaks a rule that is not waived, by what is there of it or was refused of it."""
         refused = record.refused[name]
-        broken = self._broken(self.versions.owned_by(name)) | {rule for _, _, rule in refused}
+        broken = self.versions.broken(self.versions.owned_by(name)) | {rule for _, _, rule in refused}
         if record.submission.action is not Action.DELETE:
-            broken |= self._broken((thing, variant) for thing, variant, _ in refused)
+            broken |= self.versions.broken((thing, variant) for thing, variant, _ in refused)
         return not broken <= set(self.waivers)
 
     def _counted(self, name: str) -> int:
@@ -359,18 +352,7 @@ class Model:
 
     def _counts(self, experiments: Thing) -> bool:
         concerned = (experiments, experiments.animals)
-        return self._broken((thing, self.versions.variant(thing)) for thing in concerned) <= set(self.waivers)
-
-    def _broken(self, things: Iterable[tuple[Thing, int | None]]) -> set[str]:
-        """The rules that variants of things break now."""
-        broken = set()
-        for thing, variant in things:
-            of_experiments = thing == thing.experiments
-            if variant == BAD:
-                broken.add(WRONG_UNIT if of_experiments else UNREGISTERED)
-            if of_experiments and self.versions.owner(thing.animals) is None:
-                broken.add(NO_ANIMAL)
-        return broken
+        return self.versions.broken((thing, self.versions.variant(thing)) for thing in concerned) <= set(self.waivers)
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
@@ -380,13 +362,13 @@ class Model:
             return record.applied[document.name]
         versions.forget(document.name)
         self.duplicates.discard(document.name)
-        if self._is_duplicate(document):
+        if versions.is_duplicate(document):
             document.is_duplicate = True
             self.duplicates.add(document.name)
             versions.applied.append(document)
             record.refused[document.name] = []
             return DONE
-        judged = [(thing, variant, self._refusal(document, thing)) for thing, variant in document.things]
+        judged = [(thing, variant, versions.refusal(document, thing)) for thing, variant in document.things]
         taken = [(thing, variant) for thing, variant, rule in judged if rule is None]
         refused = [(thing, variant, rule) for thing, variant, rule in judged if rule is not None]
         if document.action is not Action.ADD and not is_confirmed and MICE * len(taken) > HOLD_ABOVE:
@@ -400,16 +382,6 @@ class Model:
         versions.applied.append(document)
         return IN_PART if refused else DONE
 
-    def _refusal(self, document: Applied, thing: Thing) -> str | None:
-        """The rule that keeps a document from changing something, None if none does."""
-        is_there = self.versions.owner(thing) is not None
-        if document.action is Action.ADD:
-            return THERE[thing.kind] if is_there else None
-        if not is_there:
-            return NOT_THERE
-        has_experiments = thing == thing.animals and self.versions.owner(thing.experiments) is not None
-        return IN_USE if document.action is Action.DELETE and has_experiments else None
-
     def _touch(self, thing: Thing) -> None:
         """Note the documents of which another one changes what they brought, or its animals, or brings it back."""
         for each in {thing, thing.experiments}:
@@ -417,29 +389,9 @@ class Model:
             if last is not None:
                 self.touched.add((last.number, last.name))
 
-    def _is_duplicate(self, document: Applied) -> bool:
-        owners = {self.versions.owner(thing) for thing, _ in document.things}
-        if document.action is Action.DELETE:
-            deletions = [one for one in self.versions.applied if one.action is Action.DELETE]
-            return owners == {None} and any(one.things == document.things for one in deletions)
-        (owner, *others) = owners
-        return not others and owner is not None and owner.things == document.things
-
     @staticmethod
     def _roll_up(record: Record) -> None:
         """An archive shows the earliest failure, else what is least advanced."""
         states = {*record.documents.values(), *([NO_NAME] if record.submission.packing is Packing.DEEP else [])}
         failed = [state for state in _ORDER if state in states]
         record.state = [*failed, *(state for state in _LEAST_ADVANCED if state in states)][0]
-
-
-def _in_order(due: Iterable[Applied]) -> Iterator[Applied]:
-    """Documents that wait for the upload, in its order."""
-    documents = sorted(due, key=lambda document: (document.number, document.name))
-    experiments = [document for document in documents if not document.is_of_animals]
-    for document in documents:
-        if document.is_of_animals:
-            while document.action is Action.DELETE and experiments and experiments[0].number <= document.number:
-                yield experiments.pop(0)
-            yield document
-    yield from experiments

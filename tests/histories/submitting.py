@@ -50,7 +50,8 @@ from dcc.vocabulary import EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
 from tests.histories.records import Standing
-from tests.histories.submissions import GROUPS, Submission, Thing, Wish
+from tests.histories.submission_histories import Wish
+from tests.histories.submissions import GROUPS, Submission, Thing
 from tests.support.asking import in_reading, in_writing
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}

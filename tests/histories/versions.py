@@ -1,4 +1,7 @@
-"""Which versions of animals and experiments are there in the model, by which documents, and what builds on these."""
+"""Which versions of animals and experiments are there in the model, by which documents, and what follows from that.
+
+A document is refused, breaks rules, says nothing new, or has others build on it because of what is there.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,18 @@ from dataclasses import dataclass, field
 
 from dcc.naming import Action, DocumentKind
 from tests.histories.records import Applied
-from tests.histories.submissions import GROUPS, THINGS, Thing
+from tests.histories.submissions import (
+    BAD,
+    GROUPS,
+    IN_USE,
+    NO_ANIMAL,
+    NOT_THERE,
+    THERE,
+    THINGS,
+    UNREGISTERED,
+    WRONG_UNIT,
+    Thing,
+)
 
 
 @dataclass
@@ -61,6 +75,36 @@ class Versions:
         self.applied = [one for one in self.applied if one not in mine]
         return changed
 
+    def is_duplicate(self, document: Applied) -> bool:
+        """Whether a document says the same as one that stands."""
+        owners = {self.owner(thing) for thing, _ in document.things}
+        if document.action is Action.DELETE:
+            deletions = [one for one in self.applied if one.action is Action.DELETE]
+            return owners == {None} and any(one.things == document.things for one in deletions)
+        (owner, *others) = owners
+        return not others and owner is not None and owner.things == document.things
+
+    def refusal(self, document: Applied, thing: Thing) -> str | None:
+        """The rule that keeps a document from changing something, None if none does."""
+        is_there = self.owner(thing) is not None
+        if document.action is Action.ADD:
+            return THERE[thing.kind] if is_there else None
+        if not is_there:
+            return NOT_THERE
+        has_experiments = thing == thing.animals and self.owner(thing.experiments) is not None
+        return IN_USE if document.action is Action.DELETE and has_experiments else None
+
+    def broken(self, things: Iterable[tuple[Thing, int | None]]) -> set[str]:
+        """The rules that variants of things break now."""
+        broken = set()
+        for thing, variant in things:
+            of_experiments = thing == thing.experiments
+            if variant == BAD:
+                broken.add(WRONG_UNIT if of_experiments else UNREGISTERED)
+            if of_experiments and self.owner(thing.animals) is None:
+                broken.add(NO_ANIMAL)
+        return broken
+
     def are_built_on(self, mine: Collection[Applied]) -> bool:
         """Whether other, later documents build on these."""
         is_changed = any(_are_followed(log, mine) for log in self.logs.values())
@@ -91,3 +135,15 @@ def _are_followed(log: list[tuple[Applied, int | None]], mine: Collection[Applie
     """Whether a document that is not among these changed a thing after one of these."""
     ours = [place for place, (one, _) in enumerate(log) if one in mine]
     return bool(ours) and any(one not in mine for one, _ in log[ours[0] :])
+
+
+def in_order_of_upload(due: Iterable[Applied]) -> Iterator[Applied]:
+    """Documents that wait for the upload, in its order."""
+    documents = sorted(due, key=lambda document: (document.number, document.name))
+    experiments = [document for document in documents if not document.is_of_animals]
+    for document in documents:
+        if document.is_of_animals:
+            while document.action is Action.DELETE and experiments and experiments[0].number <= document.number:
+                yield experiments.pop(0)
+            yield document
+    yield from experiments

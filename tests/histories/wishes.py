@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.histories.model import Model
 from tests.histories.records import SET_ASIDE
-from tests.histories.submissions import Wish
+from tests.histories.submission_histories import Wish
 
 
 def fulfil(model: Model, wish: Wish, number: int) -> bool:
