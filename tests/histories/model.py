@@ -22,7 +22,8 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   session sees, unless the rule is waived or lowered to a warning then. What was refused of it may break others, too.
   What was refused as a whole stays refused.
 - Experiments break a rule while their animals are missing. They count in data contexts while they and their animals
-  break no rule that is not waived. A document waits for quality control while any of its experiments count.
+  break no rule that is not waived. A context waits for quality control from when what counts in it has changed, and a
+  document while such a context has experiments of it.
 - Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held.
   They leave alone what was set aside, until it is retried, and nothing waits for that. What is acknowledged is so until
   it fails no more or is opened again.
@@ -58,6 +59,7 @@ from tests.histories.records import (
     Standing,
 )
 from tests.histories.submissions import (
+    BAD,
     HOLD_ABOVE,
     MICE,
     RIGHT,
@@ -77,7 +79,8 @@ _FEWEST_LOST, _LIMIT = 3, 0.2
 class Model:
     """The model. What lies at the source is told to it as it is told to the real installation.
 
-    `counts_all`: no step was ever left out, so that data contexts are up to date.
+    `counts_all`: no step was ever left out, so that data contexts are up to date. `contexts` has what counts in each,
+    and `unfinished` are those that wait for quality control.
     """
 
     lying: dict[int, tuple[Submission, int]] = field(default_factory=dict)
@@ -86,6 +89,8 @@ class Model:
     duplicates: set[str] = field(default_factory=set)
     left_out: str = ""
     counts_all: bool = True
+    contexts: dict[tuple[int | None, bool], frozenset[tuple[Thing, int | None]]] = field(default_factory=dict)
+    unfinished: set[tuple[int | None, bool]] = field(default_factory=set)
     waivers: list[str] = field(default_factory=list)
     touched: set[tuple[int, str]] = field(default_factory=set)
 
@@ -104,6 +109,7 @@ class Model:
             due += self._due(number)
         for document in in_order_of_upload(due):
             self._process(document)
+        self._build_contexts()
         for record in self.records.values():
             self._judge(record)
             if record.documents:
@@ -176,6 +182,7 @@ class Model:
     def standing(self) -> Standing:
         """What the databases should hold."""
         records = self.records.values()
+        names = [name for record in records for name in record.documents]
         return Standing(
             {record.submission.file_name: record.state for record in records},
             {name: state for record in records for name, state in record.documents.items()},
@@ -191,7 +198,7 @@ class Model:
                 for record in records
                 if record.acknowledged and record.state.endswith("failed")
             ),
-            {name: MICE * count for record in records for name in record.documents if (count := self._counted(name))},
+            {name: MICE * len(counted) for name in names if (counted := self._counted(name))},
         )
 
     def _list(self, action: Action) -> bool:
@@ -237,6 +244,7 @@ class Model:
         record = self.records[number]
         for document in in_order_of_upload(self._due(number)):
             self._process(document)
+        self._build_contexts()
         self._judge(record)
         if record.documents:
             self._roll_up(record)
@@ -335,7 +343,8 @@ class Model:
         if self.left_out != "data":
             for name in record.documents.keys() - record.left_out.keys():
                 if record.documents[name] in {DONE, OPEN, IN_PART}:
-                    accepted = OPEN if self._counted(name) else DONE
+                    counted = {self._context(thing) for thing in self._counted(name)}
+                    accepted = DONE if counted.isdisjoint(self.unfinished) else OPEN
                     record.documents[name] = IN_PART if self._fails(record, name) else accepted
 
     def _fails(self, record: Record, name: str) -> bool:
@@ -346,9 +355,26 @@ class Model:
             broken |= self.versions.broken((thing, variant) for thing, variant, _ in refused)
         return not broken <= set(self.waivers)
 
-    def _counted(self, name: str) -> int:
-        """How many groups of a document's experiments count in data contexts."""
-        return sum(self._counts(thing) for thing, _ in self.versions.owned_by(name) if thing == thing.experiments)
+    def _build_contexts(self) -> None:
+        """Sort what counts into data contexts; those that changed wait for quality control."""
+        former, self.contexts = self.contexts, {}
+        for thing in THINGS:
+            variant = self.versions.variant(thing)
+            if thing == thing.experiments and variant is not None and self._counts(thing):
+                context = self._context(thing)
+                self.contexts[context] = self.contexts.get(context, frozenset()) | {(thing, variant)}
+        changed = {each for each in former | self.contexts if former.get(each) != self.contexts.get(each)}
+        self.unfinished |= changed
+
+    def _context(self, experiments: Thing) -> tuple[int | None, bool]:
+        """The context of experiments: the colony of their animals, None if these are missing, and whether it is bad."""
+        variant = self.versions.variant(experiments.animals)
+        return (None if variant is None else experiments.colony), variant == BAD
+
+    def _counted(self, name: str) -> list[Thing]:
+        """The experiments of a document that count in data contexts."""
+        owned = self.versions.owned_by(name)
+        return [thing for thing, _ in owned if thing == thing.experiments and self._counts(thing)]
 
     def _counts(self, experiments: Thing) -> bool:
         concerned = (experiments, experiments.animals)

@@ -36,6 +36,7 @@ from tests.histories.records import Standing
 from tests.histories.submission_histories import (
     Confirmed,
     Decided,
+    Finished,
     Restored,
     Submitted,
     Taken,
@@ -199,6 +200,9 @@ def _happen(happening: submission_histories.Happening, centre: Centre, model: Mo
                 return False
             centre.restore()
             model.waivers.pop(0)
+        case Finished():
+            centre.finish()
+            model.unfinished.clear()
         case Wished(wish, number):
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False

@@ -73,6 +73,11 @@ class Restored:
     """A person ends the oldest waiver: `dcc rules revoke`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A person finishes all data contexts: `dcc qc done`."""
+
+
 class Wish(StrEnum):
     """What a person may want of an archive: the commands are named so."""
 
@@ -99,7 +104,9 @@ class Decided:
     accepts: bool
 
 
-Happening = Submitted | Taken | Withdrawn | Confirmed | Waived | Restored | Wished | Decided | LeftOut | Crawled
+Happening = (
+    Submitted | Taken | Withdrawn | Confirmed | Waived | Restored | Finished | Wished | Decided | LeftOut | Crawled
+)
 
 
 class Theme(StrEnum):
@@ -164,7 +171,8 @@ def _some(rng: random.Random, theme: Theme, sent: list[Submission], numbers: lis
         case 4:
             yield Decided(rng.random() < 0.6)
         case 5 if theme in _WITH_WAIVERS:
-            yield Waived(rng.choice(_WAIVED), only_warns=rng.random() < 0.4) if rng.random() < 0.6 else Restored()
+            waived = Waived(rng.choice(_WAIVED), only_warns=rng.random() < 0.4)
+            yield rng.choices((waived, Restored(), Finished()), (5, 3, 3))[0]
         case 5:
             yield LeftOut(rng.choice(("", "", *STEPS)))
         case 6:

@@ -66,6 +66,11 @@ class Thing(NamedTuple):
         return Thing(DocumentKind.SPECIMEN, self.group)
 
     @property
+    def colony(self) -> int:
+        """The colony of the animals: that of the first group and of the last is the same."""
+        return self.group % (GROUPS - 1)
+
+    @property
     def experiments(self) -> Thing:
         """The experiments on the animals of the group."""
         return Thing(DocumentKind.EXPERIMENT, self.group)

@@ -22,6 +22,8 @@ from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.contexts.listings import ContextFilter
+from dcc.qc.contexts.states import decide as decide_on_contexts
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, MEASUREMENT, NAMED, RUN, SHARE, SPECIMEN
 from dcc.rules.upload import DUPLICATE
@@ -34,6 +36,7 @@ from dcc.session.data.corrections import (
     settle_proposals,
     withdraw_submission,
 )
+from dcc.session.data.quality_control import settle_qc
 from dcc.session.data.session_data import take_up_data
 from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
@@ -46,7 +49,7 @@ from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, Z
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.delegations import find_archive
-from dcc.vocabulary import EntityKind, WaiverEffect
+from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
 from tests.histories.records import Standing
@@ -128,6 +131,11 @@ class Centre:
     def restore(self) -> None:
         """Have the oldest waiver revoked."""
         in_writing(self.qc, revoke_waiver, self.waivers.pop(0), **_WHO)
+
+    def finish(self) -> None:
+        """Have all data contexts finished."""
+        decide_on_contexts(self.qc, ContextEvent.DONE, ContextFilter(), **_WHO)
+        settle_qc(self.tracker, self.qc, self.settings, **_WHO)
 
     def fulfil(self, wish: Wish, key: ZipKey) -> None:
         """Do what a person wants of an archive; a retry that is not possible changes nothing."""
