@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dcc.naming import Action
+from tests.histories.contexts import Contexts
 from tests.histories.happenings import STEPS
 from tests.histories.records import (
     DONE,
@@ -59,7 +60,6 @@ from tests.histories.records import (
     Standing,
 )
 from tests.histories.submissions import (
-    BAD,
     HOLD_ABOVE,
     MICE,
     RIGHT,
@@ -79,8 +79,7 @@ _FEWEST_LOST, _LIMIT = 3, 0.2
 class Model:
     """The model. What lies at the source is told to it as it is told to the real installation.
 
-    `counts_all`: no step was ever left out, so that data contexts are up to date. `contexts` has what counts in each,
-    and `unfinished` are those that wait for quality control.
+    `counts_all`: no step was ever left out, so that data contexts are up to date.
     """
 
     lying: dict[int, tuple[Submission, int]] = field(default_factory=dict)
@@ -89,10 +88,11 @@ class Model:
     duplicates: set[str] = field(default_factory=set)
     left_out: str = ""
     counts_all: bool = True
-    contexts: dict[tuple[int | None, bool], frozenset[tuple[Thing, int | None]]] = field(default_factory=dict)
-    unfinished: set[tuple[int | None, bool]] = field(default_factory=set)
     waivers: list[str] = field(default_factory=list)
     touched: set[tuple[int, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.contexts = Contexts(self.versions, self.waivers)
 
     def crawl(self) -> None:
         """A session."""
@@ -109,7 +109,7 @@ class Model:
             due += self._due(number)
         for document in in_order_of_upload(due):
             self._process(document)
-        self._build_contexts()
+        self.contexts.build()
         for record in self.records.values():
             self._judge(record)
             if record.documents:
@@ -198,7 +198,7 @@ class Model:
                 for record in records
                 if record.acknowledged and record.state.endswith("failed")
             ),
-            {name: MICE * len(counted) for name in names if (counted := self._counted(name))},
+            {name: MICE * len(counted) for name in names if (counted := self.contexts.counted(name))},
         )
 
     def _list(self, action: Action) -> bool:
@@ -244,7 +244,7 @@ class Model:
         record = self.records[number]
         for document in in_order_of_upload(self._due(number)):
             self._process(document)
-        self._build_contexts()
+        self.contexts.build()
         self._judge(record)
         if record.documents:
             self._roll_up(record)
@@ -343,8 +343,7 @@ class Model:
         if self.left_out != "data":
             for name in record.documents.keys() - record.left_out.keys():
                 if record.documents[name] in {DONE, OPEN, IN_PART}:
-                    counted = {self._context(thing) for thing in self._counted(name)}
-                    accepted = DONE if counted.isdisjoint(self.unfinished) else OPEN
+                    accepted = OPEN if self.contexts.has_unfinished(name) else DONE
                     record.documents[name] = IN_PART if self._fails(record, name) else accepted
 
     def _fails(self, record: Record, name: str) -> bool:
@@ -354,31 +353,6 @@ class Model:
         if record.submission.action is not Action.DELETE:
             broken |= self.versions.broken((thing, variant) for thing, variant, _ in refused)
         return not broken <= set(self.waivers)
-
-    def _build_contexts(self) -> None:
-        """Sort what counts into data contexts; those that changed wait for quality control."""
-        former, self.contexts = self.contexts, {}
-        for thing in THINGS:
-            variant = self.versions.variant(thing)
-            if thing == thing.experiments and variant is not None and self._counts(thing):
-                context = self._context(thing)
-                self.contexts[context] = self.contexts.get(context, frozenset()) | {(thing, variant)}
-        changed = {each for each in former | self.contexts if former.get(each) != self.contexts.get(each)}
-        self.unfinished |= changed
-
-    def _context(self, experiments: Thing) -> tuple[int | None, bool]:
-        """The context of experiments: the colony of their animals, None if these are missing, and whether it is bad."""
-        variant = self.versions.variant(experiments.animals)
-        return (None if variant is None else experiments.colony), variant == BAD
-
-    def _counted(self, name: str) -> list[Thing]:
-        """The experiments of a document that count in data contexts."""
-        owned = self.versions.owned_by(name)
-        return [thing for thing, _ in owned if thing == thing.experiments and self._counts(thing)]
-
-    def _counts(self, experiments: Thing) -> bool:
-        concerned = (experiments, experiments.animals)
-        return self.versions.broken((thing, self.versions.variant(thing)) for thing in concerned) <= set(self.waivers)
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""

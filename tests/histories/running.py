@@ -202,7 +202,7 @@ def _happen(happening: submission_histories.Happening, centre: Centre, model: Mo
             model.waivers.pop(0)
         case Finished():
             centre.finish()
-            model.unfinished.clear()
+            model.contexts.unfinished.clear()
         case Wished(wish, number):
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False
