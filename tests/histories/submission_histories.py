@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -113,8 +113,8 @@ class Theme(StrEnum):
     """What a history is about: how archives are packed, what becomes of their data, rules and waivers of them, or
     experiments.
 
-    In the latter three, all animals are there at first and archives are plain; the last two have bad data and leave no
-    steps out. The last begins with experiments, too.
+    In the latter three, all animals come at first and archives are plain; the last two have bad data and leave no steps
+    out. In the last, most experiments come at first, too: before the animals or together with them.
     """
 
     PACKED = "packed"
@@ -134,8 +134,13 @@ def history(seed: int) -> Iterator[Happening]:
     numbers = list(range(1, 40))
     rng.shuffle(numbers)
     if theme is not Theme.PACKED:
-        sent.append(Submission(0, Action.ADD, _first(theme)))
-        yield Submitted(sent[0])
+        sent.append(Submission(0, Action.ADD, _of_groups(DocumentKind.SPECIMEN, range(GROUPS))))
+    if theme is Theme.EXPERIMENTS:
+        sent.append(Submission(numbers.pop(), Action.ADD, _of_groups(DocumentKind.EXPERIMENT, range(1, GROUPS))))
+    for first in reversed(sent):
+        yield Submitted(first)
+        if len(sent) > 1 and rng.random() < 0.3:
+            yield Crawled()
     for _ in range(_SESSIONS):
         for _ in range(rng.randint(1, _BETWEEN)):
             for happening in _some(rng, theme, sent, numbers):
@@ -146,12 +151,8 @@ def history(seed: int) -> Iterator[Happening]:
     yield Crawled()
 
 
-def _first(theme: Theme) -> tuple[Document, ...]:
-    every = tuple(((group, 0),) for group in range(GROUPS))
-    animals = tuple(Document(DocumentKind.SPECIMEN, said) for said in every)
-    if theme is not Theme.EXPERIMENTS:
-        return animals
-    return (*animals, *(Document(DocumentKind.EXPERIMENT, said) for said in every[1:]))
+def _of_groups(kind: DocumentKind, groups: Iterable[int]) -> tuple[Document, ...]:
+    return tuple(Document(kind, ((group, 0),)) for group in groups)
 
 
 def _some(rng: random.Random, theme: Theme, sent: list[Submission], numbers: list[int]) -> Iterator[Happening]:
