@@ -1,7 +1,8 @@
 """`python -m tests.histories`: random histories against the models. Ends with 1 when anything differs.
 
-Each seed has a history of transfers: uploads, mirrors and retries. It has one of submissions, too: duplicates, archives
-inside archives, tables, manifests; and what people decide: withdrawals, confirmations, holds, waivers, retries.
+Each seed has a history of transfers: uploads, mirrors and retries. It has one of submissions, too: animals and
+experiments on them, duplicates, archives inside archives, tables, manifests; and what people decide: withdrawals,
+confirmations, holds, waivers, retries, quality control.
 """
 
 from __future__ import annotations

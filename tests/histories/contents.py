@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from lxml import etree
 
 from dcc.archives.manifest import Counts, manifest_row, write_manifest
 from dcc.cli.demo import submissions
-from tests.histories.submissions import BAD, MICE, Listing, Packing, Said, Submission
+from dcc.naming import DocumentKind
+from tests.histories.submissions import BAD, MICE, Document, Listing, Packing, Submission
 from tests.hostile.compounds import packed, tarred, zipped
 from tests.support.rewritten_documents import written_otherwise
+
+PROCEDURE: Final = "IMPC_BWT_001"
+PARAMETER: Final = "IMPC_BWT_001_001"
+VALUE: Final = 20
+"""What experiments measure, and its value in the first variant; it is one more in the next."""
+_CREATED: Final = date(2014, 1, 1)
 
 
 def animals_of(group: int) -> list[str]:
     """The names of the animals of a group."""
-    return [submissions.specimen_identifier("H", 100 * (group + 1) + number) for number in range(1, MICE + 1)]
+    first = _first_of(group)
+    return [submissions.specimen_identifier("H", number) for number in range(first, first + MICE)]
 
 
 @cache
-def document_of(said: Said, otherwise: bool) -> bytes:
-    """A document that tells of some groups of animals."""
-    documents = [_of_group(group, variant) for group, variant in said]
+def document_of(document: Document, otherwise: bool) -> bytes:
+    """A document in XML."""
+    of_group = _animals if document.kind is DocumentKind.SPECIMEN else _experiments
+    documents = [of_group(group, variant) for group, variant in document.said]
     first, *others = (etree.fromstring(one) for one in documents)
     for other in others:
         first[0].extend(list(other[0]))
@@ -36,10 +47,10 @@ def document_of(said: Said, otherwise: bool) -> bytes:
 
 
 @cache
-def table_of(said: Said, otherwise: bool) -> bytes:
+def table_of(animals: Document, otherwise: bool) -> bytes:
     """The table that says the same; `otherwise`: with its columns in another order, between semicolons."""
     rows = []
-    for mouse in etree.fromstring(document_of(said, otherwise=False)).iter("{*}mouse"):
+    for mouse in etree.fromstring(document_of(animals, otherwise=False)).iter("{*}mouse"):
         parts = ((f"{etree.QName(part).localname}.", part) for part in mouse)
         rows.append({f"{of}{name}": value for of, one in (("", mouse), *parts) for name, value in one.items()})
     columns = sorted({column for row in rows for column in row}, reverse=otherwise)
@@ -50,21 +61,35 @@ def table_of(said: Said, otherwise: bool) -> bytes:
     return written.getvalue().encode()
 
 
-def _of_group(group: int, variant: int) -> bytes:
-    first = 100 * (group + 1) + 1
-    document = submissions.specimen_document("H", mice=MICE, first=first, created=date(2014, 1, 1))
+def _animals(group: int, variant: int) -> bytes:
+    document = submissions.specimen_document("H", mice=MICE, first=_first_of(group), created=_CREATED)
     if variant == BAD:
         document = document.replace(b'colonyID="H-', b'colonyID="H-unregistered-')
     return document.replace(b'litterId="H-L', f'litterId="H-{variant}L'.encode())
+
+
+def _experiments(group: int, variant: int) -> bytes:
+    document = submissions.experiment_document(
+        "H", procedure=PROCEDURE, animals=MICE, first=_first_of(group), created=_CREATED
+    )
+    if variant == BAD:
+        document = document.replace(b'unit="g"', b'unit="kg"')
+    return re.sub(rb"<value>\d+\.\d+</value>", f"<value>{VALUE + variant}</value>".encode(), document)
+
+
+def _first_of(group: int) -> int:
+    return 100 * (group + 1) + 1
 
 
 def content_of(submission: Submission) -> bytes:
     """The bytes of an archive."""
     documents = {
         f"specimens-{place}.csv" if submission.are_tables else submission.document_name(place): (
-            table_of(said, submission.otherwise) if submission.are_tables else document_of(said, submission.otherwise)
+            table_of(document, submission.otherwise)
+            if submission.are_tables
+            else document_of(document, submission.otherwise)
         )
-        for place, said in enumerate(submission.documents)
+        for place, document in enumerate(submission.documents)
     }
     members, at = _packed(documents, submission.packing)
     if submission.listing is not Listing.NONE:
@@ -118,4 +143,5 @@ def _manifest(documents: Mapping[str, bytes], at: str, listing: Listing) -> dict
 
 
 def _counts(path: Path) -> Counts:
-    return Counts(len(etree.fromstring(path.read_bytes()).findall(".//{*}mouse")), 0)
+    root = etree.fromstring(path.read_bytes())
+    return Counts(len(root.findall(".//{*}mouse")), len(root.findall(".//{*}experiment")))

@@ -2,21 +2,28 @@
 
 It is written from what docs/centres.md and docs/wranglers-reference.md promise, not from the code:
 
-- Documents take effect in the order of their dates and numbers. An addition takes what is not there, an edit and a
-  deletion what is; what is refused of a document does not keep the rest from taking effect.
+- Documents take effect in this order: those of animals before those of experiments, then by their dates and numbers.
+  But before one that deletes animals come those of experiments in its archive, and in older ones.
+- An addition takes what is not there, an edit and a deletion what is, unless it deletes animals that have experiments.
+  What is refused of a document does not keep the rest from taking effect. Experiments are taken without their animals.
 - A document that says the same as one that stands, however it is written, is done and changes nothing.
 - Documents count wherever they lie in an archive, to a depth of two archives; what is not opened fails by its name.
 - An archive that does not hold what its manifest says fails as a whole, and one without a manifest is as any other.
 - An archive that failed and changed is taken anew; one of which anything was loaded, or that was withdrawn, is not.
 - What a step is left out of goes on without it, except that nothing follows a left-out upload or context. When the step
   is left out no more, the next session goes on from there.
-- What is withdrawn leaves what was there before it, unless a later document changed the same.
+- What is withdrawn leaves what was there before it. It is not withdrawn if a later document changed the same, brought
+  experiments on animals that it added, or deleted animals, missing since, whose experiments would come back.
 - An edit or a deletion that changes more than is permitted is held until a person confirms it, which has it applied at
   once, even if the upload is left out, or withdraws it, or until its archive is replaced. While it is held, younger
   edits and deletions of the centre wait, in its own archive too, and are told for what. So do additions of something
   that is there already, since it may be what a deletion takes away. The session after the decision takes them.
-- A document whose animals break a rule fails while these are there, and one that was refused in part, as each session
-  sees, unless the rule is waived or lowered to a warning then. What was refused as a whole stays refused.
+- A document of which anything breaks a rule fails while that is there, and one that was refused in part, as each
+  session sees, unless the rule is waived or lowered to a warning then. What was refused of it may break others, too.
+  What was refused as a whole stays refused.
+- Experiments break a rule while their animals are missing. They count in data contexts while they and their animals
+  break no rule that is not waived. A context waits for quality control from when what counts in it has changed, and a
+  document while such a context has experiments of it.
 - Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held.
   They leave alone what was set aside, until it is retried, and nothing waits for that. What is acknowledged is so until
   it fails no more or is opened again.
@@ -28,11 +35,12 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from dcc.naming import Action
+from tests.histories.contexts import Contexts
 from tests.histories.happenings import STEPS
 from tests.histories.records import (
     DONE,
@@ -40,6 +48,7 @@ from tests.histories.records import (
     NO_CONTEXT,
     NO_NAME,
     NOT_OPENED,
+    OPEN,
     PENDING,
     REFUSED,
     SET_ASIDE,
@@ -50,10 +59,19 @@ from tests.histories.records import (
     Record,
     Standing,
 )
-from tests.histories.submissions import BAD, HOLD_ABOVE, MICE, REFUSALS, RIGHT, UNREGISTERED, Packing, Submission
+from tests.histories.submissions import (
+    HOLD_ABOVE,
+    MICE,
+    RIGHT,
+    THINGS,
+    Packing,
+    Submission,
+    Thing,
+)
+from tests.histories.versions import Versions, in_order_of_upload
 
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
-_LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, DONE)
+_LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, OPEN, DONE)
 _FEWEST_LOST, _LIMIT = 3, 0.2
 
 
@@ -61,19 +79,20 @@ _FEWEST_LOST, _LIMIT = 3, 0.2
 class Model:
     """The model. What lies at the source is told to it as it is told to the real installation.
 
-    `versions` has, by group, the documents that changed it, oldest first, and the variant that each left there; None
-    where it left none.
+    `counts_all`: no step was ever left out, so that data contexts are up to date.
     """
 
     lying: dict[int, tuple[Submission, int]] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
-    versions: dict[int, list[tuple[Applied, int | None]]] = field(default_factory=dict)
-    deletions: list[Applied] = field(default_factory=list)
-    applied: list[Applied] = field(default_factory=list)
+    versions: Versions = field(default_factory=Versions)
     duplicates: set[str] = field(default_factory=set)
     left_out: str = ""
+    counts_all: bool = True
     waivers: list[str] = field(default_factory=list)
     touched: set[tuple[int, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.contexts = Contexts(self.versions, self.waivers)
 
     def crawl(self) -> None:
         """A session."""
@@ -82,14 +101,15 @@ class Model:
         for record in self.records.values():
             if not record.gone and not record.missed:
                 record.proposed = record.decided = False
-            elif is_believed and record.gone and not record.decided and record.is_loaded:
+            elif is_believed and record.gone and not record.decided and self.is_loaded(record):
                 record.proposed = True
-        due = []
+        due: list[Applied] = []
         for number, record in self.records.items():
             self._resume(record)
             due += self._due(number)
-        for number, place in sorted(due):
-            self._process(self.records[number], place)
+        for document in in_order_of_upload(due):
+            self._process(document)
+        self.contexts.build()
         for record in self.records.values():
             self._judge(record)
             if record.documents:
@@ -97,17 +117,12 @@ class Model:
 
     def withdraw(self, number: int) -> bool:
         """Withdraw what an archive brought; whether that is possible."""
-        mine = [one for one in self.applied if one.number == number]
-        logs = [log for log in self.versions.values() if any(one in mine for one, _ in log)]
+        mine = self.versions.of_archive(number)
         record = self.records[number]
-        if any(log[-1][0] not in mine for log in logs) or not (mine or record.held):
+        if self.versions.are_built_on(mine) or not (mine or record.held):
             return not mine
-        for log in logs:
-            while log and log[-1][0] in mine:
-                log.pop()
-            self._touch(log)
-        self.applied = [one for one in self.applied if one not in mine]
-        self.deletions = [one for one in self.deletions if one not in mine]
+        for thing in self.versions.take_back(mine):
+            self._touch(thing)
         names = {one.name for one in mine} | record.held | {*record.in_state(PENDING)}
         names |= {name for name, step in record.left_out.items() if step == "upload"}
         record.held = set()
@@ -167,11 +182,12 @@ class Model:
     def standing(self) -> Standing:
         """What the databases should hold."""
         records = self.records.values()
+        names = [name for record in records for name in record.documents]
         return Standing(
             {record.submission.file_name: record.state for record in records},
             {name: state for record in records for name, state in record.documents.items()},
             frozenset(self.duplicates),
-            {group: log[-1][1] for group, log in self.versions.items() if log and log[-1][1] is not None},
+            {thing: variant for thing in THINGS if (variant := self.versions.variant(thing)) is not None},
             frozenset(record.submission.file_name for record in records if record.proposed),
             {name: step for record in records for name, step in record.left_out.items()},
             frozenset(name for record in records for name in record.held),
@@ -182,6 +198,7 @@ class Model:
                 for record in records
                 if record.acknowledged and record.state.endswith("failed")
             ),
+            {name: MICE * len(counted) for name in names if (counted := self.contexts.counted(name))},
         )
 
     def _list(self, action: Action) -> bool:
@@ -209,9 +226,13 @@ class Model:
     def _change(self, record: Record, submission: Submission, time: int) -> None:
         record.time = time
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
-        if not record.is_loaded and not withdrawn and record.state != SET_ASIDE:
+        if not self.is_loaded(record) and not withdrawn and record.state != SET_ASIDE:
             record.submission = submission
             self.open_again(record)
+
+    def is_loaded(self, record: Record) -> bool:
+        """Whether anything of an archive was uploaded and stands."""
+        return bool(self.versions.of_archive(record.submission.number))
 
     def open_again(self, record: Record) -> None:
         """Have an archive wait for its download, and nothing of former ones count."""
@@ -221,25 +242,26 @@ class Model:
     def take(self, number: int) -> None:
         """A session for one archive."""
         record = self.records[number]
-        for _, place in sorted(self._due(number)):
-            self._process(record, place)
+        for document in in_order_of_upload(self._due(number)):
+            self._process(document)
+        self.contexts.build()
         self._judge(record)
         if record.documents:
             self._roll_up(record)
 
-    def _due(self, number: int) -> Iterator[tuple[int, int]]:
+    def _due(self, number: int) -> Iterator[Applied]:
         """The documents of an archive that wait for the upload; those beyond go on."""
         record = self.records[number]
         if not record.on_hold:
             if record.state == WAITING and record.is_there:
                 yield from self._opened(record)
             for name in record.in_state(PENDING):
-                yield number, record.submission.place_of(name)
+                yield self._document(record, record.submission.place_of(name))
         for name in record.in_state(UPLOADED):
             self._go_on(record, name, "data")
 
-    def _opened(self, record: Record) -> Iterator[tuple[int, int]]:
-        """The documents of an archive, by its number and their places in it, unless it is refused."""
+    def _opened(self, record: Record) -> Iterator[Applied]:
+        """The documents of an archive, unless it is refused."""
         submission = record.submission
         record.state, record.fetched = NOT_OPENED, record.time
         if submission.listing not in RIGHT:
@@ -247,7 +269,7 @@ class Model:
         record.state = DONE
         # The first document lies at the top, where the others are too deep.
         for place in range(1 if submission.packing is Packing.DEEP else len(submission.documents)):
-            yield submission.number, place
+            yield self._document(record, place)
 
     def _resume(self, record: Record) -> None:
         """Documents wait again for an upload which is left out no more; those beyond go on from where they are."""
@@ -260,13 +282,12 @@ class Model:
             else:
                 self._go_on(record, name, step)
 
-    def _process(self, record: Record, place: int) -> None:
-        document = self._document(record, place)
-        name = document.name
+    def _process(self, document: Applied) -> None:
+        record, name = self.records[document.number], document.name
         if self.left_out == "upload":
             record.documents[name], record.left_out[name] = UNDONE, "upload"
             return
-        is_there = any(self._owner(group) is not None for group, _ in document.said)
+        is_there = any(self.versions.owner(thing) is not None for thing, _ in document.things)
         may_wait = document.action is not Action.ADD or (is_there and self._former(document) is None)
         if name in record.held or (may_wait and self._older(document) is not None):
             record.documents[name] = PENDING
@@ -280,11 +301,11 @@ class Model:
     @staticmethod
     def _document(record: Record, place: int) -> Applied:
         submission = record.submission
-        said = submission.documents[place]
-        return Applied(submission.document_name(place), submission.number, submission.action, said)
+        things = submission.documents[place].things
+        return Applied(submission.document_name(place), submission.number, submission.action, things)
 
     def _former(self, document: Applied) -> Applied | None:
-        return next((one for one in self.applied if one.name == document.name), None)
+        return next((one for one in self.versions.applied if one.name == document.name), None)
 
     def _older(self, document: Applied) -> Record | None:
         """The oldest archive before it that has held documents, is on hold or, if it changes data, is on its way."""
@@ -295,7 +316,7 @@ class Model:
             waits = record.held or (record.on_hold and is_unfinished) or (is_on_its_way and not is_new)
             if number < document.number and waits:
                 return record
-            if number == document.number and any(name < document.name for name in record.held):
+            if number == document.number and record.held - {document.name}:
                 return record
         return None
 
@@ -321,66 +342,52 @@ class Model:
         """Have documents fail or not, by what holds now."""
         if self.left_out != "data":
             for name in record.documents.keys() - record.left_out.keys():
-                if record.documents[name] in {DONE, IN_PART}:
-                    record.documents[name] = IN_PART if self._fails(record, name) else DONE
+                if record.documents[name] in {DONE, OPEN, IN_PART}:
+                    accepted = OPEN if self.contexts.has_unfinished(name) else DONE
+                    record.documents[name] = IN_PART if self._fails(record, name) else accepted
 
     def _fails(self, record: Record, name: str) -> bool:
-        """Whether a document breaks a rule that is not waived: its bad animals are there, or it was refused in part."""
-        bad = {log[-1][0].name for log in self.versions.values() if log and log[-1][1] == BAD}
-        broken = [UNREGISTERED] if name in bad else []
-        if record.applied[name] == IN_PART:
-            broken.append(REFUSALS[record.submission.action])
-        return not set(broken) <= set(self.waivers)
+        """Whether a document breaks a rule that is not waived, by what is there of it or was refused of it."""
+        refused = record.refused[name]
+        broken = self.versions.broken(self.versions.owned_by(name)) | {rule for _, _, rule in refused}
+        if record.submission.action is not Action.DELETE:
+            broken |= self.versions.broken((thing, variant) for thing, variant, _ in refused)
+        return not broken <= set(self.waivers)
 
     def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
+        record, versions = self.records[document.number], self.versions
         former = self._former(document)
         if former is not None and not former.is_duplicate:
-            return self.records[document.number].applied[document.name]
-        self.applied = [one for one in self.applied if one.name != document.name]
-        self.deletions = [one for one in self.deletions if one.name != document.name]
+            return record.applied[document.name]
+        versions.forget(document.name)
         self.duplicates.discard(document.name)
-        there = {group: self._owner(group) for group, _ in document.said}
-        owners = set(there.values())
-        if self._is_duplicate(document, owners):
+        if versions.is_duplicate(document):
             document.is_duplicate = True
             self.duplicates.add(document.name)
-            self._note(document)
+            versions.applied.append(document)
+            record.refused[document.name] = []
             return DONE
-        is_new = document.action is Action.ADD
-        taken = [group for group, owner in there.items() if (owner is None) is is_new]
-        if not is_new and not is_confirmed and MICE * len(taken) > HOLD_ABOVE:
+        judged = [(thing, variant, versions.refusal(document, thing)) for thing, variant in document.things]
+        taken = [(thing, variant) for thing, variant, rule in judged if rule is None]
+        refused = [(thing, variant, rule) for thing, variant, rule in judged if rule is not None]
+        if document.action is not Action.ADD and not is_confirmed and MICE * len(taken) > HOLD_ABOVE:
             return PENDING
-        for group, variant in document.said:
-            if group in taken:
-                self._touch(self.versions.get(group))
-                left = None if document.action is Action.DELETE else variant
-                self.versions.setdefault(group, []).append((document, left))
+        for thing, variant in taken:
+            self._touch(thing)
+            versions.logs[thing].append((document, None if document.action is Action.DELETE else variant))
+        record.refused[document.name] = refused
         if not taken:
             return REFUSED
-        self._note(document)
-        return DONE if len(taken) == len(there) else IN_PART
+        versions.applied.append(document)
+        return IN_PART if refused else DONE
 
-    def _touch(self, log: Sequence[tuple[Applied, int | None]] | None) -> None:
-        """Note that another document changes what the last one brought, or brings it back."""
-        if log:
-            self.touched.add((log[-1][0].number, log[-1][0].name))
-
-    def _note(self, document: Applied) -> None:
-        self.applied.append(document)
-        if document.action is Action.DELETE:
-            self.deletions.append(document)
-
-    def _owner(self, group: int) -> Applied | None:
-        """The document that a group of animals is there by."""
-        log = self.versions.get(group)
-        return log[-1][0] if log and log[-1][1] is not None else None
-
-    def _is_duplicate(self, document: Applied, owners: set[Applied | None]) -> bool:
-        if document.action is Action.DELETE:
-            return owners == {None} and any(one.said == document.said for one in self.deletions)
-        (owner, *others) = owners
-        return not others and owner is not None and owner.said == document.said
+    def _touch(self, thing: Thing) -> None:
+        """Note the documents of which another one changes what they brought, or its animals, or brings it back."""
+        for each in {thing, thing.experiments}:
+            last = self.versions.last(each)
+            if last is not None:
+                self.touched.add((last.number, last.name))
 
     @staticmethod
     def _roll_up(record: Record) -> None:

@@ -14,7 +14,7 @@ from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import delegations
-from tests.histories import submissions, wishes
+from tests.histories import submission_histories, wishes
 from tests.histories.expected import LOADED, Expected
 from tests.histories.happenings import (
     Away,
@@ -33,11 +33,24 @@ from tests.histories.happenings import (
 from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
 from tests.histories.model import Model
 from tests.histories.records import Standing
+from tests.histories.submission_histories import (
+    Confirmed,
+    Decided,
+    Finished,
+    Restored,
+    Submitted,
+    Taken,
+    Waived,
+    Wish,
+    Wished,
+    Withdrawn,
+)
+from tests.histories.submissions import HOLD_ABOVE
 from tests.histories.submitting import Centre
 from tests.support.databases import MAKERS, MariaDb
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile
 
-_AT_ONCE: Final = ("groups", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
+_AT_ONCE: Final = ("variants", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
 """What of the standing of submissions is settled before the next session."""
 _Lived = TypeVar("_Lived", Life, Centre)
 Lent = Callable[[], AbstractContextManager[str]]
@@ -105,7 +118,7 @@ def _settings(home: Path, tracker_url: str, qc_url: str) -> Settings:
         retry_delay=0.01,
         max_retries=1,
         min_free_bytes=0,
-        hold_threshold=submissions.HOLD_ABOVE,
+        hold_threshold=HOLD_ABOVE,
     )
 
 
@@ -131,21 +144,23 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
     """Live the history of submissions of a seed; ends with the first happening after which something differs."""
     outcome, model = Outcome(seed), Model()
     with prepared.life(Centre) as centre:
-        for happening in submissions.history(seed):
+        for happening in submission_histories.history(seed):
             if not _happen(happening, centre, model):
                 continue
             outcome.done.append(str(happening))
-            is_retry = isinstance(happening, submissions.Wished) and happening.wish is submissions.Wish.RETRY
-            outcome.sessions += is_retry or isinstance(happening, submissions.Crawled)
-            if isinstance(happening, submissions.Submitted | submissions.Taken | LeftOut):
+            is_retry = isinstance(happening, Wished) and happening.wish is Wish.RETRY
+            outcome.sessions += is_retry or isinstance(happening, Crawled)
+            if isinstance(happening, Submitted | Taken | LeftOut):
                 continue
             here = centre.standing()
             outcome.states |= set(here.archives.values())
             # What others are to be judged again by, the next session sees to.
-            is_settled = isinstance(happening, submissions.Crawled)
+            is_settled = isinstance(happening, Crawled)
             if is_settled:
                 model.see_judged_again(here)
             there = model.standing()
+            if not model.counts_all:
+                here, there = here.without_contexts(), there.without_contexts()
             outcome.differences = list(_differences(here, there, () if is_settled else _AT_ONCE))
             if is_settled:
                 outcome.differences += centre.contradictions()
@@ -154,48 +169,52 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
     return outcome
 
 
-def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> bool:
+def _happen(happening: submission_histories.Happening, centre: Centre, model: Model) -> bool:
     """Let it happen, for real and in the model; whether it can."""
     match happening:
-        case submissions.Submitted(submission):
+        case Submitted(submission):
             centre.submit(submission)
             model.lying[submission.number] = submission, centre.clock
-        case submissions.Taken(number):
+        case Taken(number):
             if number not in model.lying:
                 return False
             centre.take_away(number)
             del model.lying[number]
-        case submissions.Withdrawn(number):
+        case Withdrawn(number):
             if number not in model.records:
                 return False
             centre.withdraw(model.records[number].submission.key)
             model.withdraw(number)
-        case submissions.Confirmed(oldest):
+        case Confirmed(oldest):
             held = sorted(number for number, record in model.records.items() if record.held)
             if not held:
                 return False
             submission = model.records[held[0 if oldest else -1]].submission
             centre.confirm(submission.key)
             model.confirm(submission.number)
-        case submissions.Waived(rule, only_warns):
+        case Waived(rule, only_warns):
             centre.waive(rule, only_warns=only_warns)
             model.waivers.append(rule)
-        case submissions.Restored():
+        case Restored():
             if not model.waivers:
                 return False
             centre.restore()
             model.waivers.pop(0)
-        case submissions.Wished(wish, number):
+        case Finished():
+            centre.finish()
+            model.contexts.unfinished.clear()
+        case Wished(wish, number):
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False
             centre.fulfil(wish, model.records[number].submission.key)
-        case submissions.Decided(accepts):
+        case Decided(accepts):
             centre.decide(accepts)
             model.decide(accepts)
         case LeftOut(step):
             centre.leave_out(step)
             model.left_out = step
-        case submissions.Crawled():
+            model.counts_all &= not step
+        case Crawled():
             centre.crawl()
             model.crawl()
     return True
@@ -264,5 +283,8 @@ def _delegate(life: Life, in_force: bool) -> None:
 def _differences(here: Holdings | Standing, there: Holdings | Standing, names: Collection[str] = ()) -> Iterator[str]:
     for name in names or here.__dataclass_fields__:
         held, expected = getattr(here, name), getattr(there, name)
+        if isinstance(held, dict):
+            keys = [key for key in held.keys() | expected.keys() if held.get(key) != expected.get(key)]
+            held, expected = ({key: each[key] for key in keys if key in each} for each in (held, expected))
         if held != expected:
             yield f"{name}: held {held}, expected {expected}"

@@ -1,32 +1,31 @@
-"""What a centre may submit, in which form, and random histories of it: what comes, goes, is withdrawn and decided.
+"""What a centre may submit, and in which form.
 
-A document tells of groups of animals, of each in one of two variants or in one that is bad, as its colony is not
-registered. It may be written otherwise. An archive has one to three documents and something to be done with them. They
-lie at its top, in a folder, or in archives inside it, with or without a manifest, which may be wrong.
+A document tells of groups of animals, or of the experiments on them, of each in one of two variants or in one that is
+bad: the colony is not registered, or the unit is wrong. It may be written otherwise. An archive has one to three
+documents and something to be done with them. They lie at its top, in a folder, or in archives inside it, with or
+without a manifest, which may be wrong.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from dcc.naming import Action
+from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
-from tests.histories.happenings import STEPS, Crawled, LeftOut
 
 GROUPS: Final = 4
 MICE: Final = 2
 BAD: Final = 2
 """The variant that breaks a rule."""
-UNREGISTERED: Final = "S4"
-REFUSALS: Final = {Action.ADD: "S13", Action.EDIT: "Q3", Action.DELETE: "Q3"}
-"""The rules that what is refused of a document breaks."""
 HOLD_ABOVE: Final = MICE
-"""How many animals a document may change without being confirmed: those of one group."""
-_SESSIONS, _BETWEEN = 5, 3
+"""How many animals or experiments a document may change without being confirmed: those of one group."""
+UNREGISTERED, WRONG_UNIT, NO_ANIMAL = "S4", "P11", "E4"
+"""The rules that bad animals break, bad experiments, and experiments on animals that are missing."""
+THERE: Final = {DocumentKind.SPECIMEN: "S13", DocumentKind.EXPERIMENT: "E9"}
+NOT_THERE, IN_USE = "Q3", "Q4"
+"""The rules that what is refused breaks: added though it is there, changed though it is not, deleted though in use."""
 
 
 class Packing(StrEnum):
@@ -53,8 +52,49 @@ class Listing(StrEnum):
 
 
 RIGHT: Final = frozenset({Listing.NONE, Listing.JSON, Listing.CSV})
+
+
+class Thing(NamedTuple):
+    """The animals of a group, or the experiments on them."""
+
+    kind: DocumentKind
+    group: int
+
+    @property
+    def animals(self) -> Thing:
+        """The animals of the group."""
+        return Thing(DocumentKind.SPECIMEN, self.group)
+
+    @property
+    def colony(self) -> int:
+        """The colony of the animals: that of the first group and of the last is the same."""
+        return self.group % (GROUPS - 1)
+
+    @property
+    def experiments(self) -> Thing:
+        """The experiments on the animals of the group."""
+        return Thing(DocumentKind.EXPERIMENT, self.group)
+
+
+THINGS: Final = tuple(Thing(kind, group) for kind in DocumentKind for group in range(GROUPS))
 Said = tuple[tuple[int, int], ...]
 """The groups that a document tells of, each with its variant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a document tells of, and what it says of that."""
+
+    kind: DocumentKind
+    said: Said
+
+    @property
+    def things(self) -> tuple[tuple[Thing, int], ...]:
+        """The things that it tells of, each with its variant."""
+        return tuple((Thing(self.kind, group), variant) for group, variant in self.said)
+
+    def __str__(self) -> str:
+        return f"{self.kind}s {self.said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +106,7 @@ class Submission:
 
     number: int
     action: Action
-    documents: tuple[Said, ...]
+    documents: tuple[Document, ...]
     packing: Packing = Packing.FLAT
     listing: Listing = Listing.NONE
     otherwise: bool = False
@@ -85,7 +125,7 @@ class Submission:
 
     def document_name(self, place: int) -> str:
         """The name of a document."""
-        return f"H.{_day(self.number)}.{place + 1}.specimen.impc.xml"
+        return f"H.{_day(self.number)}.{place + 1}.{self.documents[place].kind}.impc.xml"
 
     def place_of(self, name: str) -> int:
         """The place of the document of that name."""
@@ -93,172 +133,8 @@ class Submission:
 
     def __str__(self) -> str:
         written = (" written otherwise" if self.otherwise else "") + (" as tables" if self.are_tables else "")
-        return f"{self.action}/{self.file_name} {self.documents}{written}, {self.packing}, {self.listing}"
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """An archive lies at the source, in the place of another one of its name."""
-
-    submission: Submission
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The archive of a number is taken away from the source."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """A person has what an archive brought withdrawn: `dcc data undo`."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """A person confirms what is held of an archive, the oldest or the youngest that has any: `dcc data confirm`."""
-
-    oldest: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Waived:
-    """A person waives a rule, or lowers it to a warning: `dcc rules waive`."""
-
-    rule: str
-    only_warns: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A person ends the oldest waiver: `dcc rules revoke`."""
-
-
-class Wish(StrEnum):
-    """What a person may want of an archive: the commands are named so."""
-
-    HOLD = "hold"
-    RELEASE = "release"
-    CANCEL = "cancel"
-    ACKNOWLEDGE = "acknowledge"
-    REVOKE = "acknowledge --revoke"
-    RETRY = "retry"
-
-
-@dataclass(frozen=True, slots=True)
-class Wished:
-    """A person wants something of an archive; a retry is a session for it alone."""
-
-    wish: Wish
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A person decides on all that is proposed: `dcc data proposals`."""
-
-    accepts: bool
-
-
-Happening = Submitted | Taken | Withdrawn | Confirmed | Waived | Restored | Wished | Decided | LeftOut | Crawled
-
-
-class Theme(StrEnum):
-    """What a history is about: how archives are packed, what becomes of their data, or rules and waivers of them.
-
-    In the latter two, all animals are there at first and archives are plain; the last has bad ones and leaves no steps
-    out.
-    """
-
-    PACKED = "packed"
-    PLAIN = "plain"
-    JUDGED = "judged"
-
-
-def history(seed: int) -> Iterator[Happening]:
-    """A random history: what happens, with a session now and then, and one at the end."""
-    rng = random.Random(f"submissions {seed}")
-    theme = list(Theme)[seed % len(Theme)]
-    sent: list[Submission] = []
-    numbers = list(range(1, 40))
-    rng.shuffle(numbers)
-    if theme is not Theme.PACKED:
-        sent.append(Submission(0, Action.ADD, tuple(((group, 0),) for group in range(GROUPS))))
-        yield Submitted(sent[0])
-    for _ in range(_SESSIONS):
-        for _ in range(rng.randint(1, _BETWEEN)):
-            happening = _one(rng, theme, sent, numbers)
-            if isinstance(happening, Submitted):
-                if theme is not Theme.PACKED:
-                    plain = replace(happening.submission, packing=Packing.FLAT, listing=Listing.NONE)
-                    happening = Submitted(plain)
-                sent.append(happening.submission)
-            yield happening
-        yield Crawled()
-    yield Crawled()
-
-
-def _one(rng: random.Random, theme: Theme, sent: list[Submission], numbers: list[int]) -> Happening:
-    what = rng.choices(range(8), (12, 2, 2, 2, 2, 3, 4, 6))[0] if sent else 0
-    number = rng.choice(sent).number if sent else 0
-    match what:
-        case 0:
-            return Submitted(_new(rng, theme, sent, numbers.pop()))
-        case 1:
-            # Another archive of the name, which is taken while nothing of the first one was.
-            former = rng.choice(sent)
-            return Submitted(_packed_anew(rng, former))
-        case 2:
-            return Taken(number)
-        case 3:
-            return Withdrawn(number)
-        case 4:
-            return Decided(rng.random() < 0.6)
-        case 5 if theme is Theme.JUDGED:
-            rule = rng.choice((UNREGISTERED, UNREGISTERED, *REFUSALS.values()))
-            return Waived(rule, only_warns=rng.random() < 0.4) if rng.random() < 0.6 else Restored()
-        case 5:
-            return LeftOut(rng.choice(("", "", *STEPS)))
-        case 6:
-            return Confirmed(oldest=rng.random() < 0.6)
-        case _:
-            return Wished(rng.choice(list(Wish)), number)
-
-
-def _new(rng: random.Random, theme: Theme, sent: list[Submission], number: int) -> Submission:
-    documents = tuple(_said(rng, theme, sent) for _ in range(rng.choices((1, 2, 3), (5, 3, 1))[0]))
-    if sent and rng.random() < 0.2:
-        documents = rng.choice(sent).documents
-    action = rng.choices((Action.ADD, Action.EDIT, Action.DELETE), (4, 4, 2))[0]
-    suffix = rng.choices((".zip", ".tar", ".tar.gz"), (4, 1, 1))[0]
-    return _packed_anew(rng, Submission(number, action, documents, otherwise=rng.random() < 0.4, suffix=suffix))
-
-
-def _packed_anew(rng: random.Random, submission: Submission) -> Submission:
-    """It says the same and is packed otherwise: a manifest would name what is too deep, and is of documents."""
-    packing = _packing(rng)
-    is_plain = packing is not Packing.DEEP
-    are_tables = is_plain and rng.random() < 0.25
-    listing = _listing(rng) if is_plain and not are_tables else Listing.NONE
-    return replace(submission, packing=packing, listing=listing, are_tables=are_tables)
-
-
-def _said(rng: random.Random, theme: Theme, sent: list[Submission]) -> Said:
-    if sent and rng.random() < 0.3:
-        return rng.choice(rng.choice(sent).documents)
-    groups = rng.sample(range(GROUPS), rng.choice((1, 2, 2)))
-    return tuple((group, rng.randrange(3 if theme is Theme.JUDGED else 2)) for group in groups)
-
-
-def _packing(rng: random.Random) -> Packing:
-    return rng.choices(list(Packing), (6, 2, 2, 2, 2, 1))[0]
-
-
-def _listing(rng: random.Random) -> Listing:
-    return rng.choices(list(Listing), (8, 3, 3, 1, 1, 1, 1))[0]
+        said = ", ".join(map(str, self.documents))
+        return f"{self.action}/{self.file_name} {said}{written}, {self.packing}, {self.listing}"
 
 
 def _day(number: int) -> str:

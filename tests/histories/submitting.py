@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from pydantic import SecretStr
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, and_, func, select
 
 from dcc.cli.sessions.work import run_session
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError
-from dcc.naming import Action
+from dcc.naming import Action, DocumentKind
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.contexts.listings import ContextFilter
+from dcc.qc.contexts.states import decide as decide_on_contexts
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
-from dcc.qc.models import SPECIMEN
+from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, MEASUREMENT, NAMED, RUN, SHARE, SPECIMEN
 from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import Waiver
 from dcc.session.archives.processing import process_zip_actions
@@ -34,6 +36,7 @@ from dcc.session.data.corrections import (
     settle_proposals,
     withdraw_submission,
 )
+from dcc.session.data.quality_control import settle_qc
 from dcc.session.data.session_data import take_up_data
 from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
@@ -46,11 +49,12 @@ from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, Z
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.delegations import find_archive
-from dcc.vocabulary import WaiverEffect
-from tests.histories.contents import animals_of, content_of
+from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
+from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
 from tests.histories.life import BORN, LEFT_OUT
 from tests.histories.records import Standing
-from tests.histories.submissions import GROUPS, Submission, Wish
+from tests.histories.submission_histories import Wish
+from tests.histories.submissions import GROUPS, Submission, Thing
 from tests.support.asking import in_reading, in_writing
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}
@@ -128,6 +132,11 @@ class Centre:
         """Have the oldest waiver revoked."""
         in_writing(self.qc, revoke_waiver, self.waivers.pop(0), **_WHO)
 
+    def finish(self) -> None:
+        """Have all data contexts finished."""
+        decide_on_contexts(self.qc, ContextEvent.DONE, ContextFilter(), **_WHO)
+        settle_qc(self.tracker, self.qc, self.settings, **_WHO)
+
     def fulfil(self, wish: Wish, key: ZipKey) -> None:
         """Do what a person wants of an archive; a retry that is not possible changes nothing."""
         if wish is Wish.RETRY:
@@ -191,19 +200,24 @@ class Centre:
             held = frozenset(name for _, name, _ in held_documents(connection))
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:
-            query = select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
-            litters = {row.specimen_id: row.litter_id for row in connection.execute(query)}
+            found = dict(_variants(connection))
+            mine = select(DOCUMENT.c.file_name, SHARE.c.measurements).join(SHARE, SHARE.c.document_id == DOCUMENT.c.id)
+            mine = mine.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(CONTEXT.c.parameter_id == PARAMETER)
+            counted = Counter[str]()
+            for name, count in connection.execute(mine):
+                counted[name] += count
         return Standing(
             {row.file_name: _state(row.phase_id, row.status_id) for row in actions},
             documents,
             frozenset(duplicates),
-            {group: variant for group in range(GROUPS) if (variant := _variant(group, litters)) is not None},
+            found,
             proposals,
             left_out,
             held,
             {key.file_name: older.key.file_name for key, older in waits if key.file_name not in on_hold},
             on_hold,
             acknowledged,
+            dict(counted),
         )
 
     def contradictions(self) -> list[str]:
@@ -215,13 +229,21 @@ def _exhaust(outcomes: Iterable[object]) -> None:
     deque(outcomes, maxlen=0)
 
 
-def _variant(group: int, litters: dict[str, str]) -> int | None:
-    """The variant of a group that is there, None where it is not; -1 where its animals are not of one."""
-    found = {litters[name][2] if name in litters else None for name in animals_of(group)}
-    if len(found) > 1:
-        return -1
-    (variant,) = found
-    return None if variant is None else int(variant)
+def _variants(connection: Connection) -> Iterator[tuple[Thing, int]]:
+    """What is there, with its variant; -1 where what is in a group is not of one."""
+    animals = select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
+    litters = {name: int(litter[2]) for name, litter in connection.execute(animals)}
+    of_experiment = and_(RUN.c.owner_kind == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id)
+    measured = select(NAMED.c.specimen_id, MEASUREMENT.c.value).where(MEASUREMENT.c.parameter_id == PARAMETER)
+    measured = measured.select_from(EXPERIMENT.join(NAMED).join(RUN, of_experiment).join(MEASUREMENT))
+    rows = connection.execute(measured.where(EXPERIMENT.c.is_current)).all()
+    values = {name: int(value) - VALUE for name, value in rows}
+    assert len(values) == len(rows), f"experiments are there twice: {sorted(rows)}"
+    for kind, variants in ((DocumentKind.SPECIMEN, litters), (DocumentKind.EXPERIMENT, values)):
+        for group in range(GROUPS):
+            found = {variants.get(name) for name in animals_of(group)}
+            if found != {None}:
+                yield Thing(kind, group), found.pop() if len(found) == 1 else -1
 
 
 def _state(phase: int, status: int) -> str:

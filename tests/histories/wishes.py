@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.histories.model import Model
 from tests.histories.records import SET_ASIDE
-from tests.histories.submissions import Wish
+from tests.histories.submission_histories import Wish
 
 
 def fulfil(model: Model, wish: Wish, number: int) -> bool:
@@ -17,7 +17,7 @@ def fulfil(model: Model, wish: Wish, number: int) -> bool:
         case Wish.RELEASE:
             is_possible, record.on_hold = record.on_hold, False
         case Wish.CANCEL:
-            is_possible = not record.is_loaded and not record.state.endswith("cancelled")
+            is_possible = not model.is_loaded(record) and not record.state.endswith("cancelled")
             if is_possible:
                 model.open_again(record)
                 record.state = SET_ASIDE
@@ -38,9 +38,9 @@ def _retry(model: Model, number: int) -> bool:
         record.gone = record.missed = False
     listed = record.time if there is None else there[1]
     # What would be left out of what is loaded is another story.
-    if record.is_loaded and model.left_out == "upload":
+    if model.is_loaded(record) and model.left_out == "upload":
         return False
-    if record.on_hold or not record.is_there or (record.is_loaded and listed != record.fetched):
+    if record.on_hold or not record.is_there or (model.is_loaded(record) and listed != record.fetched):
         return True
     if there is not None:
         record.submission, record.time = there
