@@ -29,7 +29,7 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   it fails no more or is opened again.
 - What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
   tried again, and what was withdrawn or set aside comes back. Others are left as they are.
-- Nobody confirms what is younger than something else that is held, on hold or on its way.
+- Nobody confirms what is on hold, or younger than something else that is held, on hold or on its way.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
 
@@ -134,8 +134,10 @@ class Model:
         return True
 
     def confirm(self, number: int) -> None:
-        """Confirm what is held of an archive, unless something older is held."""
+        """Confirm what is held of an archive, unless it is on hold, or something older is held."""
         record = self.records[number]
+        if record.on_hold:
+            return
         first = self._document(record, record.submission.place_of(min(record.held)))
         if self._older(first) not in (None, record):
             return
