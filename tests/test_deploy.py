@@ -3,8 +3,6 @@
 Nothing is started by systemd or a container engine here; what can be told without them is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import fnmatch

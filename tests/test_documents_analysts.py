@@ -1,7 +1,5 @@
 """What docs/analysts.md and docs/queries.md tell analysts: queries and Python are run, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

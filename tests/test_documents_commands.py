@@ -16,8 +16,6 @@ it: to import it takes longer than most commands. That process says nothing to D
 time; the session of README.md does, as a process of its own.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import re

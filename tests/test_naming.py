@@ -1,7 +1,5 @@
 """The naming convention: conforming names come apart into what they say, all others are refused with the reason."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 

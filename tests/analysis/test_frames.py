@@ -1,7 +1,5 @@
 """`import dcc`: measurements and parameters as DataFrames, with a message for what is misspelt."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Measurements as DataFrames, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any

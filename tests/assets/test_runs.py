@@ -1,7 +1,5 @@
 """Runs in the process of a command end as commands do."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sessions and replays whose archives workers fetch and prepare end as those that do all by themselves."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

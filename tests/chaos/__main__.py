@@ -1,7 +1,5 @@
 """The long trial: `python -m tests.chaos`, see --help. Ends with 1 when anything came out otherwise than it must."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

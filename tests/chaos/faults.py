@@ -1,7 +1,5 @@
 """The faults of a trial: each kind makes a session, or several, go wrong at seeded moments."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """An installation of a trial: its databases, staging and Dagster instance, and sessions on it as processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

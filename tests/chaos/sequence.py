@@ -4,8 +4,6 @@ A round: the centres put up something; sessions go wrong; one more runs undistur
 and be as in the twin, which is fed the same files and where nothing ever goes wrong.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random

@@ -5,8 +5,6 @@ another address of this machine with the same port numbers: then nothing in the 
 under TLS could not be.
 """
 
-from __future__ import annotations
-
 import getpass
 import shutil
 import socket

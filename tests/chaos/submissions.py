@@ -4,8 +4,6 @@ What one round puts up may come in any order: what it edits and deletes was put 
 goes wrong with a file source, the same must come of it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

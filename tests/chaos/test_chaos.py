@@ -1,7 +1,5 @@
 """A short form of the trial: a few rounds of fixed seeds, of the kinds that come out alike on any machine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial

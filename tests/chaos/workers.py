@@ -4,8 +4,6 @@
 holds N generated archives against each other as every kind of worker leaves them.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import shutil

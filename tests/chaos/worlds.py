@@ -1,7 +1,5 @@
 """What sequences of rounds share: servers, the proxy before them, a prepared home and a database server."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

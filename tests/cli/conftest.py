@@ -1,7 +1,5 @@
 """Fixtures: the `dcc` command on an installation of the test's own, in this process and as a process."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`dcc archive list`, `get`, `cat`, `dcc data document`, `record`: what centres submitted, and what is stored of it."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sqlite3

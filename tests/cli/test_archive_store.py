@@ -1,7 +1,5 @@
 """`dcc archive status`, `audit` and `repair`: what they say, and how they end."""
 
-from __future__ import annotations
-
 import getpass
 import shutil
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """`dcc data export`, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

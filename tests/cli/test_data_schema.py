@@ -1,7 +1,5 @@
 """`dcc data schema`: tables and columns in words, and as a page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

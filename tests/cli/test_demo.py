@@ -1,7 +1,5 @@
 """`dcc demo`: a whole session on real servers, from nothing, with the outcome that it announces."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

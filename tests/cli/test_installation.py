@@ -1,7 +1,5 @@
 """`dcc init` and `settings`: setting up, and what is set."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import sqlite3

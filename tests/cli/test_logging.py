@@ -1,7 +1,5 @@
 """`dcc` and its log: on standard error for programs, in a file beside what people read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a command is given or prints to is not as it should be: it says so, and is no fault of the platform."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

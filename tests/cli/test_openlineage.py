@@ -1,7 +1,5 @@
 """OpenLineage's events of sessions, received by a real HTTP server and by a file; and receivers that are away."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

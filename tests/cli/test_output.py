@@ -1,7 +1,5 @@
 """How `dcc` prints: values on one line, tables, JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import redirect_stdout

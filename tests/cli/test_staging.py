@@ -1,7 +1,5 @@
 """`dcc staging`: what it says and removes, and how it ends."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.conftest import Dcc

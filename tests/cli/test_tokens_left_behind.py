@@ -5,8 +5,6 @@ answers well, refuses, repeats what it was asked and sends one on. Then every by
 output is looked through.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path

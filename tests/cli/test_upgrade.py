@@ -1,7 +1,5 @@
 """`dcc upgrade --check`: it says what an upgrade would do, and changes nothing."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 from tests.cli.conftest import Dcc

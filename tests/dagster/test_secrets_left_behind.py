@@ -5,8 +5,6 @@ was sent; databases with a password. Then every file, every table, every output 
 through.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

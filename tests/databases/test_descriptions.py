@@ -1,7 +1,5 @@
 """Every table and column of both databases says what it means, in the models and on the server."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

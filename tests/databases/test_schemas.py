@@ -1,7 +1,5 @@
 """The schemas of the tracker and the QC database: what `dcc init` makes of the models, on each kind of database."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from zlib import crc32
 

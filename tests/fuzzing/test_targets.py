@@ -1,7 +1,5 @@
 """Every fuzz target with its corpus and with what Hypothesis makes of it; `make fuzz` goes on from there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

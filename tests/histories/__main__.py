@@ -4,8 +4,6 @@ Each seed has a history of transfers: uploads, mirrors and retries. It has one o
 inside archives, tables, manifests; and what people decide: withdrawals, confirmations, holds, waivers, retries.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

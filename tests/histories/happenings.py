@@ -5,8 +5,6 @@ has two versions that are good (a specimen document each; the second has one mor
 refuses.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

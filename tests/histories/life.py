@@ -1,7 +1,5 @@
 """A history lived for real: two folders that are served, an installation, and its sessions."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading

@@ -26,8 +26,6 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final

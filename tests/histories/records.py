@@ -1,7 +1,5 @@
 """What is known of archives and documents in the histories of submissions, and what is held against the databases."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final
 

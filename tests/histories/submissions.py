@@ -5,8 +5,6 @@ registered. It may be written otherwise. An archive has one to three documents a
 lie at its top, in a folder, or in archives inside it, with or without a manifest, which may be wrong.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A history of submissions lived for real: a folder that is served, an installation, and its sessions."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Iterable

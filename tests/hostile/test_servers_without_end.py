@@ -1,7 +1,5 @@
 """Servers that send without end, lie about lengths and numbers, or point to another host."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

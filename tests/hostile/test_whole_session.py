@@ -1,7 +1,5 @@
 """A whole session on all that is hostile, audited: what it reads, writes, asks for and takes, and what it says."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The way to the mail server: within its time limit, whatever the server or the name service do, and cleared up."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """Channels of installed packages that do what they should not: the others send, and the sentence names the package."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The webhook: signed, tried again while its server is in trouble, led nowhere else."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Backups as directories: whole or not there, private, without what was not asked for, and checked."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

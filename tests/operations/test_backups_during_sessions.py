@@ -1,7 +1,5 @@
 """A backup made while a session runs is a state that a killed session would have left."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What rows are copied into: nothing of another system, of the other database or of a source is ever replaced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows survive the way from one kind of database to the other and back, whatever they hold."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Rows that are bound to a statement: kept as they are, without the columns that none of them has."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """On MariaDB what belongs to one centre waits for no other's, and ends as if one had come after the other."""
 
-from __future__ import annotations
-
 import random
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What data contexts count and in which state they are, on each database."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

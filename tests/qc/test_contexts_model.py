@@ -1,7 +1,5 @@
 """After any sequence of documents, withdrawals and judgements, contexts and overviews are as if built anew."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from contextlib import suppress

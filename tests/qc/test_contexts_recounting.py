@@ -1,7 +1,5 @@
 """A count of contexts from nothing corrects what is wrong with them, on each database."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What wranglers decide about data contexts, on each database."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine, select
 

@@ -1,7 +1,5 @@
 """Documents that would end much are held until they are confirmed, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

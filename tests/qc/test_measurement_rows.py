@@ -1,7 +1,5 @@
 """Measurements become rows, whatever they say, and their fingerprints are those in databases."""
 
-from __future__ import annotations
-
 import itertools
 from zlib import crc32
 

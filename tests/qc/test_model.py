@@ -1,7 +1,5 @@
 """Random sequences of documents, withdrawals, late arrivals and kills leave what the in-memory model says."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

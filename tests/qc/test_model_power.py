@@ -1,7 +1,5 @@
 """The model test notices faults: each of these, put into the code, makes it fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a document would change is said without changing anything, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine
 

@@ -1,7 +1,5 @@
 """Nothing that a valid document says is lost on the way to typed objects and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows as lines and back: nothing is lost, and nothing mistaken for something else."""
 
-from __future__ import annotations
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 

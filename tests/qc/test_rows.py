@@ -1,7 +1,5 @@
 """What a document said is said by its rows to the letter, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Several processes that apply documents at once do it one after the other, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Languages: texts from catalogues, numbers and dates by locale, and catalogues of one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path

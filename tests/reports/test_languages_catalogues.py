@@ -1,7 +1,5 @@
 """The catalogues that come with the platform are in step with its code and templates, whole, and compiled."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 That each text has a translation is told by test_languages_catalogues; here, that messages are made of such texts.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from pathlib import Path

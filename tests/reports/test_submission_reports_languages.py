@@ -1,7 +1,5 @@
 """Reports in German hold no English but names and values, whatever became of a submission."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What became of a submission, told from its state; and that every outcome is put into words."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is told of archives whose experiments came before their animals: nothing is to be corrected."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What was found sound in one document keeps nothing from being found in another, whatever they say."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from datetime import date, timedelta

@@ -1,7 +1,5 @@
 """What installed packages add: rules, protocols and channels work like the platform's own, without a migration."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Whatever a valid document says, the rules judge it: none fails, and each finding points at one element."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The log: lines that parse and cannot be forged, with what each is about; levels, files that move, other processes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """A process that works on and on takes no more memory than one that has just begun."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a process keeps in memory and writes is nobody else's."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

@@ -1,7 +1,5 @@
 """Processes that work for another one: what becomes of tasks where a process cannot begin."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

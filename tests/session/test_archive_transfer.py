@@ -1,7 +1,5 @@
 """Receiving archives: what arrives is whole and checked, or not there at all, and a part is gone on with."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

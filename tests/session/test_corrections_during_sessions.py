@@ -1,7 +1,5 @@
 """People at work beside a session: quality control, withdrawals and rechecks while documents are taken up."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Documents judged again by the next session because reference data or waivers have changed, each once for a cause."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """What stands in the QC database and the tracker counts no more is judged; and neither is taken for the other's."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Table, delete, select, update
 

@@ -1,7 +1,5 @@
 """A retry that cannot have the bytes of its archive wipes nothing, and staging's copy serves where it is the same."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole crawling sessions during which the tracker's database goes away."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Why a session ended, in one word, and what it did with each file source."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict
 

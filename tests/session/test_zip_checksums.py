@@ -1,7 +1,5 @@
 """The MD5 of an archive: taken once, where it is opened or compared, and recorded whatever comes of the archive."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any, BinaryIO

@@ -1,7 +1,5 @@
 """A disk that is full, or a staging area that cannot be used, while archives are fetched and extracted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

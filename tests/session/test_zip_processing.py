@@ -1,7 +1,5 @@
 """Processing submissions: from waiting to (xsd, done) or to a failure that says why."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import threading

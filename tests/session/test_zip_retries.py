@@ -1,7 +1,5 @@
 """Archives at several file sources: which is asked, when again, and what a later session or `dcc retry` takes up."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import select, update
 

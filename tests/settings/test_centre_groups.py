@@ -1,7 +1,5 @@
 """Groups of centres, as `DCC_GROUPS` names them."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc.errors import ConfigurationError

@@ -1,7 +1,5 @@
 """`dcc.toml`: below the environment, above the defaults; refused by name; no secret for others to read."""
 
-from __future__ import annotations
-
 import os
 import traceback
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names and addresses of the web page: as settings give them, and as requests do."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc.settings.hosts import parse_authority, parse_hosts, parse_origin

@@ -1,7 +1,5 @@
 """The course and verdict of a long life as JSON, Markdown and a picture."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """A long life of an installation: session after session in this process, beside a daemon, on servers of its own."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import signal

@@ -1,7 +1,5 @@
 """What processes and databases take at a moment, from /proc and the databases themselves."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

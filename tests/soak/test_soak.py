@@ -1,7 +1,5 @@
 """A few days of the long life, and that its verdict sees what grows; `make soak` lives for a quarter of an hour."""
 
-from __future__ import annotations
-
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator

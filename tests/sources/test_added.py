@@ -1,7 +1,5 @@
 """Connections of installed packages that do what they should not: each fault is one of the source, with the package."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

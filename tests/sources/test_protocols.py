@@ -1,7 +1,5 @@
 """The places that list the protocols of the platform agree."""
 
-from __future__ import annotations
-
 from dcc.cli.sources.add_dialog import protocols
 from dcc.phases import REFERENCE_ROWS
 from dcc.sources.base import SourceProtocol

@@ -1,7 +1,5 @@
 """Files over SFTP from OpenSSH: nothing but what it sent arrives, by every cipher and whatever comes between."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Logging in over SSH, and trusting a server's host key."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The object store, in a directory and in a bucket: whole or not there, checked when it is read back, patient."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """One question to a database, or one change, in a transaction of its own. A text is a statement of SQL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 

@@ -3,8 +3,6 @@
 Screenshots of the pages go to the directory TEST_SCREENSHOTS, if it is set: those in docs/images are made so.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What `dcc demo` leaves, run once for all test processes: `demonstration`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

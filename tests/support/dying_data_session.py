@@ -3,8 +3,6 @@
 As `tests.support.dying_session`: with the installation in the environment, and by SIGKILL.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 The process dies by SIGKILL, so nothing of it can tidy up: no exception handler, no `finally`, no atexit.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

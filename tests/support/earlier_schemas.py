@@ -1,7 +1,5 @@
 """Databases as earlier versions of the platform made them: those of today, with what came later taken back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, Engine, inspect

@@ -1,7 +1,5 @@
 """A process that puts files into the object store until it is killed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

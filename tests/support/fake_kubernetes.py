@@ -3,8 +3,6 @@
 The container's image, command, volumes and rights count for nothing; its arguments and environment do.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

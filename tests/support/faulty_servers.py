@@ -3,8 +3,6 @@
 Each is a context manager: it serves within, and is gone after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """What a process does that breaks down, for tests of what it logs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real mail server for tests: it takes e-mails, refuses some, and can ask for a login over TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import email
 import email.policy

@@ -1,7 +1,5 @@
 """Temporary files are kept in memory where it has room: a test makes and removes hundreds, and waits for a disk."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

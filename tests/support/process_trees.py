@@ -1,7 +1,5 @@
 """What processes have started, and what they have computed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fixture: a Redis server of the test's own, which can be stopped, killed and started again with what it holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

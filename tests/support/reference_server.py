@@ -1,7 +1,5 @@
 """A web server in the shape of IMPReSS's API, and of tables beside it, with faults chosen by path."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

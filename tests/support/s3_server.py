@@ -4,8 +4,6 @@
 store of an installation.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass

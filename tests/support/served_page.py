@@ -4,8 +4,6 @@
 as it was, but for archives that come and runs that are over.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

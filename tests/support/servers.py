@@ -6,8 +6,6 @@ skipped, or fails if CI=true. Faults are in tests/support/faulty_servers.py: `fa
 `password_sftp_server` and `cutting_proxy` are fixtures too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import getpass

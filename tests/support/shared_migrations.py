@@ -1,7 +1,5 @@
 """Dagster's migrations are read once a test process: whoever opens an instance reads all of them, several times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -4,8 +4,6 @@ SQLAlchemy keeps them with the engine, and nearly every test has engines of its 
 in all that can be compared share them here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary

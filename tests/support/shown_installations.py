@@ -1,7 +1,5 @@
 """An installation after a session that Dagster was shown, made once a test process: `shown` is a copy."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

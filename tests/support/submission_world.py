@@ -3,8 +3,6 @@
 `submission_desk` is one that all tests of a process share, to be read only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A web server in a thread of the test process that serves a folder, with faults chosen by keyword."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import html

@@ -1,7 +1,5 @@
 """Phase and status in the database: promotion, re-opening, concurrent writers and cost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What Dagster shows of the crawl of a file source."""
 
-from __future__ import annotations
-
 from dcc.outcomes import Problem, SourceCrawl
 from dcc.tracker.models import utc_now
 from dcc_assets.metadata.file_sources import source_report

@@ -1,7 +1,5 @@
 """Links beside events lead where they should, whatever centres have named things, and are nothing but links."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import unquote
 
