@@ -9,19 +9,26 @@ import os
 import random
 import shutil
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 from tests.chaos.comparing import differences, ending_of
 from tests.chaos.faults import KINDS, WEIGHTS, Kind, Trial
-from tests.chaos.installation import ChaosInstallation, SessionFailedError, environment_of
+from tests.chaos.installation import (
+    ChaosInstallation,
+    SessionFailedError,
+    environment_of,
+    prepared_home,
+    start_fork_server,
+)
 from tests.chaos.proxy import FaultProxy
-from tests.chaos.servers import Servers
+from tests.chaos.servers import Servers, running_servers
 from tests.chaos.submissions import Submissions
 from tests.support.databases import MariaDb
 
@@ -41,6 +48,28 @@ class World:
     home: Path
     mariadb: MariaDb | None = None
     own_disk: bool = False
+
+
+class DurableMariaDb(MariaDb):
+    """A server that has what it said it has, also when it is killed."""
+
+    flush_at_commit = 2
+
+
+@contextmanager
+def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
+    """The servers and the prepared home that sequences on a kind of database share."""
+    start_fork_server()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-")))
+        servers = stack.enter_context(running_servers())
+        proxy = stack.enter_context(FaultProxy(servers.ports, servers.listeners))
+        home = stack.enter_context(prepared_home(folder))
+        mariadb = None
+        if database == "mariadb":
+            mariadb = DurableMariaDb()
+            stack.callback(mariadb.remove)
+        yield World(folder, servers, proxy, home, mariadb, own_disk)
 
 
 @dataclass

@@ -39,6 +39,7 @@ from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow
 from dcc.tracker.progress import NewDocument, NewZipAction
 from dcc.tracker.states import State
 from tests.support.asking import in_writing
+from tests.support.environments import forget_settings
 from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
 
@@ -252,7 +253,8 @@ def _open_qc_database(url: str) -> Engine:
     return open_qc_database(Settings(qc_url=SecretStr(url)))
 
 
-def _init_with_reference(engine: Engine) -> None:
+def init_with_reference(engine: Engine) -> None:
+    """Make a QC database with the reference data that come with the platform."""
     init_database(engine)
     with writing(engine) as connection:
         for snapshot in load_shipped():
@@ -262,14 +264,14 @@ def _init_with_reference(engine: Engine) -> None:
 def _init_with_data(engine: Engine) -> None:
     from tests.support.analysis_data import fill
 
-    _init_with_reference(engine)
+    init_with_reference(engine)
     fill(engine)
 
 
 MAKERS = {
     "tracker": maker(_open_tracker, init_database),
     "qc_database": maker(_open_qc_database, init_database),
-    "qc_with_reference": maker(_open_qc_database, _init_with_reference),
+    "qc_with_reference": maker(_open_qc_database, init_with_reference),
     "qc_with_data": maker(_open_qc_database, _init_with_data),
 }
 """What makes the database of a fixture, by its URL."""
@@ -318,8 +320,7 @@ def tracker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
 @pytest.fixture
 def settings(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Default settings, whatever the environment says, but for a home, a tracker and no quiet period."""
-    for name in [name for name in os.environ if name.startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
     return Settings(home=tmp_path / "home", tracker_url=SecretStr(tracker_url), quiet_seconds=0)
 

@@ -1,14 +1,13 @@
 """What `dcc demo` leaves, run once for all test processes: `demonstration`."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import clean
+from tests.support.environments import clean
 from tests.support.sharing import made_once
 
 
@@ -29,7 +28,7 @@ def _demonstrate(made: Path) -> None:
     ended = subprocess.run(
         [Path(sys.executable).with_name("dcc"), "demo"],
         cwd=folder,
-        env=clean(os.environ) | other,
+        env=clean(**other),
         capture_output=True,
         text=True,
         timeout=180,

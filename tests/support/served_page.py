@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import clean
+from tests.support.environments import clean
 from tests.support.ports import free_port
 from tests.support.process_trees import descendants, processor_seconds
 
@@ -112,7 +112,7 @@ def page(
     text = configuration.read_text("utf-8").replace("  runs:\n    max_concurrent_runs: 1\n", "")
     no_queue = "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}\n"
     configuration.write_text(text + no_queue, "utf-8")
-    environment = {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
+    environment = {name: value for name, value in clean().items() if not name.startswith("COVERAGE")}
     environment |= {"DCC_HOME": str(home), "DCC_MIN_FREE_BYTES": "0", "DCC_QUIET_SECONDS": "0"}
     command = [str(Path(sys.executable).with_name("dcc")), "ui", "--without-daemon", "--port", str(port := free_port())]
     process = subprocess.Popen(
