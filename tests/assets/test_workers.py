@@ -20,6 +20,7 @@ from tests.cli.test_replay import RULE
 from tests.session.test_crash_recovery import fill
 from tests.session.test_replay import proposed
 from tests.session.test_session_data_processes import change
+from tests.support.asking import closing_all
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
@@ -131,13 +132,10 @@ def proposal(folder: Path) -> list[str]:
 @contextmanager
 def nothing_changes(installation: Installation) -> Iterator[None]:
     """Both databases are as before."""
-    qc = open_qc_database(installation.settings)
-    try:
+    with closing_all(open_qc_database(installation.settings)) as qc:
         before = rows(installation.tracker), rows(qc)
         yield
         assert (rows(installation.tracker), rows(qc)) == before
-    finally:
-        qc.dispose()
 
 
 def test_a_celery_worker_ends_session_and_replay_as_they_do_by_themselves_and_is_soon_free_if_it_hangs(

@@ -28,11 +28,13 @@ from tests.chaos.installation import Session, SessionFailedError, start_fork_ser
 from tests.chaos.servers import Served
 from tests.chaos.session_process import run
 from tests.chaos.submissions import Submissions
+from tests.support.asking import closing_all
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import Bucket, S3Server
+from tests.support.servers import Share
 from tests.support.worker_installations import (
     CeleryWorker,
     celery_variables,
@@ -77,7 +79,7 @@ def centres_in(root: Path, seed: int) -> Centres:
     for name, centre in _FOLDERS:
         folder = root / "served" / name
         folder.mkdir(parents=True)
-        one = Served(name, centre, SourceProtocol.FILE, folder, str(folder), (0,))
+        one = Served(name, centre, Share(folder, SourceProtocol.FILE, "localhost"))
         installation.add_source(one.at_hand())
         served.append(one)
     with open_instance(installation.settings):
@@ -260,11 +262,8 @@ def _today() -> date:
 
 
 def _inconsistencies(installation: Installation) -> list[str]:
-    qc = open_qc_database(installation.settings)
-    try:
+    with closing_all(open_qc_database(installation.settings)) as qc:
         return [str(one) for one in check_consistency(installation.tracker, qc, installation.settings)]
-    finally:
-        qc.dispose()
 
 
 def differences(found: Result, expected: Result) -> list[str]:

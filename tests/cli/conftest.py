@@ -21,7 +21,7 @@ from dcc.databases.transactions import writing
 from dcc.settings import Settings, load_settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres
-from tests.support.asking import execute_in
+from tests.support.asking import closing_all, execute_in
 from tests.support.databases import PASSWORD
 from tests.support.environments import clean, forget_settings
 from tests.support.installations import Folder
@@ -110,11 +110,8 @@ class Dcc:
 
     def change_tracker(self, *statements: Executable) -> None:
         """Execute statements on the tracker."""
-        tracker = _open_tracker(self.environment)
-        try:
+        with closing_all(_open_tracker(self.environment)) as tracker:
             execute_in(tracker, *statements)
-        finally:
-            tracker.dispose()
 
     def add_folder(self, name: str = "centre", centre: str = "H") -> Folder:
         """Register a folder as a file source."""
@@ -189,13 +186,9 @@ def shared_dcc(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest
 
 
 def _with_centres(dcc: Dcc) -> Dcc:
-    tracker = _open_tracker(dcc.environment)
-    try:
-        with writing(tracker) as connection:
-            for code in ("H", "J"):
-                centres.add_centre(connection, centres.NewCentre(code))
-    finally:
-        tracker.dispose()
+    with closing_all(_open_tracker(dcc.environment)) as tracker, writing(tracker) as connection:
+        for code in ("H", "J"):
+            centres.add_centre(connection, centres.NewCentre(code))
     return dcc
 
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -94,44 +94,38 @@ class Submission:
         return f"{self.action}/{self.file_name} {self.documents}{written}, {self.packing}, {self.listing}"
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(NamedTuple):
     """An archive lies at the source, in the place of another one of its name."""
 
     submission: Submission
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """The archive of a number is taken away from the source."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(NamedTuple):
     """A person has what an archive brought withdrawn: `dcc data undo`."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmed:
+class Confirmed(NamedTuple):
     """A person confirms what is held of an archive, the oldest or the youngest that has any: `dcc data confirm`."""
 
     oldest: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Waived:
+class Waived(NamedTuple):
     """A person waives a rule, or lowers it to a warning: `dcc rules waive`."""
 
     rule: str
     only_warns: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(NamedTuple):
     """A person ends the oldest waiver: `dcc rules revoke`."""
 
 
@@ -146,16 +140,14 @@ class Wish(StrEnum):
     RETRY = "retry"
 
 
-@dataclass(frozen=True, slots=True)
-class Wished:
+class Wished(NamedTuple):
     """A person wants something of an archive; a retry is a session for it alone."""
 
     wish: Wish
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(NamedTuple):
     """A person decides on all that is proposed: `dcc data proposals`."""
 
     accepts: bool

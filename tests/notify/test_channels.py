@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from email.message import EmailMessage
-from http.server import BaseHTTPRequestHandler
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +28,7 @@ from dcc.settings.recipients import parse_smtp_url
 from tests.support.ports import free_port
 from tests.support.servers import Authority
 from tests.support.talking_servers import Talk, greeting, repeating, serving
-from tests.support.web_server import ThreadedServer
+from tests.support.web_server import QuietHandler, ThreadedServer
 
 SECONDS = 0.4
 
@@ -106,22 +105,17 @@ class Receiver(ThreadedServer):
         self.hangs = False
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     web: ClassVar[Receiver]
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.web.got.append((self.path, dict(self.headers), body))
+        self.web.got.append((self.path, dict(self.headers), self.sent()))
         if self.web.hangs:
             self.web.released.wait(30)
             return
         statuses = self.web.statuses
-        self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
-        self.send_header("Location", f"{self.web.url}/elsewhere")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
+        status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
+        self.answer(status, headers={"Location": f"{self.web.url}/elsewhere"})
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from sqlalchemy import (
@@ -174,7 +174,7 @@ values = st.tuples(
 
 
 @pytest.mark.servers
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6)
 @given(rows=st.lists(values, min_size=1, max_size=30))
 def test_any_value_is_the_same_on_mariadb_and_in_a_file(
     rows: list[tuple[Any, ...]], loaded: tuple[Store, Store], tmp_path: Path

@@ -139,6 +139,6 @@ class Contexts(RuleBasedStateMachine):
 
 
 Contexts.TestCase.settings = settings(
-    max_examples=trials(20), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=trials(20), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 TestContexts = Contexts.TestCase

@@ -251,6 +251,6 @@ def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
 
 
 Documents.TestCase.settings = settings(
-    max_examples=trials(15), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=trials(15), stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )
 TestDocuments = Documents.TestCase

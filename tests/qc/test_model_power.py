@@ -36,7 +36,6 @@ def test_the_model_test_notices(fault: str, monkeypatch: pytest.MonkeyPatch) -> 
     few = settings(
         max_examples=60,
         stateful_step_count=25,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

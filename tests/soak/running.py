@@ -1,17 +1,15 @@
 """A long life of an installation: session after session in this process, beside a daemon, on servers of its own."""
 
-import getpass
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import SecretStr
 from sqlalchemy import Engine
 
 from dcc.databases.schema import require_current
@@ -22,7 +20,7 @@ from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.session.listeners import Listeners
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
@@ -32,10 +30,10 @@ from dcc_dagster.instance import open_instance
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
 from tests.soak.world import Site, World
 from tests.support import installations
-from tests.support.asking import in_writing
+from tests.support.asking import closing_all, in_writing
 from tests.support.databases import MariaDb
 from tests.support.environments import clean, only
-from tests.support.servers import FtpServer, SftpServer, add_pinned
+from tests.support.servers import FtpServer, SftpServer, Share, add_pinned
 
 DCC = str(Path(sys.executable).with_name("dcc"))
 CENTRES = ("H", "J", "Tcp", "Wtsi")
@@ -119,16 +117,12 @@ class Installation:
         folder = _made(self._served / name)
         for part in (folder, *(_made(folder / action) for action in Action)):
             part.chmod(0o755)
-        host_keys: tuple[str, ...] = ()
-        hostname, username, accesskey, base_path = "localhost", "", "", str(folder)
+        share = Share(folder, SourceProtocol(protocol), "localhost", base_path=str(folder))
         if protocol == "sftp" and self._sftp is not None:
-            hostname, username, accesskey = self._sftp.hostname, getpass.getuser(), f"key:{self._sftp.key}"
-            host_keys = self._sftp.host_keys
+            share = replace(share, hostname=self._sftp.hostname, **self._sftp.login)
         elif protocol == "ftp" and self._ftp is not None:
-            hostname, base_path = self._ftp.hostname, f"/{folder.name}"
-        address = SourceAddress(
-            0, centre, SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path, host_keys
-        )
+            share = replace(share, hostname=self._ftp.hostname, base_path=f"/{folder.name}")
+        address = share.address(centre=centre)
         with self.opened() as tracker:
             return Site(folder, address, add_pinned(tracker, address))
 
@@ -136,14 +130,9 @@ class Installation:
         with self.opened() as tracker:
             in_writing(tracker, file_sources.set_source_state, site.source_id, SourceState.REMOVED)
 
-    @contextmanager
-    def opened(self, open_engine: Callable[[Settings], Engine] = open_tracker) -> Iterator[Engine]:
+    def opened(self, open_engine: Callable[[Settings], Engine] = open_tracker) -> AbstractContextManager[Engine]:
         """The tracker, or another database, opened as a command does."""
-        engine = open_engine(self.settings)
-        try:
-            yield engine
-        finally:
-            engine.dispose()
+        return closing_all(open_engine(self.settings))
 
     def run_session(self) -> int:
         """A session in this process, as `dcc crawl` and Dagster's processes run it; how many sources it crawled."""
@@ -222,7 +211,6 @@ def _sample(
             rows |= count_rows(tracker, "dagster", schema="phenodcc_dagster")
         taken = sizes({"tracker": tracker, "qc": qc}, {"dagster": home / "dagster"})
     staging = sizes({}, {"staging": installation.settings.staging_directory})["staging"]
-    count = sum(len(files) for _, _, files in os.walk(installation.settings.staging_directory))
     return Sample(
         session=number,
         seconds_since_begin=time.monotonic() - began,
@@ -232,7 +220,6 @@ def _sample(
         process=process,
         daemon=tree,
         server_connections=server,
-        staging_files=count,
         staging_bytes=staging,
         rows=rows,
         sizes=taken,

@@ -39,7 +39,6 @@ class Sample:
     process: ProcessSample
     daemon: Mapping[str, ProcessSample]
     server_connections: int | None
-    staging_files: int
     staging_bytes: int
     rows: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)

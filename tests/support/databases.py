@@ -38,7 +38,7 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile, utc_now
 from dcc.tracker.progress import NewDocument, NewZipAction
 from dcc.tracker.states import State
-from tests.support.asking import in_writing
+from tests.support.asking import closing_all, in_writing
 from tests.support.environments import forget_settings
 from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
@@ -328,11 +328,8 @@ def settings(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def tracker(settings: Settings) -> Iterator[Engine]:
     """The engine of an empty tracker with the schema and reference rows in place."""
-    engine = open_tracker(settings)
-    try:
+    with closing_all(open_tracker(settings)) as engine:
         yield engine
-    finally:
-        engine.dispose()
 
 
 @pytest.fixture
@@ -352,11 +349,8 @@ def qc_settings(settings: Settings, qc_url: str) -> Settings:
 @pytest.fixture
 def qc_database(qc_settings: Settings) -> Iterator[Engine]:
     """The engine of an empty QC database with the schema in place."""
-    engine = open_qc_database(qc_settings)
-    try:
+    with closing_all(open_qc_database(qc_settings)) as engine:
         yield engine
-    finally:
-        engine.dispose()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A `dcc ui` on an installation, and requests to it as browsers and other programs send them.
 
 `page` is one that is started once a test process, which takes as long as a hundred tests: who asks for it leaves it
-as it was, but for archives that come and runs that are over.
+as it was, but for archives that come and runs that are over. `demonstration` is what `dcc demo` leaves.
 """
 
 import http.client
@@ -22,6 +22,7 @@ import pytest
 from tests.support.environments import clean
 from tests.support.ports import free_port
 from tests.support.process_trees import descendants, processor_seconds
+from tests.support.sharing import made_once
 
 JSON = {"Content-Type": "application/json"}
 
@@ -81,6 +82,33 @@ class ServedPage:
             "schedules": {one["name"]: one["scheduleState"]["status"] for one in schedules},
             "materialised": (found["assetOrError"] or {}).get("assetMaterializations"),
         }
+
+
+@pytest.fixture(scope="session")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A demonstration that has run, in an environment that names a tracker which must not be touched.
+
+    Its folder, to be looked at or copied, and how the command ended.
+    """
+    folder = made_once(tmp_path_factory, "demo", _demonstrate)
+    return folder / "shown", subprocess.CompletedProcess([], **json.loads((folder / "ended").read_text("utf-8")))
+
+
+def _demonstrate(made: Path) -> None:
+    folder = made / "shown"
+    folder.mkdir()
+    other = {"DCC_TRACKER_URL": "mysql://nobody:secret@127.0.0.1:1/real", "DCC_STAGING": str(folder / "real")}
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("dcc"), "demo"],
+        cwd=folder,
+        env=clean(**other),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        stdin=subprocess.DEVNULL,
+    )
+    told = {"returncode": ended.returncode, "stdout": ended.stdout, "stderr": ended.stderr}
+    (made / "ended").write_text(json.dumps(told), "utf-8")
 
 
 PAGE_NAME = "dcc.example.org"

@@ -164,6 +164,11 @@ class SftpServer(ServerProcess):
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         super().__init__([server_program("sshd"), "-D", "-e", "-f", str(configuration)], port, folder / "log")
 
+    @property
+    def login(self) -> dict[str, Any]:
+        """The fields of a share by which it can be reached."""
+        return {"username": getpass.getuser(), "accesskey": f"key:{self.key}", "host_keys": self.host_keys}
+
     def new_key(self, kind: str = "ed25519", passphrase: str = "", start: Path | None = None) -> Path:
         """Make and authorise a private key; `start` is the directory in which its sessions begin."""
         self._count += 1
@@ -339,15 +344,7 @@ def vsftpd_tls(servers_folder: Path, served_root: Path, authority: Authority) ->
 @pytest.fixture
 def sftp_server(openssh: SftpServer, served_folder: Path) -> Share:
     """A folder served by OpenSSH, with a key to log in."""
-    return Share(
-        served_folder,
-        SourceProtocol.SFTP,
-        openssh.hostname,
-        username=getpass.getuser(),
-        accesskey=f"key:{openssh.key}",
-        base_path=str(served_folder),
-        host_keys=openssh.host_keys,
-    )
+    return Share(served_folder, SourceProtocol.SFTP, openssh.hostname, base_path=str(served_folder), **openssh.login)
 
 
 @pytest.fixture
