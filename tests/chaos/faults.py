@@ -58,12 +58,13 @@ class Trial:
 class Kind:
     """A kind of fault. `keeps_order`: documents are applied in the order in which they would have been without it.
 
-    `needs`: what it cannot be made without. `large`: there must be a document that other processes read. `spares_twin`:
-    the twin does not notice.
+    `weight`: how often it comes up beside others. `needs`: what it cannot be made without. `large`: there must be a
+    document that other processes read. `spares_twin`: the twin does not notice.
     """
 
     name: str
     happen: Callable[[Trial], None]
+    weight: int
     keeps_order: bool = True
     needs: Callable[[Trial], bool] = lambda _: True
     large: bool = False
@@ -236,27 +237,15 @@ def _is_own_file_system(trial: Trial) -> bool:
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("time", _kill_by_time),
-        Kind("statement", _kill_by_count("statement")),
-        Kind("file", _kill_by_count("file")),
-        Kind("worker", _kill_workers, large=True),
-        Kind("daemon", _kill_daemon),
-        Kind("database", _kill_database, needs=lambda trial: trial.mariadb is not None, spares_twin=False),
-        Kind("network", _network, keeps_order=False),
-        Kind("disk", _fill_disk, keeps_order=False, needs=_is_own_file_system),
-        Kind("clock", _move_clock, needs=lambda _: _FAKETIME.exists()),
+        Kind("time", _kill_by_time, 7),
+        Kind("statement", _kill_by_count("statement"), 8),
+        Kind("file", _kill_by_count("file"), 7),
+        Kind("worker", _kill_workers, 2, large=True),
+        Kind("daemon", _kill_daemon, 1),
+        Kind("database", _kill_database, 4, needs=lambda trial: trial.mariadb is not None, spares_twin=False),
+        Kind("network", _network, 4, keeps_order=False),
+        Kind("disk", _fill_disk, 2, keeps_order=False, needs=_is_own_file_system),
+        Kind("clock", _move_clock, 2, needs=lambda _: _FAKETIME.exists()),
     )
 }
-"""By name. Those that kill sessions come up most often (`WEIGHTS`)."""
-
-WEIGHTS: Final = {
-    "time": 7,
-    "statement": 8,
-    "file": 7,
-    "worker": 2,
-    "daemon": 1,
-    "database": 4,
-    "network": 4,
-    "disk": 2,
-    "clock": 2,
-}
+"""By name."""

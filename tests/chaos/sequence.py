@@ -19,7 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.chaos.comparing import differences, ending_of
-from tests.chaos.faults import KINDS, WEIGHTS, Kind, Trial
+from tests.chaos.faults import KINDS, Kind, Trial
 from tests.chaos.installation import (
     ChaosInstallation,
     SessionFailedError,
@@ -115,7 +115,7 @@ def run_sequence(
         in_order = True
         while outcome.rounds < rounds and not outcome.problems and time.monotonic() < until:
             trial.rng = random.Random(rng.randrange(2**32))
-            kind = trial.rng.choices(possible, [WEIGHTS[one.name] for one in possible])[0]
+            kind = trial.rng.choices(possible, [one.weight for one in possible])[0]
             if in_turn:
                 kind = possible[outcome.rounds % len(possible)]
             in_order = in_order and kind.keeps_order

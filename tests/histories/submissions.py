@@ -229,10 +229,12 @@ def _new(rng: random.Random, theme: Theme, sent: list[Submission], number: int) 
 
 def _packed_anew(rng: random.Random, submission: Submission) -> Submission:
     """It says the same and is packed otherwise: a manifest would name what is too deep, and is of documents."""
-    packing = _packing(rng)
+    packing = rng.choices(list(Packing), (6, 2, 2, 2, 2, 1))[0]
     is_plain = packing is not Packing.DEEP
     are_tables = is_plain and rng.random() < 0.25
-    listing = _listing(rng) if is_plain and not are_tables else Listing.NONE
+    listing = Listing.NONE
+    if is_plain and not are_tables:
+        listing = rng.choices(list(Listing), (8, 3, 3, 1, 1, 1, 1))[0]
     return replace(submission, packing=packing, listing=listing, are_tables=are_tables)
 
 
@@ -241,14 +243,6 @@ def _said(rng: random.Random, theme: Theme, sent: list[Submission]) -> Said:
         return rng.choice(rng.choice(sent).documents)
     groups = rng.sample(range(GROUPS), rng.choice((1, 2, 2)))
     return tuple((group, rng.randrange(3 if theme is Theme.JUDGED else 2)) for group in groups)
-
-
-def _packing(rng: random.Random) -> Packing:
-    return rng.choices(list(Packing), (6, 2, 2, 2, 2, 1))[0]
-
-
-def _listing(rng: random.Random) -> Listing:
-    return rng.choices(list(Listing), (8, 3, 3, 1, 1, 1, 1))[0]
 
 
 def _day(number: int) -> str:
