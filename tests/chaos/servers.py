@@ -5,7 +5,6 @@ another address of this machine with the same port numbers: then nothing in the 
 under TLS could not be.
 """
 
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.sources.base import SourceAddress, SourceProtocol
-from tests.support.servers import Authority, FtpServer, ServerProcess, SftpServer, Share
+from tests.support.servers import Authority, FtpServer, SftpServer, Share
 
 DIRECT: Final = "127.0.0.1"
 PROXIED: Final = "127.0.0.2"
@@ -87,29 +86,20 @@ class Servers:
 @contextmanager
 def running_servers() -> Iterator[Servers]:
     """The servers, for as long as the block lasts. vsftpd needs root."""
-    folder = Path(tempfile.mkdtemp(prefix="dcc-chaos-servers-"))
-    folder.chmod(0o755)
-    root = folder / "served"
-    root.mkdir(mode=0o755)
-    running: list[ServerProcess] = []
-    stack = ExitStack()
-    try:
-        (folder / "sshd").mkdir()
-        sftp = SftpServer(folder / "sshd")
-        running.append(sftp)
+    with ExitStack() as stack:
+        made = tempfile.TemporaryDirectory(prefix="dcc-chaos-servers-", ignore_cleanup_errors=True)
+        folder = Path(stack.enter_context(made))
+        folder.chmod(0o755)
+        root = folder / "served"
+        root.mkdir(mode=0o755)
+        sftp = stack.enter_context(SftpServer(folder / "sshd"))
         authority = Authority(folder)
         listeners = {sftp.port: stack.enter_context(socket.create_server((PROXIED, sftp.port), backlog=50))}
         ftp_ports, ftps_ports = (_take_ports(stack, listeners) for _ in range(2))
         certificates = {"ftp": (None, ftp_ports), "ftps": (authority.issue(PROXIED), ftps_ports)}
         for name, (certificate, ports) in certificates.items():
-            (folder / name).mkdir()
-            running.append(FtpServer(folder / name, root, certificate, ports))
+            stack.enter_context(FtpServer(folder / name, root, certificate, ports))
         yield Servers(root, authority.ca_file, sftp, ftp_ports, ftps_ports, listeners)
-    finally:
-        for server in running:
-            server.stop()
-        stack.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _take_ports(stack: ExitStack, listeners: dict[int, socket.socket]) -> tuple[int, ...]:

@@ -323,12 +323,8 @@ def _surroundings() -> Iterator[tuple[Path, RedisServer, CuttingProxy, Bucket]]:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-workers-", ignore_cleanup_errors=True))
         )
-        for name in ("redis", "s3"):
-            (folder / name).mkdir()
-        broker = RedisServer(folder / "redis")
-        stack.callback(broker.stop)
-        server = S3Server(folder / "s3")
-        stack.callback(server.stop)
+        broker = stack.enter_context(RedisServer(folder / "redis"))
+        server = stack.enter_context(S3Server(folder / "s3"))
         server.client().create_bucket(Bucket="workers")
         door = stack.enter_context(CuttingProxy(server.hostname))
         yield folder, broker, door, Bucket(server, "workers", folder)

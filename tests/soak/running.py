@@ -78,10 +78,8 @@ class Installation:
         self._sftp: SftpServer | None = None
         self._ftp: FtpServer | None = None
         if plan.servers:
-            self._sftp = SftpServer(_made(plan.folder / "sshd"))
-            stack.callback(self._sftp.stop)
-            self._ftp = FtpServer(_made(plan.folder / "vsftpd"), self._served)
-            stack.callback(self._ftp.stop)
+            self._sftp = stack.enter_context(SftpServer(plan.folder / "sshd"))
+            self._ftp = stack.enter_context(FtpServer(plan.folder / "vsftpd", self._served))
         self.environment = clean() | {
             "DCC_HOME": str(plan.folder / "home"),
             "DCC_MIN_FREE_BYTES": "0",

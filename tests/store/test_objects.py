@@ -311,8 +311,7 @@ def test_bytes_that_are_lost_or_changed_on_the_way_are_not_taken(
 @pytest.fixture
 def guarded(tmp_path: Path) -> Any:
     """A bucket of a server that asks for credentials, with those that it takes."""
-    server = S3Server(tmp_path, open_requests=4)
-    try:
+    with S3Server(tmp_path, open_requests=4) as server:
         users = server.client("iam")
         users.create_user(UserName="dcc")
         rights = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
@@ -320,8 +319,6 @@ def guarded(tmp_path: Path) -> Any:
         made = users.create_access_key(UserName="dcc")["AccessKey"]
         server.client().create_bucket(Bucket="guarded")
         yield Bucket(server, "guarded", tmp_path / "home"), made["AccessKeyId"], made["SecretAccessKey"]
-    finally:
-        server.stop()
 
 
 def test_credentials(

@@ -15,6 +15,7 @@ class RedisServer(ServerProcess):
     """Redis on a free port of 127.0.0.1, which writes all that it holds to its own folder at once."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self._folder = folder
         self._port = free_port()
         self.start()
@@ -44,8 +45,5 @@ class RedisServer(ServerProcess):
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis server of the test's own; `stop` kills it, `start` starts it again."""
-    folder = tmp_path / "redis"
-    folder.mkdir()
-    server = RedisServer(folder)
-    yield server
-    server.stop()
+    with RedisServer(tmp_path / "redis") as server:
+        yield server
