@@ -15,9 +15,9 @@ from tests.support.sharing import OF_PAGE
 from tests.support.trials import EVERYWHERE, trials
 
 pytest_plugins = [
+    "tests.support.servers",
     "tests.support.databases",
     "tests.support.shared_work",
-    "tests.support.servers",
     "tests.support.installations",
     "tests.support.data_installations",
     "tests.support.stores",

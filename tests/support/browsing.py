@@ -15,6 +15,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
+from tests.support.servers import unavailable
+
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 SEEN_SECONDS = 60
 REBOUND = "rebound.example"
@@ -34,10 +36,7 @@ def chromium() -> Iterator[WebDriver]:
     binary = next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = next(filter(None, map(shutil.which, DRIVERS)), None)
     if binary is None or driver is None:
-        message = "Chromium and its driver are not installed: apt-get install chromium chromium-driver"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        unavailable("Chromium and its driver are not installed: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     rebinding = f"host-resolver-rules=MAP {REBOUND} 127.0.0.1"

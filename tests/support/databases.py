@@ -42,6 +42,7 @@ from tests.support.asking import closing_all, in_writing
 from tests.support.environments import forget_settings
 from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
+from tests.support.servers import server_program
 
 USER = "dcc"
 PASSWORD = "s3cret@%:/ ü"
@@ -204,13 +205,8 @@ class MariaDb:
 
 
 def _mariadbd() -> str:
-    path = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if path is None or shutil.which("mariadb-install-db") is None:
-        message = "MariaDB's server is not installed. Install it: apt-get install mariadb-server"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return path
+    server_program("mariadb-install-db")
+    return server_program("mariadbd")
 
 
 @pytest.fixture(scope="session")
