@@ -207,7 +207,7 @@ def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str
         raise BadFileNameError(
             mark(
                 "'{name}' names the centre '{centre}', which is not registered (codes are case-sensitive). Use the "
-                "producing centre's ILAR code, or have the centre registered: dcc centre add."
+                "producing centre's ILAR code. If it is right, the DCC registers the centre (dcc centre add)."
             ),
             name=name,
             centre=centre,

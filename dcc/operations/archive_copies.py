@@ -69,7 +69,10 @@ class CaughtUp:
     @property
     def notices(self) -> list[str]:
         """The replicas that lack copies."""
-        return [f"The archive store lacks copies in {replica}: {reason}" for replica, reason in self.lacking.items()]
+        return [
+            f"The archive store lacks copies in {replica}: {reason} See `dcc archive status`."
+            for replica, reason in self.lacking.items()
+        ]
 
 
 def catch_up_after_session(tracker: Engine, settings: Settings, session: Session) -> list[str]:

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
@@ -342,8 +342,10 @@ def _keep_alive(session: Session, stop: threading.Event) -> None:
             with writing(session.tracker) as connection:
                 held = connection.execute(_RENEWAL, session.lease).rowcount > 0
         except Exception as error:
-            # The database may come back before the lease expires; if not, `Session.check` raises.
-            log.warning("Session %s could not renew its lock: %s", session.id, error)
+            # The database may come back before the lease expires; if not, `Session.check` raises. Dagster's handler
+            # of the log raises what keeps it from writing, such as a full disk.
+            with suppress(Exception):
+                log.warning("Session %s could not renew its lock: %s", session.id, error)
             continue
         if not held:
             session._lost.set()

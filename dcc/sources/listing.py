@@ -1,8 +1,8 @@
 """Makes an `ActionListing` of the entries of a directory: the same rules for every protocol.
 
-Only regular files with a suffix of ARCHIVE_SUFFIXES are archives; a link counts as its target. Other names, and folders
-outside of the source's extent, are ignored and recorded nowhere. Of archives of one name in several folders the one
-nearest to the action directory counts, of those of one level the first by path.
+Only regular files with a suffix of ARCHIVE_SUFFIXES, in any case, are archives; a link counts as its target. Other
+names, and folders outside of the source's extent, are ignored and recorded nowhere. Of archives of one name in several
+folders the one nearest to the action directory counts, of those of one level the first by path.
 """
 
 from __future__ import annotations
@@ -282,6 +282,7 @@ def _reason_to_ignore(entry: Entry) -> str | None:
         return "a directory"
     if kind is _OTHER:
         return "neither a file nor a directory"
-    if name.endswith(_OF_ARCHIVES):
+    # An archive whose suffix is not in lower case is listed, so that the centre is told that its name is wrong.
+    if name.endswith(_OF_ARCHIVES) or name.lower().endswith(ARCHIVE_ENDINGS):
         return None
     return "not an archive"

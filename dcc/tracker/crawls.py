@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
@@ -17,6 +17,7 @@ from dcc.messages import Message, message_from_json
 from dcc.outcomes import EndReason, Problem
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
+from dcc.tracker.hostings.unusual_sizes import UNUSUAL_SIZE
 from dcc.tracker.models import (
     AnException,
     CrawlFinding,
@@ -28,6 +29,7 @@ from dcc.tracker.models import (
     SessionTask,
     SourceCrawlRow,
     ZipDownload,
+    utc_now,
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
@@ -35,7 +37,8 @@ from dcc.tracker.submission_rows import gathered, object_of
 
 CHANGED = "changed"
 """The kind of a finding: an archive changed under its name."""
-
+_UNUSUAL_FOR: Final = timedelta(days=7)
+"""How long an archive of unusual size is shown: the next crawl may come before anybody looks."""
 
 SUCCESS: Final = 0
 """`crawling_session.status` and `session_task.status` of a success."""
@@ -173,7 +176,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
 
 
 def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
-    """The findings of each source's latest crawl, and earlier ones that still hold, oldest first.
+    """The findings of each source's latest crawl, and changes of archives that still hold, oldest first.
 
     With `sources`, of these alone.
     """
@@ -183,15 +186,38 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
     if sources is not None:
         crawled = crawled.where(SourceCrawlRow.file_source_id.in_(sources))
     latest = crawled.subquery()
+    noticed_last = and_(CrawlFinding.session_id == latest.c.session_id, CrawlFinding.kind != CHANGED)
     query = (
         select(CrawlFinding)
         .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
-        .where(or_(CrawlFinding.session_id == latest.c.session_id, still_changed(sources)))
+        .where(or_(noticed_last, _still_unusual(), still_changed(sources)))
         .order_by(CrawlFinding.id)
     )
     if sources is not None:
         query = query.where(CrawlFinding.file_source_id.in_(sources))
     return _read(connection, query)
+
+
+def _still_unusual() -> ColumnElement[bool]:
+    """Whether a finding is about an archive of unusual size that a source had for the first time not long ago."""
+    recent = CrawlFinding.created > utc_now() - _UNUSUAL_FOR
+    return and_(CrawlFinding.kind == UNUSUAL_SIZE, recent, _is_hosted())
+
+
+def _is_hosted() -> ColumnElement[bool]:
+    """Whether the archive of a finding is on its source still."""
+    hosted = (
+        select(FileSourceHasZip.id)
+        .join(FileSource)
+        .join(ResourceStateRow)
+        .where(
+            FileSourceHasZip.za_id == CrawlFinding.za_id,
+            FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
+            FileSourceHasZip.gone_since.is_(None),
+            ResourceStateRow.short_name == SourceState.AVAILABLE,
+        )
+    )
+    return exists(hosted.correlate(CrawlFinding))
 
 
 def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
@@ -206,18 +232,6 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
     )
     if sources is not None:
         last = last.where(CrawlFinding.file_source_id.in_(sources))
-    hosted = exists(
-        select(FileSourceHasZip.id)
-        .join(FileSource)
-        .join(ResourceStateRow)
-        .where(
-            FileSourceHasZip.za_id == CrawlFinding.za_id,
-            FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
-            FileSourceHasZip.gone_since.is_(None),
-            ResourceStateRow.short_name == SourceState.AVAILABLE,
-        )
-        .correlate(CrawlFinding)
-    )
     fetches = (
         select(ZipDownload.id)
         .join(FileSourceHasZip)
@@ -225,7 +239,7 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
         .correlate(CrawlFinding)
     )
     since = exists(fetches.where(ZipDownload.request >= CrawlFinding.created))
-    return and_(CrawlFinding.id.in_(last), hosted, exists(fetches), ~since)
+    return and_(CrawlFinding.id.in_(last), _is_hosted(), exists(fetches), ~since)
 
 
 def session_findings(connection: Connection, session_id: int) -> list[Finding]:

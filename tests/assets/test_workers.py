@@ -91,11 +91,17 @@ def _secret_file(folder: Path, secret: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def by_itself(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a session leaves that does all by itself."""
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """An installation whose session did all by itself, not to be changed."""
     installation = installed(tmp_path_factory.mktemp("workers") / "alone")
     crawl(installation)
-    return result(installation)
+    return installation
+
+
+@pytest.fixture(scope="module")
+def by_itself(alone: Installation) -> dict[str, Any]:
+    """What a session leaves that does all by itself."""
+    return result(alone)
 
 
 def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_itself: dict[str, Any]) -> None:
@@ -136,6 +142,38 @@ def nothing_changes(installation: Installation) -> Iterator[None]:
         before = rows(installation.tracker), rows(qc)
         yield
         assert (rows(installation.tracker), rows(qc)) == before
+
+
+KILLED_ONCE = """
+import os, signal
+from pathlib import Path
+
+def kill_worker(number, of_worker):
+    while number > 1 and not of_worker:
+        number = int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+        of_worker = "dcc_assets.batches" in Path(f"/proc/{number}/cmdline").read_text()
+    if of_worker:
+        MARK.touch(exist_ok=False)
+        os.kill(os.getppid(), signal.SIGKILL)
+
+if not MARK.exists():
+    kill_worker(os.getpid(), False)
+"""
+"""Rules that kill the first worker to load them: the parent of the process that does. MARK is a path to mark it."""
+
+
+def test_a_replay_by_processes_of_the_machine_ends_as_by_itself_even_if_one_is_killed(
+    tmp_path: Path, alone: Installation
+) -> None:
+    words, mark = ["replay", "--json", *proposal(tmp_path)], tmp_path / "killed"
+    by_itself = run(alone, *words)
+    with nothing_changes(alone):
+        assert run(alone, *words, DCC_EXECUTOR="multiprocess") == by_itself
+        (tmp_path / "proposed_rules.py").write_text(RULE + KILLED_ONCE.replace("MARK", f"Path({str(mark)!r})"))
+        found, said = run(alone, *words, DCC_EXECUTOR="multiprocess")
+    assert (found, by_itself[1]) == (by_itself[0], "")
+    assert "Workers prepared 0 of 9 archives. This machine prepares the others." in said
+    assert mark.exists()
 
 
 def test_a_celery_worker_ends_session_and_replay_as_they_do_by_themselves_and_is_soon_free_if_it_hangs(

@@ -95,6 +95,7 @@ def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> N
     # Once more: the first one is kept, and every value stays.
     written = bare_dcc.json("settings", "--write")
     assert written["kept"] == str(home / "dcc.toml.before")
+    assert bare_dcc.json("settings", "--write")["kept"] == str(home / "dcc.toml.before.2")
     assert {"downloaders", "key_passphrase"} <= set(written["written"])
     elsewhere = bare_dcc.root / "etc" / "dcc.toml"
     assert f"DCC_CONFIG={elsewhere}" in bare_dcc("settings", "--write", elsewhere).stdout

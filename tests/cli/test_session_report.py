@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import click
+import pytest
 
 from dcc.cli.sessions.display import SessionDisplay
 from dcc.cli.sessions.session_report import SessionReport, note_lines, problem_lines
@@ -74,7 +75,7 @@ def test_the_last_state_of_a_document_counts() -> None:
     assert shown["xml_files"] == [{"phase": Phase.QC, "status": Status.PENDING, "count": 1}]
     assert shown["data"] == said
     assert report.exit_code(EndReason.FINISHED) == 0
-    assert "34 measurements uploaded" in report.summary()
+    assert "34 measurements uploaded" in report.line(1, EndReason.FINISHED)
 
 
 def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
@@ -92,6 +93,18 @@ def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
     assert report.exit_code(EndReason.FINISHED) == 1
     (line,) = lines_of(report)
     assert line == f"failed  {KEY}: {NAME}, line 12 at data: E4: Specimen S1 is not known. (and 2 more)"
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        (EndReason.FINISHED, "Session 1 (finished): No submission was waiting; "),
+        (EndReason.FAULTS, "Session 1 (faults): No submission was processed; "),
+        (None, "Session 1 (unknown): No submission was processed; "),
+    ],
+)
+def test_only_a_finished_session_says_that_nothing_was_waiting(ended: EndReason | None, told: str) -> None:
+    assert SessionReport().line(1, ended).startswith(told)
 
 
 def test_a_document_that_failed_earlier_is_not_told_of_twice() -> None:
@@ -167,7 +180,7 @@ def test_how_the_contexts_changed_is_summed_up() -> None:
     centres = (ContextCounts("H", states, added=3, changed=1), ContextCounts("J", states, added=2))
     report.add_data(ContextsBuilt(centres, 2, 0.1, MOMENT))
     assert report.as_json(1, EndReason.FINISHED)["contexts"] == {"added": 5, "changed": 1, "removed": 0}
-    assert "contexts: 5 added, 1 changed" in report.summary()
+    assert "contexts: 5 added, 1 changed" in report.line(1, EndReason.FINISHED)
     without_zips = SessionReport()
     without_zips.add_data(ContextsBuilt(centres, 0, 0.1, MOMENT))
-    assert without_zips.summary().endswith("; contexts: 5 added, 1 changed.")
+    assert without_zips.line(1, EndReason.FINISHED).endswith("; contexts: 5 added, 1 changed.")

@@ -143,6 +143,29 @@ def test_a_plain_password_is_kept_in_the_tracker_only_on_request(dcc: Dcc) -> No
         dcc("source", "change", 1, "--accesskey", "env:FTP_PASSWORD")
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("key:ssh/id?passphrase=file:secret", "key:{here}/ssh/id?passphrase=file:{here}/secret"),
+        ("file:ssh/secret", "file:{here}/ssh/secret"),
+        ("file:/etc/secret", "file:/etc/secret"),
+        ("env:file", "env:file"),
+    ],
+)
+def test_a_file_that_an_access_key_names_is_found_from_other_directories(
+    dcc: Dcc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str, kept: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dcc("source", "add", "--centre", "H", "--protocol", "sftp", "--hostname", "h:1", "--no-test", "--accesskey", given)
+    (listed,) = dcc.json("source", "list")
+    assert listed["accesskey"] == kept.format(here=tmp_path)
+
+
+def test_a_change_of_a_source_needs_an_option(dcc: Dcc) -> None:
+    assert "give at least one option" in dcc.error("source", "change", 1, exit_code=2)
+    assert "give at least one option" in dcc.error("source", "change", 1, "--plain", exit_code=2)
+
+
 def test_a_password_is_never_shown_and_may_come_from_standard_input(
     dcc: Dcc, faulty_ftp_server: Callable[..., Share]
 ) -> None:

@@ -110,7 +110,7 @@ def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(
         == crawled.json("data", "causes", "--zip", key)[0]["contact"]
         == name["contact"]
     )
-    assert "centre not in its name (data@h.example), " in crawled("show", key).stdout
+    assert "centre not clear from its name (data@h.example), " in crawled("show", key).stdout
     assert "gendr" in bad["reason"]
     assert bad["contact"] == "data@h.example"
     table = crawled("zips", "--status", "failed").stdout

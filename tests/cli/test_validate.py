@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,18 @@ def test_files_given_together_are_neighbours(bare_dcc: Dcc, tmp_path: Path) -> N
     (tmp_path / "edit").mkdir()
     edit = again.rename(tmp_path / "edit" / again.name)
     assert all(verdict["valid"] for verdict in bare_dcc.json("validate", animals, edit))
+
+
+def test_the_animals_that_a_table_misses_are_named(bare_dcc: Dcc, tmp_path: Path) -> None:
+    bare_dcc("example", tmp_path, "--format", "csv")
+    with zipfile.ZipFile(tmp_path / "add" / "H.2013-10-31.1.impc.zip") as archive:
+        archive.extract("experiments.csv", tmp_path)
+    told = bare_dcc("validate", tmp_path / "experiments.csv")
+    assert "They miss 24 animals: " in told.stderr
+    bare_dcc("manifest", tmp_path)
+    assert f"{tmp_path}/manifest.json was not compared" in bare_dcc("validate", tmp_path).stderr
+    (verdict,) = bare_dcc.json("validate", tmp_path / "experiments.csv")
+    assert "See experiments.csv, row 2" in verdict["missing"][0]["message"]
 
 
 def test_an_animal_that_several_things_miss_is_counted_once(bare_dcc: Dcc, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from zlib import crc32
 
 import pytest
 from sqlalchemy import Connection, DateTime, Engine, event, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator
 
 from dcc.analysis.filters import MeasurementFilter
@@ -25,7 +26,7 @@ from dcc.documents.contents import Entity, Metadata
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply import upload_lock
-from dcc.qc.apply.upload_lock import lock_all, lock_centres, uploads_are_open
+from dcc.qc.apply.upload_lock import lock_all, lock_centres, reserve_ids, uploads_are_open
 from dcc.qc.apply.withdrawal import undo_submission
 from dcc.qc.contexts import metadata_groups
 from dcc.qc.contexts.building import build_contexts
@@ -402,7 +403,27 @@ def test_a_session_that_is_killed_disturbs_no_other_and_the_next_completes_it(
     assert found["metadata_group"] == expected["metadata_group"]
 
 
+def test_reserved_ids_follow_each_other_without_a_gap(qc: Engine) -> None:
+    """Whether those that reserved the ones before are committed or not; a centre reserves its unused ones again."""
+    with qc.begin() as of_h, qc.begin() as of_j:
+        for connection, centre in ((of_h, "H"), (of_j, "J")):
+            lock_centres(connection, [centre])
+        first, second = (
+            reserve_ids(connection, [centre], {models.DOCUMENT: number}).following["document"]
+            for connection, centre, number in ((of_h, "H", 3), (of_j, "J", 2))
+        )
+    assert second == first + 3
+    with qc.begin() as again:
+        assert reserve_ids(again, ["J"], {models.DOCUMENT: 1}).following["document"] == second
+
+
 class TestThePast:
+    def test_a_fault_of_the_database_is_no_open_upload(self, qc: Engine) -> None:
+        assert not uploads_are_open(qc)
+        elsewhere = qc.execution_options(schema_translate_map={None: "no_such_database"})
+        with pytest.raises(DBAPIError):
+            uploads_are_open(elsewhere)
+
     def test_who_asks_for_the_past_waits_for_what_may_still_belong_to_it(self, qc: Engine) -> None:
         """Documents of H get lower ids than those of J, and are committed after these."""
         of_h: list[Handed] = [(ADD, (specimen("S1"),)), (ADD, (experiment("E1"),))]
@@ -421,7 +442,9 @@ class TestThePast:
             )
             past = MeasurementFilter(as_of_document=later.document_id, only_valid=False)
             today = MeasurementFilter(as_of_date=date.today() + timedelta(days=1), only_valid=False)
+            began = time.monotonic()
             assert uploads_are_open(qc)
+            assert time.monotonic() - began < 5, "it waits for nobody"
             asked = [InThread(lambda wanted=wanted: load_measurements(qc, wanted)) for wanted in (past, today)]
             time.sleep(0.7)
             assert all(one.thread.is_alive() for one in asked)

@@ -45,7 +45,7 @@ from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.installations import note_withdrawn
+from tests.support.installations import note_withdrawn, until_the_next_second
 from tests.support.sent_statements import sent_statements
 
 GOOD, SCHEMA, BROKEN, NAMED = (
@@ -328,6 +328,7 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     data.put(BROKEN, specimens(stem="2013-11-02.3"))
     data.folder.put(SCHEMA, b"no archive either")
     data.run()
+    until_the_next_second()
     data.folder.put(BROKEN, b"another one", modified=1_500_000_000)
     data.folder.put(SCHEMA, b"yet another", modified=1_500_000_000)
     data.validate()

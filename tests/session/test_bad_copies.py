@@ -17,6 +17,8 @@ from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
+from dcc.tracker import progress
+from dcc.tracker.hostings.retries import unavailable_error
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
 from tests.support import dying_session
@@ -267,6 +269,22 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
         folder.put(key, GOOD, modified=MODIFIED + 60)
     installation.run_session()
     assert installation.states() == dict.fromkeys(keys, "xsd done")
+
+
+def test_a_retry_of_a_bad_archive_advises_the_command_that_takes_a_good_one(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY, DAMAGED)
+    (key,) = (outcome.key for outcome in installation.run_session().zips.values())
+    assert str(in_reading(installation.tracker, unavailable_error, key)).endswith("take it with: dcc crawl")
+    za_id = in_reading(installation.tracker, delegations.find_archive, key).za_id
+    in_writing(installation.tracker, progress.cancel, [za_id], "a wrangler", "Cancelled: a mistake")
+    assert str(in_reading(installation.tracker, unavailable_error, key)).endswith(f"take it with: dcc retry {KEY}")
+    folder.put(KEY, GOOD, modified=MODIFIED + 60)
+    installation.run_session()
+    assert installation.states() == {KEY: "zip_name cancelled"}
+    installation.process_again(KEY)
+    assert installation.states() == {KEY: "xsd done"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Connections to file sources and their servers: sessions and workers together have no more than is allowed."""
 
+import queue
 import shutil
 import threading
 import time
@@ -14,9 +15,14 @@ from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
+from dcc.session.fetching.archive_transfer import Transfer
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed
 from dcc.session.fetching.source_connections import SourceConnections
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
+from dcc.sources.hosting import Hosting
+from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ConnectionPlace
 from dcc.tracker.register.source_addresses import load_addresses
@@ -24,7 +30,7 @@ from tests.support.asking import count_in, execute_in, in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
-from tests.support.served_from_memory import FakeConnection
+from tests.support.served_from_memory import KEY, FakeConnection
 from tests.support.served_sources import below, put_many, register
 from tests.support.servers import Share
 
@@ -86,6 +92,53 @@ def test_a_place_is_waited_for_while_the_source_has_no_connection_and_nothing_is
     assert waits[0]()
     connections.stop()
     assert not waits[0]()
+
+
+def test_a_connection_that_was_not_used_for_long_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may have closed it."""
+    made: list[FakeConnection] = []
+
+    def make() -> FakeConnection:
+        made.append(FakeConnection())
+        return made[-1]
+
+    connections = SourceConnections("a source", make)
+    connections.get(0)
+    connections.release(0, keep=True)
+    assert connections.get(0) is made[0]
+    monkeypatch.setattr("dcc.session.fetching.source_connections._FRESH_SECONDS", 0.05)
+    connections.release(0, keep=True)
+    time.sleep(0.1)
+    assert connections.get(0) is made[1]
+    assert [one.closed for one in made] == [True, False]
+
+
+@only_sqlite
+@pytest.mark.servers
+def test_a_thread_without_further_transfers_leaves_its_place_to_others(
+    places: Installation, sftp_server: Share, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.session.fetching.downloads._IDLE_SECONDS", 0.2)
+    sftp_server.put(str(KEY))
+    told: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
+    downloads = SourceDownloads(
+        address_of(places, register(places, sftp_server)),
+        places.settings,
+        Staging(places.settings.staging_directory),
+        DownloadSlots(1),
+        told.put,
+        places=ConnectionPlaces(places.tracker, places.settings),
+    )
+    downloads.put(Transfer(1, KEY, Hosting(1, 1, None, None, has_md5=False)))
+    while not isinstance(ended := told.get(timeout=PATIENCE), TransferCompleted | TransferFailed):
+        pass
+    assert isinstance(ended, TransferCompleted)
+    deadline = time.monotonic() + 20
+    while lines(places):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    downloads.stop()
+    downloads.join(PATIENCE)
 
 
 @only_sqlite

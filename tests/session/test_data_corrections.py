@@ -224,7 +224,7 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
     assert confirm(held) == [(EDITED, Status.DONE)]
 
 
-def test_what_waits_on_hold_can_be_planned_and_is_withdrawn_with_its_submission(held: DataInstallation) -> None:
+def test_what_waits_on_hold_can_be_planned_and_withdrawn_and_not_confirmed(held: DataInstallation) -> None:
     held.put(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
     held.run()
     assert held.documents()[LATER_EXPERIMENTS] == "upload pending"
@@ -232,6 +232,8 @@ def test_what_waits_on_hold_can_be_planned_and_is_withdrawn_with_its_submission(
     in_writing(held.tracker, decide, DecisionKind.HOLD, za_ids, by="someone", reason="The centre asks to wait.")
     plans = plan_submission(held.tracker, held.qc, held.settings, key_of(EDIT))
     assert [plan.file_name for plan in plans] == [EDITED, LATER_EXPERIMENTS]
+    with pytest.raises(ConfigurationError, match=f"{EDIT} is on hold. Release it first: dcc release {EDIT}"):
+        confirm(held)
     held.withdraw(EDIT, **WHO)
     in_writing(held.tracker, revoke, za_ids, DecisionKind.HOLD, by="someone")
     held.take_up()

@@ -198,6 +198,26 @@ def test_younger_changes_and_additions_of_what_is_there_wait_for_an_older_archiv
     assert careful.states()[younger[1]] == "upload failed"
 
 
+@pytest.mark.both_databases
+def test_younger_changes_wait_for_the_other_documents_of_a_failed_archive_on_hold(careful: DataInstallation) -> None:
+    """Its bytes are here: once it is released, its other documents are applied, and then what is younger."""
+    ((name, document),) = specimens("2013-11-01.9", first=20).items()
+    careful.put(HELD, specimens("2013-11-01.1", mice=1), {name: document.replace(b"gender=", b"sex=")})
+    careful.base.run_session()
+    assert careful.states()[HELD] == "xsd failed"
+    za_ids = [in_reading(careful.tracker, find_archive, key_of(HELD)).za_id]
+    in_writing(careful.tracker, decide, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait")
+    (careful.folder.path / HELD).unlink()
+    careful.put(LATER, specimens("2013-11-02.1", mice=1))
+    careful.run()
+    assert (careful.states()[HELD], careful.states()[LATER]) == ("xsd failed", WAITING)
+    assert [" that is on hold: " in message for message in told_to_wait(careful, LATER)] == [True]
+    in_writing(careful.tracker, revoke, za_ids, DecisionKind.HOLD, by="wrangler")
+    careful.run()
+    assert (careful.states()[HELD], careful.states()[LATER]) == ("xsd failed", "qc done")
+    assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+
+
 def test_what_is_younger_than_another_held_one_is_not_confirmed(careful: DataInstallation) -> None:
     careful.put(LATER, specimens("2013-11-02.1"))
     careful.run()

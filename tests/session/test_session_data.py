@@ -1,21 +1,25 @@
 """Validated documents on their way to quality control, with the real modules on both databases."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, update
 
 from dcc.cli.demo import submissions
+from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.errors import QcDatabaseUnreachableError
+from dcc.errors import QcDatabaseUnreachableError, SessionTimeLimitError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reference.loading import SHIPPED
 from dcc.session.data.data_session import Recorder
 from dcc.session.data.documents import count_waiting
+from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, revoke
+from dcc.tracker.models import ZipFile
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
@@ -213,6 +217,61 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
         revoke(connection, [faulty.id], DecisionKind.QUARANTINE, by="tester")
     data.take_up()
     assert data.states() == {ZIP: "qc pending"}
+
+
+def test_a_session_whose_time_is_up_judges_no_further_document(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even of those that could not be judged together. The next session does."""
+    from dcc.session.data import checking
+
+    judged: list[int] = []
+    judge = checking.judge_document
+
+    def take_an_hour(connection: object, document_id: int, *more: object) -> object:
+        judged.append(document_id)
+        monkeypatch.setattr("dcc.session.sessions.utc_now", lambda: utc_now() + timedelta(hours=1))
+        return judge(connection, document_id, *more)  # type: ignore[arg-type]
+
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    limited = data.with_settings(session_time_limit=600.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(checking, "judge_together", lambda *_: 1 // 0)
+        patched.setattr(checking, "judge_document", take_an_hour)
+        with pytest.raises(SessionTimeLimitError):
+            limited.take_up()
+    assert len(judged) == 1
+    monkeypatch.setattr("dcc.session.sessions.utc_now", utc_now)
+    data.take_up()
+    assert data.states() == {ZIP: "qc pending"}
+
+
+def test_what_was_prepared_and_is_gone_is_no_fault_of_the_platform(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a disk lost it at once: the archive is fetched anew."""
+    data.put(ZIP, specimens())
+    data.validate()
+    for path in data.settings.staging_directory.rglob(f"{PREPARED_FILE}.*"):
+        path.unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr("dcc.session.data.prepared_archives.prepare_archive", lambda *_: {})
+        (told,) = data.take_up().zips
+    assert "downloaded again" in str(told.documents[0].reason)
+    assert data.states() == {ZIP: "zip_name done"}
+    data.run()
+    assert data.states() == {ZIP: "qc done"}
+
+
+def test_an_archive_whose_name_no_file_can_have_is_no_fault_of_the_platform(data: DataInstallation) -> None:
+    """Another system may have recorded it."""
+    data.put(ZIP, specimens())
+    data.validate()
+    execute_in(data.tracker, update(ZipFile).values(file_name="../H.2013-10-31.1.impc.zip"))
+    (told,) = data.take_up().zips
+    assert "downloaded again" in str(told.documents[0].reason)
+    assert list(data.states().values()) == ["zip_name done"]
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["once shown as running", "at once"])

@@ -21,7 +21,7 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime import processes
-from dcc.session import leases
+from dcc.session import leases, sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
@@ -253,6 +253,18 @@ class TestLease:
         with open_session(tracker, _leased(settings, 2.5)) as session:
             with _locked_file(tracker):
                 session.check()
+                wait_until(lambda: _is_lost(session))
+            wait_until(lambda: not _is_lost(session))
+
+    def test_a_full_disk_that_has_room_again_does_no_harm(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neither the lease nor the log can be written meanwhile."""
+        full = raising(OSError("No space left on device"))
+        with open_session(tracker, _leased(settings, 2.5)) as session:
+            with monkeypatch.context() as patched:
+                patched.setattr(sessions, "writing", full)
+                patched.setattr(sessions.log, "warning", full)
                 wait_until(lambda: _is_lost(session))
             wait_until(lambda: not _is_lost(session))
 

@@ -77,7 +77,7 @@ def test_a_session_of_urgent_archives_leaves_all_others_to_the_next(installation
 
 
 def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
-    downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=None))
+    downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=None), put_first=lambda _: None)
     waiting = SourceQueue(downloads)
     jobs: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
     for job in jobs:
@@ -88,10 +88,11 @@ def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
 
 
 def test_a_pause_or_the_end_of_a_window_stops_a_source_in_a_session_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=Windows.parse("20:00-06:00")))
+    place = SimpleNamespace(windows=Windows.parse("20:00-06:00"))
+    downloads: Any = SimpleNamespace(address=place, is_paused=False)
     waiting = SourceQueue(downloads)
     for hour, given_up in ((21, False), (5, False), (6, True), (20, False)):
         monkeypatch.setattr("dcc.session.archives.attempts.utc_now", lambda hour=hour: datetime(2026, 1, 1, hour))
         assert waiting.given_up == given_up
-    waiting.is_paused = True
+    downloads.is_paused = True
     assert waiting.given_up

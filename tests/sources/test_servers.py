@@ -52,6 +52,7 @@ def test_every_protocol_shows_the_same_files_under_the_same_actions_and_ignores_
     any_share.put("edit/sub/H.2013-10-31.9.impc.zip")
     (any_share.root / "edit" / "old.zip").mkdir()
     any_share.put("delete/H.2013-10-31.3.impc.zip", b"c" * 30)
+    any_share.put("delete/H.2013-10-31.4.impc.ZIP", b"d")
     any_share.put("delete/not conforming.zip", b"")
     with connect(any_share.address(), source_settings) as connection:
         listings = {action: connection.list_action(action) for action in Action}
@@ -63,7 +64,11 @@ def test_every_protocol_shows_the_same_files_under_the_same_actions_and_ignores_
     } == {
         Action.ADD: [(NAME, 10, modified)],
         Action.EDIT: [("H.2013-10-31.1.impc.tar.gz", 1, modified), ("H.2013-10-31.2.impc.zip", 20, modified)],
-        Action.DELETE: [("H.2013-10-31.3.impc.zip", 30, modified), ("not conforming.zip", 0, modified)],
+        Action.DELETE: [
+            ("H.2013-10-31.3.impc.zip", 30, modified),
+            ("H.2013-10-31.4.impc.ZIP", 1, modified),
+            ("not conforming.zip", 0, modified),
+        ],
     }
     assert edited == b"b" * 20
     assert listings[Action.EDIT].ignored == 3

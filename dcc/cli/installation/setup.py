@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -185,7 +186,7 @@ def show_settings(target: str | None, as_json: bool) -> None:
     is dcc.toml in DCC_HOME, or the one that DCC_CONFIG names. Secrets are masked.
 
     With --write, the file is written with the values that are set now, secrets too, and with all other settings in
-    comments. Only this user can read it. An earlier file is kept beside it, as FILE.before.
+    comments. Only this user can read it. An earlier file is kept beside it, as FILE.before, the next as FILE.before.2.
 
     JSON: a list of {"name", "variable", "value", "from" (environment, file, default), "description"}; with --write
     {"path", "written" (the names of the settings that are set in it), "kept" (the path of the earlier file, or null)}
@@ -209,6 +210,12 @@ def show_settings(target: str | None, as_json: bool) -> None:
         click.echo(f"    {entry['description']}")
 
 
+def _place_of_earlier(path: Path) -> Path:
+    """Where an earlier file is kept: none that was kept before is lost."""
+    places = (path.with_name(f"{path.name}.before{f'.{number}' if number > 1 else ''}") for number in count(1))
+    return next(place for place in places if not place.exists())
+
+
 def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     from dcc.settings import given_settings, variable_of
     from dcc.settings.written_file import configuration_text
@@ -216,10 +223,9 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     given = given_settings(os.environ)
     usual = configuration_path(os.environ)
     path = Path(target).expanduser().absolute() if target or usual is None else usual
-    kept = path.with_name(f"{path.name}.before") if path.exists() else None
+    kept = _place_of_earlier(path) if path.exists() else None
     try:
         if kept is not None:
-            kept.unlink(missing_ok=True)
             kept.hardlink_to(path)
         make_directory(path.parent)
         with replacement_file(path, PRIVATE_FILE) as draft:

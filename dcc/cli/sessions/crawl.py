@@ -162,9 +162,11 @@ def crawl(
         crawlable = sources_to_crawl(tracker, settings, source_ids, group=group, even_if_not_due=everything)
         wanted = crawlable if everything else list(source_ids) or None
         if not crawlable:
+            of_group = " of this group" if group else ""
+            due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
             warn(
-                f"No available file source of an active centre{' of this group' if group else ''} is due. See "
-                "`dcc source list`; `dcc crawl --all` crawls all others too; `dcc source add` asks for one."
+                f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
+                f"`dcc centre list`{others}; `dcc source add` asks for one."
             )
         shown = session_display(
             len(crawlable),

@@ -167,12 +167,13 @@ class SessionReport:
 
     def line(self, session_id: int | None, ended: EndReason | None, *, crawled_only: bool = False) -> str:
         """One line on the session: its number, its outcome, and the summary."""
-        return f"Session {session_id} ({ended or 'unknown'}): {self.summary(crawled_only=crawled_only)}"
+        nothing = "processed" if ended is not EndReason.FINISHED else "waiting"
+        return f"Session {session_id} ({ended or 'unknown'}): {self._summary(nothing, crawled_only=crawled_only)}"
 
-    def summary(self, *, crawled_only: bool = False) -> str:
+    def _summary(self, nothing: str, *, crawled_only: bool) -> str:
         """What it did: `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`
 
-        `crawled_only`: it was to process nothing, whatever waits.
+        `nothing`: what no submission was if it processed none. `crawled_only`: it was to process none.
         """
         seconds = time.monotonic() - self._began
         changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
@@ -180,7 +181,7 @@ class SessionReport:
             return f"Crawled only, up to zip_name: no submission was to be processed; done in {seconds:.1f} s."
         if not self.zips:
             also = f"; contexts: {changes}" if changes else ""
-            return f"No submission was waiting; done in {seconds:.1f} s{also}."
+            return f"No submission was {nothing}; done in {seconds:.1f} s{also}."
         states = ", ".join(
             click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
             for (phase, status), count in sorted(Counter(self.zips.values()).items())
@@ -307,10 +308,10 @@ def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
 
 def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, object]]:
     for (centre, older), count in sorted(in_order.items()):
-        wait, them = ("waits", "it") if count == 1 else ("wait", "them")
+        wait = "waits" if count == 1 else "wait"
         text = (
-            f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive that is still on "
-            f"its way. The session that takes that one takes {them} too."
+            f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive. "
+            f"What that one waits for: dcc show {older}"
         )
         yield _note("waits", text)
 

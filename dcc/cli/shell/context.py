@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -189,8 +190,8 @@ def _only_action_of(name: str) -> ZipKey:
     return ZipKey(actions[0], name)
 
 
-def absolute_folder(path: str) -> str:
-    """The absolute path of a folder for the tracker, because other commands may run elsewhere."""
+def absolute_path(path: str) -> str:
+    """The absolute path of a file or folder for the tracker, because other commands may run elsewhere."""
     return str(Path(path).expanduser().absolute())
 
 
@@ -267,8 +268,14 @@ def read_accesskey(given: str, *, plain: bool) -> str:
         keep_secret(accesskey)
         if not plain:
             raise ConfigurationError(_NOT_PLAIN)
-    return accesskey
+        return accesskey
+    if Path(accesskey).is_file():
+        return absolute_path(accesskey)
+    return _FILE_NAMED.sub(lambda found: f"{found[1]}{absolute_path(found[2])}", accesskey)
 
+
+_FILE_NAMED = re.compile(r"((?:^|\?passphrase=)(?:file|key):)([^?]+)")
+"""What names a file in an access key."""
 
 _NOT_PLAIN = (
     "The access key is a password, or names a key file that is not there; the tracker would keep a password as it is. "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dcc.cli.shell.context import absolute_folder, confirmed
+from dcc.cli.shell.context import absolute_path, confirmed
 from dcc.cli.sources.source_options import checked_address
 from dcc.cli.sources.trial import Trial, tell, try_source
 from dcc.errors import ConfigurationError
@@ -247,11 +247,11 @@ def _ask_accesskey(place: SourceAddress, *, plain: bool) -> SecretStr:
 
 def _accesskey(way: str) -> str:
     if way == "key":
-        path = _ask("Which file holds the private key?", absolute_folder)
+        path = _ask("Which file holds the private key?", absolute_path)
         passphrase = _ask("Its passphrase: env:NAME or file:PATH (empty: it has none)", _reference, empty=True)
         return f"key:{path}" + (f"?passphrase={passphrase}" if passphrase else "")
     if way == "file":
-        return f"file:{_ask('Which file holds the password?', absolute_folder)}"
+        return f"file:{_ask('Which file holds the password?', absolute_path)}"
     if way == "env":
         return f"env:{_ask('Which environment variable holds the password?', str)}"
     return str(click.prompt("Password", hide_input=True, err=True)) if way == "password" else ""
@@ -271,7 +271,7 @@ def _hostname(text: str) -> str:
 
 
 def _folder(text: str) -> str:
-    folder = absolute_folder(text)
+    folder = absolute_path(text)
     if not Path(folder).is_dir():
         raise ConfigurationError(f"There is no folder {folder}. Make it, or name another one.")
     return folder

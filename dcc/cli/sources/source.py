@@ -9,7 +9,7 @@ import click
 
 from dcc.cli.shell.context import (
     PLAIN_HELP,
-    absolute_folder,
+    absolute_path,
     confirmed,
     json_option,
     open_tracker,
@@ -182,13 +182,16 @@ def change(
     from dcc.sources.base import DeltaStrategy
     from dcc.tracker.register import file_sources
 
+    given = {name for name, value in click.get_current_context().params.items() if value not in (None, (), False)}
+    if given <= {"source_id", "plain"}:
+        raise click.UsageError("Nothing would change: give at least one option.")
     if hostname is not None:
         parse_hostname(hostname, 1)
     secret = None if accesskey is None else SecretStr(read_accesskey(accesskey, plain=plain))
     with writing_tracker() as connection:
         (entry,) = file_sources.list_sources(connection, [source_id])
         if base_path and entry.protocol == "file":
-            base_path = absolute_folder(base_path)
+            base_path = absolute_path(base_path)
         file_sources.change_source(
             connection,
             source_id,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dcc.cli.shell.context import absolute_folder, options
+from dcc.cli.shell.context import absolute_path, options
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def checked_address(address: SourceAddress) -> SourceAddress:
     if address.protocol == "file":
         if not address.base_path:
             raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
-        base_path = absolute_folder(address.base_path)
+        base_path = absolute_path(address.base_path)
         return replace(address, hostname=address.hostname or "localhost", base_path=base_path)
     if not address.hostname:
         raise ConfigurationError(

@@ -103,7 +103,7 @@ def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], mo
     size = (
         "size not known" if story.size_bytes is None else f"{byte_size(story.size_bytes)} ({story.size_bytes:,} bytes)"
     )
-    centre = (story.centre or "not in its name") + (f" ({printable(story.contact)})" if story.contact else "")
+    centre = (story.centre or "not clear from its name") + (f" ({printable(story.contact)})" if story.contact else "")
     echo_wrapped(f"  centre {centre}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
     for made in story.decisions:
         if made.revoked is None:

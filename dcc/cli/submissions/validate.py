@@ -11,7 +11,7 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json_list, echo_wrapped, picked, printable
+from dcc.cli.shell.output import echo_json_list, echo_wrapped, picked, printable, warn
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
 from dcc.messages import count_of
@@ -73,6 +73,7 @@ def validate(
       warned of unless it was submitted before]}, one for each archive (its own errors) and one for
       each document (<archive>/<document>)
     """
+    from dcc.archives.manifest import MANIFEST_NAMES
     from dcc.cli.shell.error_advice import explain
     from dcc.documents.schema_set import SchemaSet
     from dcc.reference.loading import load_shipped
@@ -90,6 +91,9 @@ def validate(
         raise ConfigurationError(
             f"{error.filename or paths[0]} cannot be read ({error.strerror}). Check the file and its permissions."
         ) from error
+    for manifest in (path / name for path in paths for name in MANIFEST_NAMES):
+        if manifest.is_file():
+            warn(f"{manifest} was not compared with the files: pack them, and validate the archive.")
     counts = _Counts()
     counted = map(counts.take, verdicts)
     if as_json:
@@ -123,7 +127,7 @@ class _Counts:
         self.files += 1
         self.invalid += not verdict.valid
         for one in verdict.missing:
-            told = one.fact.details or {}
+            told = one.fact.all_details
             self.missing[str(told["centre"]), str(told["value"])] = None
         if self.first_error is None:
             # That documents of an archive would fail is told by the errors of these.

@@ -159,7 +159,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.NOTHING_TAKEN: OutcomeText(
         mark("Not accepted"),
         mark("Nothing of the archive was accepted"),
-        mark("Every document has errors that must be corrected."),
+        mark("Every document has errors."),
         Actor.CENTRE,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),

@@ -36,8 +36,8 @@ class SourceQueue:
 
     def __init__(self, downloads: SourceDownloads) -> None:
         self.conduct = Conduct()
-        self.is_paused = False
         self._is_given_up = False
+        self._urgent: Collection[ZipKey] = ()
         self.downloads = downloads
         # Requested attempts are carried out, so that few may be left when a window closes.
         self._most_queued = MOST_QUEUED if downloads.address.windows is None else _MOST_QUEUED_IN_WINDOW
@@ -53,24 +53,32 @@ class SourceQueue:
     def given_up(self) -> bool:
         """Whether no further attempt begins: the source is given up, paused, or outside its windows."""
         windows = self.address.windows
-        return self._is_given_up or self.is_paused or (windows is not None and not windows.is_open(utc_now()))
+        return self._is_given_up or self.downloads.is_paused or (windows is not None and not windows.is_open(utc_now()))
 
     def add(self, job: Job, hosting: Hosting) -> None:
         """Queue a submission."""
-        self._waiting.append((job, hosting))
+        if job.key in self._urgent:
+            self._waiting.appendleft((job, hosting))
+        else:
+            self._waiting.append((job, hosting))
 
     def put_first(self, keys: Collection[ZipKey]) -> None:
-        """Let submissions go before all others that wait."""
+        """Let submissions go before all others, even those whose attempts were requested and have not begun."""
+        self._urgent = keys
+        self.downloads.put_first(keys)
         if any(job.key in keys for job, _ in self._waiting):
             self._waiting = deque(sorted(self._waiting, key=lambda waiting: waiting[0].key not in keys))
 
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
         """The submissions whose attempts may begin now; calls `still_wanted` before each."""
         taken = []
-        while self._waiting and self._queued < self._most_queued and still_wanted():
+        while self._waiting and self._may_request(self._waiting[0][0]) and still_wanted():
             taken.append(self._waiting.popleft())
             self._queued += 1
         return taken
+
+    def _may_request(self, job: Job) -> bool:
+        return self._queued < self._most_queued or job.key in self._urgent
 
     def take_all(self) -> list[tuple[Job, Hosting]]:
         """All waiting submissions, for other sources."""
@@ -85,6 +93,10 @@ class SourceQueue:
         if not received.resumed and received.is_sent:
             self.conduct.bytes += received.size_bytes
             self.conduct.seconds += received.seconds
+
+    def note_not_begun(self) -> None:
+        """Record that an attempt was requested and did not begin."""
+        self._queued -= 1
 
     def note_failure(self, message: TransferFailed) -> None:
         """Record a failed attempt, unless it was not made because the copy is known to be bad."""
@@ -156,14 +168,14 @@ class Attempts:
         return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
 
     def put_first(self, keys: Collection[ZipKey]) -> None:
-        """Let submissions go before all others that wait."""
-        for source in self.sources.values() if keys else ():
+        """Let submissions go before all others that have not begun."""
+        for source in self.sources.values():
             source.put_first(keys)
 
     def pause(self, paused: Collection[int]) -> None:
         """Begin no attempt at the sources with these ids, which people paused, until they are left out again."""
         for number, source in self.sources.items():
-            source.is_paused = number in paused
+            source.downloads.is_paused = number in paused
 
     def take_large(self, size_bytes: int) -> list[Job]:
         """The waiting jobs that need as many bytes, or more."""

@@ -46,6 +46,7 @@ from dcc.session.fetching.downloads import (
     Started,
     TransferCompleted,
     TransferFailed,
+    TransferNotBegun,
 )
 from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Setup
 from dcc.session.sessions import Session
@@ -187,6 +188,8 @@ class Coordinator:
                 self._arrived(message)
             case TransferFailed():
                 self._failed(message)
+            case TransferNotBegun():
+                self._not_begun(message)
             case partial():
                 message()
 
@@ -276,6 +279,16 @@ class Coordinator:
             self._finish(job)
         elif not goes_on:
             self._end_without(job)
+
+    def _not_begun(self, message: TransferNotBegun) -> None:
+        """The source was paused: another delivers the archive, or a later session."""
+        number = message.transfer.download_id
+        job = self._transferring.pop(number)
+        self._attempts.sources[message.transfer.hosting.source_id].note_not_begun()
+        self._batch.end(number, AttemptOutcome.CANCELLED)
+        self._batch.propose(number, NOT_FETCHED, promote=False)
+        job.forget_attempt()
+        self._plan_or_leave(job)
 
     def _set_aside(self, job: Job) -> None:
         """Let the source show whether the job failed, or its archive is still being uploaded."""
@@ -512,7 +525,7 @@ class Coordinator:
             for document, number in zip(job.documents, numbers, strict=True):
                 document.row_id = number
         for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
-            job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
+            job.begin_attempt(number, hosting)
             self._transferring[number] = job
             transfer = job.transfer(number, hosting, written.earlier.get(hosting.id))
             self._attempts.sources[hosting.source_id].downloads.put(transfer)

@@ -90,6 +90,7 @@ class Job:
     found_bad: dict[int, FoundBad] = field(default_factory=dict)
     heard_published: bool = False
     staged: StagedZip | None = None
+    _before: tuple[int | None, int | None, Hosting | None] = (None, None, None)
 
     @classmethod
     def planned(cls, plan: PlannedZip, max_retries: int, staged: StagedZip | None = None) -> Job:
@@ -131,6 +132,15 @@ class Job:
         """The attempt to fetch the archive from a hosting; `earlier` is the last one there."""
         is_producer = hosting.own and hosting.has_md5
         return Transfer(download_id, self.key, hosting, None if is_producer else self.published, earlier)
+
+    def begin_attempt(self, download_id: int, hosting: Hosting) -> None:
+        """Take a requested attempt as the latest."""
+        self._before = self.download_id, self.source_id, self.hosting
+        self.download_id, self.source_id, self.hosting = download_id, hosting.source_id, hosting
+
+    def forget_attempt(self) -> None:
+        """Take the attempt before the latest, which did not begin, as the latest."""
+        self.download_id, self.source_id, self.hosting = self._before
 
     def note_published(self, hosting: Hosting, md5: str) -> None:
         """Record the MD5 published beside a copy; the first from the archive's own centre counts for other copies."""

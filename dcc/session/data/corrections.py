@@ -45,12 +45,13 @@ from dcc.session.data.uploading import HELD, Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
-from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import SET_ASIDE, State
 from dcc.tracker.submission_rows import IDS, action_states, rows_about
@@ -144,8 +145,8 @@ def confirm_submission(
     An edit or delete of another centre's data is refused, as in a session. The next session applies confirmed
     documents that could not be applied. Raises NotFoundError if none is held, and ConfigurationError for an author or a
     reason that is empty or too long. Raises ConfigurationError, too, while they would wait for an older archive, and if
-    the submission was set aside. Also StagedDocumentLostError if one is not in staging any more, and the `unreachable`
-    error of either database.
+    the submission is on hold or was set aside. Also StagedDocumentLostError if one is not in staging any more, and the
+    `unreachable` error of either database.
     """
     both = _Databases(tracker, qc, settings)
     run_reading(both.tracker, lambda connection: _require_confirmable(connection, key))
@@ -259,12 +260,14 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
 
 
 def _require_confirmable(connection: Connection, key: ZipKey) -> None:
-    """Raise ConfigurationError if a submission was set aside, or its changes would wait for an older archive."""
+    """Raise ConfigurationError if a submission was set aside or is on hold, or would wait for an older archive."""
     za_id = find_archive(connection, key).za_id
     if za_id is None:
         return
     if action_states(connection, [za_id]).get(za_id) == SET_ASIDE:
         raise ConfigurationError(f"{key} was set aside. Bring it back first: dcc retry {shlex.quote(str(key))}")
+    if connection.scalar(select(ZipAction.id).where(ZipAction.id == za_id, is_on_hold())) is not None:
+        raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {shlex.quote(str(key))}")
     changing = [] if key.action is Action.ADD else [za_id]
     for older in waiting_for_older(connection, changing).values():
         waits, advice = "is still on its way", "Let a session take it first: dcc crawl"

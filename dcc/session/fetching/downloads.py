@@ -7,7 +7,7 @@ share a login and a slow source delays no other. DownloadSlots limit all of them
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -94,7 +94,14 @@ class TransferFailed:
     begun: bool = False
 
 
-DownloadMessage = Started | Progressed | Published | TransferCompleted | TransferFailed
+@dataclass(frozen=True, slots=True)
+class TransferNotBegun:
+    """A person paused the source before a transfer began."""
+
+    transfer: Transfer
+
+
+DownloadMessage = Started | Progressed | Published | TransferCompleted | TransferFailed | TransferNotBegun
 
 
 def _bytes_of(item: Transfer) -> int | None:
@@ -137,6 +144,9 @@ class SourceDownloads:
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
+        self._urgent: Collection[ZipKey] = ()
+        self.is_paused = False
+        """Whether no further transfer begins until it is unset; those of the queue are told as not begun."""
         self._failures_in_a_row = 0
         self._connections = SourceConnections(
             address.label,
@@ -148,7 +158,14 @@ class SourceDownloads:
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; starts another thread once it is of use, up to the source's limit."""
         self._transfers.put(transfer)
+        if transfer.key in self._urgent:
+            self.put_first(self._urgent)
         self._start_thread()
+
+    def put_first(self, keys: Collection[ZipKey]) -> None:
+        """Let the transfers of submissions go before all others, those that are queued later too."""
+        self._urgent = keys
+        self._transfers.put_first(lambda transfer: transfer.key in keys)
 
     def _start_thread(self) -> None:
         with self._counting:
@@ -250,7 +267,10 @@ class SourceDownloads:
         return True
 
     def _breaks_at_once(self, item: Transfer) -> bool:
-        """Fail a transfer if the source is given up; returns whether it is."""
+        """End a transfer before it begins, if the source is paused or given up; returns whether it is."""
+        if self.is_paused:
+            self._tell(TransferNotBegun(item))
+            return True
         if self._given_up is not None:
             self._tell(TransferFailed(item, self._given_up))
         return self.given_up

@@ -21,6 +21,7 @@ class TransferQueue(Generic[T]):
         self._size_of = size_of
         self._waiting: deque[T] = deque()
         self._kept: list[deque[T]] = [deque() for _ in range(workers)]
+        self._first: deque[T] = deque()
         self._stopped = False
         self._changed = threading.Condition()
 
@@ -29,6 +30,16 @@ class TransferQueue(Generic[T]):
         with self._changed:
             self._waiting.append(item)
             self._changed.notify()
+
+    def put_first(self, is_wanted: Callable[[T], bool]) -> None:
+        """Let items go before all others, reserved or not."""
+        with self._changed:
+            for items in (*self._kept, self._waiting):
+                if wanted := [item for item in items if is_wanted(item)]:
+                    self._first.extend(wanted)
+                    others = [item for item in items if not is_wanted(item)]
+                    items.clear()
+                    items.extend(others)
 
     def put_back(self, item: T) -> None:
         """Let another thread take an item before all others."""
@@ -43,13 +54,13 @@ class TransferQueue(Generic[T]):
             self._changed.notify_all()
 
     def take(self, worker: int, patience: float | None = None) -> T | None:
-        """Wait for a thread's next item: reserved for it, free, or reserved for another.
+        """Wait for a thread's next item: one to go first, reserved for it, free, or reserved for another.
 
         None at the end. Raises TimeoutError after the seconds of `patience`.
         """
         with self._changed:
             while not self._stopped:
-                for items in (self._kept[worker], self._waiting):
+                for items in (self._first, self._kept[worker], self._waiting):
                     if items:
                         return items.popleft()
                 longest = max(self._kept, key=len)

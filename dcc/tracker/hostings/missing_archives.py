@@ -107,6 +107,7 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
         .join(XmlFile)
         .where(FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_not(None), LOADED)
         .where(~hosted_elsewhere(FileSourceHasZip), ~known)
+        .distinct()
         .order_by(ZipAction.id, XmlFile.fname)
     )
     found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)

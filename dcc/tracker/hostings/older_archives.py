@@ -219,8 +219,17 @@ _UNFINISHED: Final = or_(
     _FAILED_TO_ARRIVE,
 )
 _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
+_LATEST_ON_HOLD: Final = newest_downloads(select(ZipAction.id).where(is_on_hold()))
+_TO_BE_UPLOADED: Final = ZipAction.id.in_(
+    select(_LATEST_ON_HOLD.c.za_id)
+    .join(XmlFile, XmlFile.zip_id == _LATEST_ON_HOLD.c.download_id)
+    .where(or_(is_at(XmlFile, State(Phase.XSD, Status.DONE)), _WAITS))
+)
+"""Whether documents of an archive on hold, of which others may have failed, are uploaded once it is released."""
 _TO_BE_RELEASED: Final = _OF_CENTRES.where(
-    is_on_hold(), ~_UNFINISHED, or_(is_at(ZipAction, State(Phase.XSD, Status.DONE)), _HAS_WAITING)
+    is_on_hold(),
+    ~_UNFINISHED,
+    or_(is_at(ZipAction, State(Phase.XSD, Status.DONE)), and_(DOCUMENTS_COUNT, _TO_BE_UPLOADED)),
 )
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)

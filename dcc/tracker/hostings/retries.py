@@ -35,8 +35,8 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
-from dcc.tracker.states import REFUSED, State
-from dcc.tracker.submission_rows import IDS, KEY, archive_md5, is_named, key_of, latest_downloads, rows_about
+from dcc.tracker.states import REFUSED, SET_ASIDE, State
+from dcc.tracker.submission_rows import IDS, KEY, archive_md5, is_at, is_named, key_of, latest_downloads, rows_about
 
 
 class StagedCopy(NamedTuple):
@@ -178,7 +178,7 @@ def _obstacles(connection: Connection, found: Mapping[ZipKey, Any]) -> Iterator[
 def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
     """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
     query = (
-        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified))
+        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, is_at(ZipAction, SET_ASIDE)))
         .join(BadCopy)
         .where(is_named(key))
         .order_by(FileSource.id)
@@ -191,9 +191,11 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
         f"{row.created:%Y-%m-%d %H:%M} UTC)"
         for row in bad[:_MOST_TOLD]
     )
+    # A crawl leaves what was cancelled alone.
+    command = f"dcc retry {shlex.quote(str(key))}" if bad[0][-1] else "dcc crawl"
     return ConfigurationError(
         f"{key} was not fetched again: its copies are bad and listed as they were then: {copies}. Ask the centre for "
-        "an archive that is whole. When it lies there, `dcc crawl` takes it."
+        f"an archive that is whole. When it lies there, take it with: {command}"
     )
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.nearest_names import nearest_sentence
 from dcc.phases import KNOWN_CENTRES
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
@@ -85,8 +86,9 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
     known = {known.short_name: known for known in KNOWN_CENTRES}.get(centre.short_name)
     full_name = centre.full_name or (known.full_name if known else "")
     if not full_name:
+        nearest = nearest_sentence(centre.short_name, (one.short_name for one in KNOWN_CENTRES))
         raise ConfigurationError(
-            f"Centre {centre.short_name!r} is not among the known ones, so its full name is needed: --name."
+            f"Centre {centre.short_name!r} is not among the known ones, so its full name is needed: --name.{nearest}"
         )
     imits_name = centre.imits_name or (known.imits_name if known else None)
     row = asdict(centre) | {"full_name": full_name, "imits_name": imits_name}

@@ -1,0 +1,159 @@
+"""What a person changes while a session downloads: an archive is wanted first, a source is paused or resumed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from dcc.databases.transactions import writing
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.sources.due import Pause
+from dcc.tracker.hostings.urgent_archives import request_urgently
+from dcc.tracker.models import ZipDownload
+from dcc.tracker.register.source_pace import set_pause
+from tests.support.asking import column_in
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation, SessionResult
+from tests.support.served_sources import Relay, below, large_archive, register
+from tests.support.servers import Share
+from tests.support.trials import usually
+
+pytestmark = [pytest.mark.servers, only_sqlite]
+
+STEMS = [f"2013-10-{day}.1" for day in range(10, 20)]
+KEYS = [f"add/H.{stem}.impc.zip" for stem in STEMS]
+OLDEST = KEYS[0]
+
+
+def put_all(share: Share) -> None:
+    """Put archives there that take more than a second each over a slow relay."""
+    for stem, key in zip(STEMS, KEYS, strict=True):
+        share.put(key, large_archive(stem, 200_000))
+
+
+def pause(installation: Installation, source_id: int) -> None:
+    with writing(installation.tracker) as connection:
+        set_pause(connection, source_id, Pause("The server moves", "ann", datetime(2026, 1, 1), None))
+
+
+def resume(installation: Installation, source_id: int) -> None:
+    with writing(installation.tracker) as connection:
+        set_pause(connection, source_id, None)
+
+
+def hurry_after_a_look(relay: Relay) -> None:
+    """Send the rest at once, after the session has asked what people want: it records what arrives in between."""
+    time.sleep(0.8)
+    relay.delay = 0.0
+
+
+class Running:
+    """A session in a thread, of which `begun` says how many downloads have begun."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._result: SessionResult | None = None
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._result = self._installation.run_session()
+
+    @property
+    def begun(self) -> int:
+        query = select(ZipDownload.id).where(ZipDownload.downloaded_size_bytes > 0)
+        return len(column_in(self._installation.tracker, query))
+
+    def wait_for(self, is_so: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + 20
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def end(self) -> list[str]:
+        """Wait for its end; the archives that it fetched, in their order."""
+        self._thread.join(30)
+        assert self._result is not None
+        return [key for key, outcome in self._result.zips.items() if outcome.downloaded]
+
+
+@pytest.fixture(params=usually(["sftp_server"], ["sftp_server", "ftp_server"]))
+def slow(
+    quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Installation, Relay]]:
+    """An installation that asks often what people want, and a slow relay before the archives' server."""
+    share: Share = request.getfixturevalue(request.param)
+    monkeypatch.setattr("dcc.session.archives.coordination._ASKING_SECONDS", 0.1)
+    with Relay(share, delay=0.1) as relay:
+        yield quick.with_settings(downloads_per_source=1, max_retries=0), relay
+
+
+def test_an_archive_that_is_wanted_first_is_fetched_next(slow: tuple[Installation, Relay]) -> None:
+    installation, relay = slow
+    put_all(relay.share)
+    register(installation, relay.share)
+    session = Running(installation)
+    session.wait_for(lambda: session.begun)
+    with writing(installation.tracker) as connection:
+        request_urgently(connection, [ZipKey(Action.ADD, OLDEST.partition("/")[2])], "ann")
+    hurry_after_a_look(relay)
+    fetched = session.end()
+    assert sorted(fetched) == KEYS
+    assert fetched.index(OLDEST) <= 3
+
+
+def test_a_paused_source_gets_no_further_download(slow: tuple[Installation, Relay]) -> None:
+    installation, relay = slow
+    put_all(relay.share)
+    source_id = register(installation, relay.share)
+    session = Running(installation)
+    session.wait_for(lambda: session.begun)
+    pause(installation, source_id)
+    hurry_after_a_look(relay)
+    fetched = session.end()
+    assert 1 <= len(fetched) <= 3
+    left = [key for key in KEYS if key not in fetched]
+    assert {installation.states()[key] for key in left} == {"zip_name done"}
+    assert {state for key in left for _, state in installation.attempts(key)} == {"download cancelled"}
+    assert installation.run_session().zips == {}
+    resume(installation, source_id)
+    assert sorted(Running(installation).end()) == left
+    assert set(installation.states().values()) == {"xsd done"}
+
+
+def test_what_a_paused_source_does_not_send_another_does(slow: tuple[Installation, Relay]) -> None:
+    installation, relay = slow
+    one, two = below(relay.share, "one"), below(relay.share, "two")
+    put_all(one)
+    put_all(two)
+    register(installation, one)
+    register(installation, two)
+    session = Running(installation)
+    session.wait_for(lambda: session.begun)
+    used = {source_id for key in KEYS for source_id, _ in installation.attempts(key)}
+    assert len(used) == 1
+    pause(installation, paused := used.pop())
+    hurry_after_a_look(relay)
+    assert sorted(session.end()) == KEYS
+    assert {installation.attempts(key)[-1] for key in KEYS[:5]} == {(3 - paused, "xsd done")}
+
+
+def test_a_pause_that_ends_within_a_session_loses_nothing(slow: tuple[Installation, Relay]) -> None:
+    """What was left meanwhile is fetched by the next session."""
+    installation, relay = slow
+    put_all(relay.share)
+    source_id = register(installation, relay.share)
+    session = Running(installation)
+    session.wait_for(lambda: session.begun)
+    pause(installation, source_id)
+    time.sleep(0.5)
+    resume(installation, source_id)
+    hurry_after_a_look(relay)
+    assert sorted([*session.end(), *Running(installation).end()]) == KEYS
