@@ -15,13 +15,11 @@ from tests.support.sharing import OF_PAGE
 from tests.support.trials import EVERYWHERE, trials
 
 pytest_plugins = [
-    "tests.support.databases",
-    "tests.support.shared_migrations",
-    "tests.support.shared_statements",
     "tests.support.servers",
+    "tests.support.databases",
+    "tests.support.shared_work",
     "tests.support.installations",
     "tests.support.data_installations",
-    "tests.support.demonstration",
     "tests.support.stores",
     "tests.support.prepared_installations",
     "tests.support.healthy_installation",
@@ -76,7 +74,8 @@ def pytest_configure() -> None:
 
     Else every process that a test interrupts would ignore it too.
     """
-    hypothesis.settings.register_profile("trials", max_examples=trials(100), deadline=None)
+    slow = [hypothesis.HealthCheck[name] for name in ("too_slow", "data_too_large", "function_scoped_fixture")]
+    hypothesis.settings.register_profile("trials", max_examples=trials(100), deadline=None, suppress_health_check=slow)
     hypothesis.settings.load_profile("trials")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:

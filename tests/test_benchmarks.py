@@ -1,7 +1,5 @@
 """The benchmarks do on both sides the work that they time, and say so when it was not done."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The benchmarks of what is known already: they know what they say, and sessions find nothing new in it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 

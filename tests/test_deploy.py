@@ -3,8 +3,6 @@
 Nothing is started by systemd or a container engine here; what can be told without them is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import fnmatch
@@ -40,8 +38,8 @@ from dcc.databases.grants import grant_statements
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_dagster.executors import broker_of, execution_of, require_executor
-from tests.cli.conftest import clean
 from tests.support.browsing import see
+from tests.support.environments import clean, forget_settings
 from tests.support.ports import free_port
 from tests.support.served_page import PAGE_NAME, ServedPage
 from tests.support.servers import ServerProcess, server_program
@@ -119,8 +117,7 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
 
 @pytest.mark.parametrize("example", sorted((DEPLOY / "systemd").glob("*.toml")), ids=lambda path: path.name)
 def test_the_examples_of_settings_can_be_used(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_CONFIG", str(tmp_path / "dcc.toml"))
     for text in (example.read_text("utf-8"), re.sub(r"^#(?=\w)", "", example.read_text("utf-8"), flags=re.MULTILINE)):
         (tmp_path / "dcc.toml").write_text(text, "utf-8")
@@ -142,7 +139,7 @@ def _on_the_path(tmp_path: Path, user: str, number: int) -> tuple[list[str], dic
         program.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
         program.chmod(0o755)
     text = (DEPLOY / "dcc").read_text("utf-8").replace("/opt/dcc/.venv/bin/dcc", str(PROGRAM))
-    environment = clean(os.environ) | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    environment = clean(PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return ["sh", "-c", text, "dcc", "settings", "--json"], environment
 
 
@@ -512,7 +509,7 @@ def test_the_entry_turns_secrets_that_are_files_into_settings(tmp_path: Path) ->
     (secrets / "dcc_$(touch x)").write_text("no name of a setting")
     (secrets / "other").write_text("not a setting")
     environment = {
-        **clean(os.environ),
+        **clean(),
         "DCC_HOME": str(tmp_path / "home"),
         "DCC_WORKERS": "3",
         "DCC_SECRETS": str(secrets),

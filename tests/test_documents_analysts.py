@@ -1,9 +1,6 @@
 """What docs/analysts.md and docs/queries.md tell analysts: queries and Python are run, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from dcc.qc.models import MEASUREMENT, OVERVIEW_ANIMAL
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEIGHT
 from tests.support.databases import only_sqlite
+from tests.support.environments import forget_settings
 from tests.support.qc_documents import undo_documents
 
 ROOT = Path(__file__).parent.parent
@@ -141,8 +139,7 @@ def test_mutants_are_compared_without_a_unit_but_not_without_a_strain(filled: En
 def test_the_python_of_the_document_runs(
     filled: Engine, qc_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_HOME", str(qc_settings.home))
     monkeypatch.setenv("DCC_QC_URL", qc_settings.qc_database_url)
     monkeypatch.chdir(tmp_path)

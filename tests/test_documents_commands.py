@@ -16,8 +16,6 @@ it: to import it takes longer than most commands. That process says nothing to D
 time; the session of README.md does, as a process of its own.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import re
@@ -35,6 +33,7 @@ import click
 import pytest
 
 from dcc.cli.main import dcc
+from tests.support.environments import clean
 from tests.support.prepared_processes import run_dcc
 
 ROOT = Path(__file__).parent.parent
@@ -99,10 +98,9 @@ def missing_line(output: str, printed: list[str]) -> str | None:
 
 def environment_in(folder: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
     # The usual DCC_HOME of a user, whose home is nobody's.
     home = {"HOME": str(folder), "DCC_HOME": str(folder / ".dcc")}
-    return {**kept, **home, "PATH": path, "DCC_QUIET_SECONDS": "0", "COLUMNS": "120"}
+    return {**clean(), **home, "PATH": path, "DCC_QUIET_SECONDS": "0", "COLUMNS": "120"}
 
 
 def fork(command: Command, folder: Path) -> tuple[int | None, str]:

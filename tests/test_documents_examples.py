@@ -1,7 +1,5 @@
 """The examples of docs/extending.md do what it says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import date

@@ -1,7 +1,5 @@
 """Documents are short, plainly written, and lead somewhere: `python -m tests.support.prose` prints what is not."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

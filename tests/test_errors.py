@@ -1,7 +1,5 @@
 """The tree of errors: what each kind is called, what it says of itself and how the command ends with it."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Iterator

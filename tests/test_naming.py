@@ -1,7 +1,5 @@
 """The naming convention: conforming names come apart into what they say, all others are refused with the reason."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 from dcc.errors import BadFileNameError, ConfigurationError
 from dcc.messages import printable_detail
 from dcc.naming import DocumentKind, DocumentName, NamingConvention, ZipName
+from dcc.nearest_names import nearest_names, nearest_sentence
 from dcc.phases import KNOWN_CENTRES
 
 CENTRES = frozenset(centre.short_name for centre in KNOWN_CENTRES) | {"Some_Centre"}
@@ -195,3 +194,18 @@ class TestOwnPatterns:
         assert convention.parse_document_name("H.2013-01-01.1.specimen.xml", CENTRES).kind is DocumentKind.SPECIMEN
         with pytest.raises(BadFileNameError, match=r"kind 'image', which is neither specimen nor experiment"):
             convention.parse_document_name("H.2013-01-01.1.image.xml", CENTRES)
+
+
+def test_the_nearest_come_first_and_of_equals_the_first() -> None:
+    assert nearest_names("Fto-A", ["J-Fto-A", "H-Fto-A", "Fto-B", "Abc"], 2) == ["J-Fto-A", "H-Fto-A"]
+    assert nearest_names("fto-a", ["H-Fto-A", "J-Fto-A", "FTO-A"]) == ["FTO-A", "H-Fto-A", "J-Fto-A"]
+    assert (nearest_names("xyz", ["Fto-A"]), nearest_sentence("xyz", ["Fto-A"])) == ([], "")
+    assert nearest_sentence("Fto", ["Fto-A", "Fto-B"]) == " The nearest: Fto-A, Fto-B."
+
+
+@given(st.lists(st.text(max_size=6), max_size=8), st.integers(1, 4))
+def test_a_name_is_nearest_to_itself(names: list[str], most: int) -> None:
+    for name in names:
+        found = nearest_names(name, names, most)
+        assert len(found) <= most
+        assert found[0].casefold() == name.casefold()

@@ -1,7 +1,5 @@
 """Outcomes: what zip actions and file sources are called, in commands and in Dagster, and how they ended."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from itertools import product
 

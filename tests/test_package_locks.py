@@ -1,7 +1,5 @@
 """`.ci/apt-get` waits for who has the package manager; tried with apt itself, in directories of its own."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a fresh clone installs: the pinned versions, the package's contents, and the commands that build on it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Secrets are taken out of log records and errors, however they are written there."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -5,8 +5,6 @@ statement may hold are constants of the module, and identifiers that are quoted 
 is listed, with what it is.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What people read beside the pages is plainly written: reports, mails, findings, help of commands, Dagster's pages."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

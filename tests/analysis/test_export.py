@@ -1,7 +1,5 @@
 """Exports of measurements, read back by DuckDB, pyarrow and pandas; from SQLite and from MariaDB."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The latest valid data: what replaced them with errors does not hide them."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CSV in which no text is a formula, and from which every text can be had to the letter."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

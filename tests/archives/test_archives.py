@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcc.archives import extraction
@@ -231,7 +231,7 @@ def test_a_missing_archive_is_no_fault_of_the_centre(tmp_path: Path) -> None:
 CONTENTS = {SPECIMEN: b"<a>" + b"text " * 200 + b"</a>", EXPERIMENT: b"<b/>", "notes.txt": b"n", "x.xml": b"<x/>"}
 
 
-@settings(max_examples=trials(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=trials(300))
 @given(data=st.data(), method=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA]))
 def test_a_damaged_archive_is_refused_or_gives_the_right_documents(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, method: int

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import tarfile
-import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from dcc.errors import (
 )
 from dcc.naming import NamingConvention
 from tests.hostile.compounds import BOMBS, HOSTILE_TARS, IN_ITSELF, Members, packed, tarred, zipped
+from tests.support.memory import little_memory
 
 SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
 EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
@@ -126,10 +126,8 @@ def test_a_fault_of_an_inner_archive_names_it(tmp_path: Path) -> None:
 def test_limits_hold_for_all_levels_together(case: str, tmp_path: Path) -> None:
     make, said = BOMBS[case]
     content = make()
-    tracemalloc.start()
-    refuse(tmp_path, content, OversizedArchiveError, said)
-    assert tracemalloc.get_traced_memory()[1] < 20_000_000
-    tracemalloc.stop()
+    with little_memory(20):
+        refuse(tmp_path, content, OversizedArchiveError, said)
 
 
 def test_a_header_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:

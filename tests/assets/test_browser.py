@@ -1,7 +1,5 @@
 """The Dagster UI in a browser: what a wrangler sees of the flow, and of a zip that failed and why."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """A session through all three jobs: what Dagster shows of documents that become data agrees with both databases."""
 
-from __future__ import annotations
-
 import os
 import time
 from multiprocessing.synchronize import Event

@@ -1,7 +1,5 @@
 """`dcc doctor` on Dagster's instance, and in depth."""
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 import time

@@ -1,7 +1,5 @@
 """The submissions of `dcc example` on the pages: what docs/quickstart.md and docs/wranglers.md say is seen there."""
 
-from __future__ import annotations
-
 from dcc.cli.demo.examples import example_submission
 from dcc_assets.keys import CHECK_OF_GROUP
 from dcc_assets.sessions import run_session

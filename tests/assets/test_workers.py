@@ -1,7 +1,5 @@
 """Sessions and replays whose archives workers fetch and prepare end as those that do all by themselves."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -22,6 +20,7 @@ from tests.cli.test_replay import RULE
 from tests.session.test_crash_recovery import fill
 from tests.session.test_replay import proposed
 from tests.session.test_session_data_processes import change
+from tests.support.asking import closing_all
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
@@ -139,13 +138,10 @@ def proposal(folder: Path) -> list[str]:
 @contextmanager
 def nothing_changes(installation: Installation) -> Iterator[None]:
     """Both databases are as before."""
-    qc = open_qc_database(installation.settings)
-    try:
+    with closing_all(open_qc_database(installation.settings)) as qc:
         before = rows(installation.tracker), rows(qc)
         yield
         assert (rows(installation.tracker), rows(qc)) == before
-    finally:
-        qc.dispose()
 
 
 KILLED_ONCE = """

@@ -1,7 +1,5 @@
 """The long trial: `python -m tests.chaos`, see --help. Ends with 1 when anything came out otherwise than it must."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -14,9 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.chaos.faults import KINDS
-from tests.chaos.sequence import Outcome, run_sequence
+from tests.chaos.sequence import Outcome, run_sequence, world_of
 from tests.chaos.workers import compare_workers, disturb_workers
-from tests.chaos.worlds import world_of
 from tests.support.memory import keep_temporary_files_in_memory
 
 _ROUNDS = 8

@@ -5,8 +5,6 @@ delivered later than others, it is left out too which documents came late, and i
 wrangler.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator

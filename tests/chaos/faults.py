@@ -1,7 +1,5 @@
 """The faults of a trial: each kind makes a session, or several, go wrong at seeded moments."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -13,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.daemon import kill_daemon
+from dcc.session.leases import active_sessions
 from tests.chaos.installation import ChaosInstallation
 from tests.chaos.proxy import KINDS as NETWORK_KINDS
 from tests.chaos.proxy import FaultProxy, Faults
 from tests.support.databases import MariaDb
+from tests.support.process_trees import children, descendants
 
 _FAKETIME: Final = next(
     Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), Path("/usr/lib/faketime/libfaketime.so.1")
@@ -30,6 +29,8 @@ _HURRIED: Final = {
     "DCC_DATABASE_RETRY": "3",
 }
 """Time limits under which faults are soon noticed."""
+_FIRST_SESSION_SECONDS: Final = 180.0
+_LAST_SESSION_SECONDS: Final = 120.0
 
 
 @dataclass
@@ -57,12 +58,13 @@ class Trial:
 class Kind:
     """A kind of fault. `keeps_order`: documents are applied in the order in which they would have been without it.
 
-    `needs`: what it cannot be made without. `large`: there must be a document that other processes read. `spares_twin`:
-    the twin does not notice.
+    `weight`: how often it comes up beside others. `needs`: what it cannot be made without. `large`: there must be a
+    document that other processes read. `spares_twin`: the twin does not notice.
     """
 
     name: str
     happen: Callable[[Trial], None]
+    weight: int
     keeps_order: bool = True
     needs: Callable[[Trial], bool] = lambda _: True
     large: bool = False
@@ -97,7 +99,7 @@ def _kill_workers(trial: Trial) -> None:
     deadline = time.monotonic() + 60
     left = 1
     while left and not session.is_over and time.monotonic() < deadline:
-        for pid in session.children():
+        for pid in children(session.pid):
             session.wait_or_until(trial.rng.uniform(0.0, 0.4))
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -193,6 +195,41 @@ def _move_clock(trial: Trial) -> None:
     session.wait()
 
 
+def _kill_daemon(trial: Trial) -> None:
+    """Start the daemon, which crawls at the next minute; kill it, or all that it has started, in a session of its."""
+    everything = trial.rng.random() < 0.7
+    patience = trial.rng.uniform(0.0, trial.installation.took)
+    started: set[int] = set()
+    daemon = trial.installation.begin_command({"DCC_CRAWL_INTERVAL": "* * * * *"}, "daemon")
+    try:
+        deadline = time.monotonic() + _FIRST_SESSION_SECONDS
+        while not _is_active(trial.installation) and not daemon.is_over and time.monotonic() < deadline:
+            daemon.wait_or_until(0.05)
+        daemon.wait_or_until(patience)
+        started = descendants(daemon.pid)
+        if daemon.kill():
+            trial.note_kill("daemon")
+        for pid in started if everything else []:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                trial.note_kill("process of the daemon")
+    finally:
+        started = descendants(daemon.pid) or started
+        daemon.kill()
+    # What the daemon had started goes on without it.
+    deadline = time.monotonic() + _LAST_SESSION_SECONDS
+    while _is_active(trial.installation) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for pid in started:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_active(installation: ChaosInstallation) -> bool:
+    with installation.tracker.connect() as connection:
+        return bool(active_sessions(connection, installation.settings))
+
+
 def _is_own_file_system(trial: Trial) -> bool:
     return os.path.ismount(trial.installation.home.parent)
 
@@ -200,27 +237,15 @@ def _is_own_file_system(trial: Trial) -> bool:
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("time", _kill_by_time),
-        Kind("statement", _kill_by_count("statement")),
-        Kind("file", _kill_by_count("file")),
-        Kind("worker", _kill_workers, large=True),
-        Kind("daemon", kill_daemon),
-        Kind("database", _kill_database, needs=lambda trial: trial.mariadb is not None, spares_twin=False),
-        Kind("network", _network, keeps_order=False),
-        Kind("disk", _fill_disk, keeps_order=False, needs=_is_own_file_system),
-        Kind("clock", _move_clock, needs=lambda _: _FAKETIME.exists()),
+        Kind("time", _kill_by_time, 7),
+        Kind("statement", _kill_by_count("statement"), 8),
+        Kind("file", _kill_by_count("file"), 7),
+        Kind("worker", _kill_workers, 2, large=True),
+        Kind("daemon", _kill_daemon, 1),
+        Kind("database", _kill_database, 4, needs=lambda trial: trial.mariadb is not None, spares_twin=False),
+        Kind("network", _network, 4, keeps_order=False),
+        Kind("disk", _fill_disk, 2, keeps_order=False, needs=_is_own_file_system),
+        Kind("clock", _move_clock, 2, needs=lambda _: _FAKETIME.exists()),
     )
 }
-"""By name. Those that kill sessions come up most often (`WEIGHTS`)."""
-
-WEIGHTS: Final = {
-    "time": 7,
-    "statement": 8,
-    "file": 7,
-    "worker": 2,
-    "daemon": 1,
-    "database": 4,
-    "network": 4,
-    "disk": 2,
-    "clock": 2,
-}
+"""By name."""

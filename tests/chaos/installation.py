@@ -1,7 +1,5 @@
 """An installation of a trial: its databases, staging and Dagster instance, and sessions on it as processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -19,21 +17,19 @@ from typing import Any, Final
 from sqlalchemy import Engine, func, select
 
 from dcc.databases.schema import init_database
-from dcc.databases.transactions import writing
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import open_qc_database
-from dcc.qc.reference import snapshots
-from dcc.reference.loading import load_shipped
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.register import centres
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
-from tests.soak.sampling import children_of
+from tests.support.databases import init_with_reference
+from tests.support.environments import clean, only
+from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED, preload
 from tests.support.servers import add_pinned
 
@@ -114,10 +110,6 @@ class Session:
         counts = Path(f"{self.output}.counts")
         return dict(json.loads(counts.read_text())) if counts.exists() else {}
 
-    def children(self) -> list[int]:
-        """The processes that it has started and that are there."""
-        return children_of(self.pid)
-
 
 @dataclass
 class ChaosInstallation:
@@ -130,30 +122,16 @@ class ChaosInstallation:
     _sessions: int = 0
 
     def __post_init__(self) -> None:
-        self.settings = self._settings()
+        with only(self.environment):
+            self.settings: Settings = load_settings()
         self.tracker: Engine = open_tracker(self.settings)
         self.qc: Engine = open_qc_database(self.settings)
-
-    def _settings(self) -> Settings:
-        before = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("DCC_")}
-        os.environ.update(self.environment)
-        try:
-            return load_settings()
-        finally:
-            for name in self.environment:
-                del os.environ[name]
-            os.environ.update(before)
 
     def prepare(self) -> None:
         """Make its databases, centres and reference data."""
         init_database(self.tracker)
-        init_database(self.qc)
-        with writing(self.tracker) as connection:
-            for code in ("H", "J"):
-                centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
-        with writing(self.qc) as connection:
-            for snapshot in load_shipped():
-                snapshots.save(connection, snapshot)
+        init_with_reference(self.qc)
+        Installation(self.tracker, self.settings, self.home).add_centre("H", "J")
 
     def add_sources(self, addresses: Sequence[SourceAddress]) -> None:
         """Register file sources, their host keys pinned."""
@@ -175,7 +153,7 @@ class ChaosInstallation:
         with output.open("ab") as file:
             process = subprocess.Popen(
                 [program, *arguments],
-                env={**clean_environment(), **self.environment, **environment},
+                env=clean(**self.environment) | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -219,11 +197,6 @@ class ChaosInstallation:
         folder = self.home.parent / "output"
         folder.mkdir(exist_ok=True)
         return folder / f"{self.home.name}-{self._sessions}.txt"
-
-
-def clean_environment() -> dict[str, str]:
-    """This process's environment without settings of the platform and of Dagster."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
 
 
 def start_fork_server() -> None:

@@ -4,8 +4,6 @@ It listens on another address with the servers' own port numbers. What is wrong 
 made, by a seeded generator, and happens once a certain number of bytes has been sent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

@@ -4,26 +4,31 @@ A round: the centres put up something; sessions go wrong; one more runs undistur
 and be as in the twin, which is fed the same files and where nothing ever goes wrong.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random
 import shutil
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 from tests.chaos.comparing import differences, ending_of
-from tests.chaos.faults import KINDS, WEIGHTS, Kind, Trial
-from tests.chaos.installation import ChaosInstallation, SessionFailedError, environment_of
+from tests.chaos.faults import KINDS, Kind, Trial
+from tests.chaos.installation import (
+    ChaosInstallation,
+    SessionFailedError,
+    environment_of,
+    prepared_home,
+    start_fork_server,
+)
 from tests.chaos.proxy import FaultProxy
-from tests.chaos.servers import Servers
+from tests.chaos.servers import Servers, running_servers
 from tests.chaos.submissions import Submissions
 from tests.support.databases import MariaDb
 
@@ -43,6 +48,28 @@ class World:
     home: Path
     mariadb: MariaDb | None = None
     own_disk: bool = False
+
+
+class DurableMariaDb(MariaDb):
+    """A server that has what it said it has, also when it is killed."""
+
+    flush_at_commit = 2
+
+
+@contextmanager
+def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
+    """The servers and the prepared home that sequences on a kind of database share."""
+    start_fork_server()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-")))
+        servers = stack.enter_context(running_servers())
+        proxy = stack.enter_context(FaultProxy(servers.ports, servers.listeners))
+        home = stack.enter_context(prepared_home(folder))
+        mariadb = None
+        if database == "mariadb":
+            mariadb = DurableMariaDb()
+            stack.callback(mariadb.remove)
+        yield World(folder, servers, proxy, home, mariadb, own_disk)
 
 
 @dataclass
@@ -88,7 +115,7 @@ def run_sequence(
         in_order = True
         while outcome.rounds < rounds and not outcome.problems and time.monotonic() < until:
             trial.rng = random.Random(rng.randrange(2**32))
-            kind = trial.rng.choices(possible, [WEIGHTS[one.name] for one in possible])[0]
+            kind = trial.rng.choices(possible, [one.weight for one in possible])[0]
             if in_turn:
                 kind = possible[outcome.rounds % len(possible)]
             in_order = in_order and kind.keeps_order

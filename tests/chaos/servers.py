@@ -5,22 +5,16 @@ another address of this machine with the same port numbers: then nothing in the 
 under TLS could not be.
 """
 
-from __future__ import annotations
-
-import getpass
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pydantic import SecretStr
-
 from dcc.sources.base import SourceAddress, SourceProtocol
-from tests.support.servers import Authority, FtpServer, ServerProcess, SftpServer
+from tests.support.servers import Authority, FtpServer, SftpServer, Share
 
 DIRECT: Final = "127.0.0.1"
 PROXIED: Final = "127.0.0.2"
@@ -32,34 +26,26 @@ _PORTS: Final = range(20_000, 32_000, _DATA_PORTS + 1)
 
 @dataclass(frozen=True)
 class Served:
-    """A folder that a server serves: `ports` are all of its server's, the first of them that of the protocol."""
+    """A folder of a centre that a server serves: `share` leads through the proxy before it."""
 
     name: str
     centre: str
-    protocol: SourceProtocol
-    folder: Path
-    base_path: str
-    ports: tuple[int, ...]
-    username: str = ""
-    accesskey: str = ""
-    host_keys: tuple[str, ...] = ()
+    share: Share
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return self.share.root
 
     def through_proxy(self) -> SourceAddress:
         """The file source as an installation reaches it that faults are made for."""
-        return SourceAddress(
-            0,
-            self.centre,
-            self.protocol,
-            f"{PROXIED}:{self.ports[0]}",
-            self.username,
-            SecretStr(self.accesskey),
-            self.base_path,
-            self.host_keys,
-        )
+        return self.share.address(centre=self.centre)
 
     def at_hand(self) -> SourceAddress:
         """The same folder without a server."""
-        return SourceAddress(0, self.centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(self.folder))
+        return Share(self.folder, SourceProtocol.FILE, "localhost", base_path=str(self.folder)).address(
+            centre=self.centre
+        )
 
 
 @dataclass(frozen=True)
@@ -84,62 +70,36 @@ class Servers:
     def serve(self, folder: Path) -> list[Served]:
         """New folders below `folder`, which is below `root`: of centre H on SFTP and FTPS, of centre J on FTP."""
         served = []
-        for name, centre, protocol in (
-            ("sftp", "H", SourceProtocol.SFTP),
-            ("ftps", "H", SourceProtocol.FTPS),
-            ("ftp", "J", SourceProtocol.FTP),
-        ):
+        for name, centre in (("sftp", "H"), ("ftps", "H"), ("ftp", "J")):
             path = folder / name
             path.mkdir(parents=True)
             for parent in (folder, path):
                 parent.chmod(0o755)
-            below = f"/{path.relative_to(self.root)}"
-            if protocol is SourceProtocol.SFTP:
-                served.append(
-                    Served(
-                        name,
-                        centre,
-                        protocol,
-                        path,
-                        str(path),
-                        (self.sftp.port,),
-                        getpass.getuser(),
-                        f"key:{self.sftp.key}",
-                        self.sftp.host_keys,
-                    )
-                )
-            else:
-                ports = self.ftp_ports if protocol is SourceProtocol.FTP else self.ftps_ports
-                served.append(Served(name, centre, protocol, path, below, ports))
+            port = {"sftp": self.sftp.port, "ftps": self.ftps_ports[0], "ftp": self.ftp_ports[0]}[name]
+            share = Share(path, SourceProtocol(name), f"{PROXIED}:{port}", base_path=f"/{path.relative_to(self.root)}")
+            if name == "sftp":
+                share = replace(share, base_path=str(path), **self.sftp.login)
+            served.append(Served(name, centre, share))
         return served
 
 
 @contextmanager
 def running_servers() -> Iterator[Servers]:
     """The servers, for as long as the block lasts. vsftpd needs root."""
-    folder = Path(tempfile.mkdtemp(prefix="dcc-chaos-servers-"))
-    folder.chmod(0o755)
-    root = folder / "served"
-    root.mkdir(mode=0o755)
-    running: list[ServerProcess] = []
-    stack = ExitStack()
-    try:
-        (folder / "sshd").mkdir()
-        sftp = SftpServer(folder / "sshd")
-        running.append(sftp)
+    with ExitStack() as stack:
+        made = tempfile.TemporaryDirectory(prefix="dcc-chaos-servers-", ignore_cleanup_errors=True)
+        folder = Path(stack.enter_context(made))
+        folder.chmod(0o755)
+        root = folder / "served"
+        root.mkdir(mode=0o755)
+        sftp = stack.enter_context(SftpServer(folder / "sshd"))
         authority = Authority(folder)
         listeners = {sftp.port: stack.enter_context(socket.create_server((PROXIED, sftp.port), backlog=50))}
         ftp_ports, ftps_ports = (_take_ports(stack, listeners) for _ in range(2))
         certificates = {"ftp": (None, ftp_ports), "ftps": (authority.issue(PROXIED), ftps_ports)}
         for name, (certificate, ports) in certificates.items():
-            (folder / name).mkdir()
-            running.append(FtpServer(folder / name, root, certificate, ports))
+            stack.enter_context(FtpServer(folder / name, root, certificate, ports))
         yield Servers(root, authority.ca_file, sftp, ftp_ports, ftps_ports, listeners)
-    finally:
-        for server in running:
-            server.stop()
-        stack.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _take_ports(stack: ExitStack, listeners: dict[int, socket.socket]) -> tuple[int, ...]:

@@ -4,8 +4,6 @@ What one round puts up may come in any order: what it edits and deletes was put 
 goes wrong with a file source, the same must come of it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random
@@ -178,7 +176,7 @@ class Submissions:
             self._put_up.append(path)
         path.write_bytes(content)
         # Plain FTP can be trusted with nothing else.
-        if not served.host_keys:
+        if not served.share.host_keys:
             path.with_name(f"{name}.md5").write_text(hashlib.md5(content, usedforsecurity=False).hexdigest())
         os.utime(path, (_MODIFIED + self._round, _MODIFIED + self._round))
         return f"{served.name}: {action}/{name} ({len(content):,} bytes)"

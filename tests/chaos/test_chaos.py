@@ -1,7 +1,5 @@
 """A short form of the trial: a few rounds of fixed seeds, of the kinds that come out alike on any machine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -14,8 +12,7 @@ from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.rows.prepared_file import PreparedWriter
 from tests.chaos.comparing import differences
 from tests.chaos.faults import KINDS
-from tests.chaos.sequence import World, run_sequence
-from tests.chaos.worlds import world_of
+from tests.chaos.sequence import World, run_sequence, world_of
 from tests.support.staged_files import without_day
 from tests.support.trials import usually
 

@@ -4,8 +4,6 @@
 holds N generated archives against each other as every kind of worker leaves them.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import shutil
@@ -30,11 +28,13 @@ from tests.chaos.installation import Session, SessionFailedError, start_fork_ser
 from tests.chaos.servers import Served
 from tests.chaos.session_process import run
 from tests.chaos.submissions import Submissions
+from tests.support.asking import closing_all
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import Bucket, S3Server
+from tests.support.servers import Share
 from tests.support.worker_installations import (
     CeleryWorker,
     celery_variables,
@@ -79,7 +79,7 @@ def centres_in(root: Path, seed: int) -> Centres:
     for name, centre in _FOLDERS:
         folder = root / "served" / name
         folder.mkdir(parents=True)
-        one = Served(name, centre, SourceProtocol.FILE, folder, str(folder), (0,))
+        one = Served(name, centre, Share(folder, SourceProtocol.FILE, "localhost"))
         installation.add_source(one.at_hand())
         served.append(one)
     with open_instance(installation.settings):
@@ -262,11 +262,8 @@ def _today() -> date:
 
 
 def _inconsistencies(installation: Installation) -> list[str]:
-    qc = open_qc_database(installation.settings)
-    try:
+    with closing_all(open_qc_database(installation.settings)) as qc:
         return [str(one) for one in check_consistency(installation.tracker, qc, installation.settings)]
-    finally:
-        qc.dispose()
 
 
 def differences(found: Result, expected: Result) -> list[str]:
@@ -326,12 +323,8 @@ def _surroundings() -> Iterator[tuple[Path, RedisServer, CuttingProxy, Bucket]]:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-workers-", ignore_cleanup_errors=True))
         )
-        for name in ("redis", "s3"):
-            (folder / name).mkdir()
-        broker = RedisServer(folder / "redis")
-        stack.callback(broker.stop)
-        server = S3Server(folder / "s3")
-        stack.callback(server.stop)
+        broker = stack.enter_context(RedisServer(folder / "redis"))
+        server = stack.enter_context(S3Server(folder / "s3"))
         server.client().create_bucket(Bucket="workers")
         door = stack.enter_context(CuttingProxy(server.hostname))
         yield folder, broker, door, Bucket(server, "workers", folder)

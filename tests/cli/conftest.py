@@ -1,9 +1,6 @@
 """Fixtures: the `dcc` command on an installation of the test's own, in this process and as a process."""
 
-from __future__ import annotations
-
 import json
-import os
 import re
 import subprocess
 import sys
@@ -24,8 +21,9 @@ from dcc.databases.transactions import writing
 from dcc.settings import Settings, load_settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres
-from tests.support.asking import execute_in
+from tests.support.asking import closing_all, execute_in
 from tests.support.databases import PASSWORD
+from tests.support.environments import clean, forget_settings
 from tests.support.installations import Folder
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_processes import run_dcc
@@ -103,7 +101,7 @@ class Dcc:
 
     def process_environment(self) -> dict[str, str]:
         """The environment of a process: this one's, with the installation's settings."""
-        return {**clean(os.environ), **self.environment}
+        return clean(**self.environment)
 
     def check(self, output: str) -> None:
         """No secret may be in an output."""
@@ -112,11 +110,8 @@ class Dcc:
 
     def change_tracker(self, *statements: Executable) -> None:
         """Execute statements on the tracker."""
-        tracker = _open_tracker(self.environment)
-        try:
+        with closing_all(_open_tracker(self.environment)) as tracker:
             execute_in(tracker, *statements)
-        finally:
-            tracker.dispose()
 
     def add_folder(self, name: str = "centre", centre: str = "H") -> Folder:
         """Register a folder as a file source."""
@@ -139,11 +134,6 @@ def place(share: Share, centre: str = "H", accesskey: str | None = None) -> list
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
-def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without settings of the platform or Dagster."""
-    return {name: value for name, value in environment.items() if not name.startswith(("DCC_", "DAGSTER_"))}
-
-
 def imported_by(*commands: str) -> set[str]:
     """The packages that commands import, all in one process of their own."""
     code = (
@@ -154,7 +144,7 @@ def imported_by(*commands: str) -> set[str]:
         "sys.stderr.write(' '.join(sys.modules))"
     )
     run = [sys.executable, "-c", code]
-    ended = subprocess.run(run, env=clean(os.environ), capture_output=True, text=True, check=True)
+    ended = subprocess.run(run, env=clean(), capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in ended.stderr.split()}
 
 
@@ -173,7 +163,7 @@ _ENVIRONMENT = {
 @pytest.fixture
 def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     """`dcc` before `dcc init`, on each kind of database."""
-    _forget_settings(monkeypatch)
+    forget_settings(monkeypatch)
     of_test = {"DCC_HOME": str(tmp_path / "home"), "DCC_TRACKER_URL": tracker_url, "DCC_QC_URL": qc_url}
     return Dcc(of_test | _ENVIRONMENT, tmp_path)
 
@@ -191,23 +181,14 @@ def shared_dcc(prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest
     for name, prepared in (("tracker.db", "tracker"), ("qc.db", "qc_database")):
         prepared_files[prepared].copy_to(root / "home" / name)
     with pytest.MonkeyPatch.context() as patch:
-        _forget_settings(patch)
+        forget_settings(patch)
         yield _with_centres(Dcc({"DCC_HOME": str(root / "home")} | _ENVIRONMENT, root))
 
 
-def _forget_settings(patch: pytest.MonkeyPatch) -> None:
-    for name in set(os.environ) - set(clean(os.environ)):
-        patch.delenv(name)
-
-
 def _with_centres(dcc: Dcc) -> Dcc:
-    tracker = _open_tracker(dcc.environment)
-    try:
-        with writing(tracker) as connection:
-            for code in ("H", "J"):
-                centres.add_centre(connection, centres.NewCentre(code))
-    finally:
-        tracker.dispose()
+    with closing_all(_open_tracker(dcc.environment)) as tracker, writing(tracker) as connection:
+        for code in ("H", "J"):
+            centres.add_centre(connection, centres.NewCentre(code))
     return dcc
 
 

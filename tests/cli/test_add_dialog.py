@@ -1,7 +1,5 @@
 """`dcc source add` at a terminal: what is missing is asked, the source tried and explained, only then registered."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

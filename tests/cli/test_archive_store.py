@@ -1,20 +1,21 @@
-"""`dcc archive status`, `audit` and `repair`: what they say, and how they end."""
-
-from __future__ import annotations
+"""`dcc archive` and `dcc staging`: what is stored of submissions, what is in order there, and what is removed."""
 
 import getpass
+import hashlib
 import shutil
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
+from dcc.cli.demo import submissions
 from dcc.tracker.models import StoredArchive, utc_now
 from tests.cli.conftest import Dcc
 from tests.store.test_archive_store import known_hosts
 from tests.support.databases import only_mariadb, only_sqlite
-from tests.support.installations import experiments, specimens
+from tests.support.installations import Folder, experiments, specimens
 from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket
 from tests.support.servers import SftpServer
 
@@ -114,3 +115,201 @@ def test_a_bucket_and_an_ssh_server_stand_in_for_each_other(dcc: Dcc, bucket: Bu
     copy.unlink()
     (folder.path / ZIP).unlink()
     assert dcc.json("archive", "audit", "--all", exit_code=1)["lost"][0]["archives"] == [ZIP]
+
+
+KEY = "add/H.2013-10-31.1.impc.zip"
+MICE, RESULTS = "H.2013-10-31.1.specimen.impc.xml", "H.2013-10-31.2.experiment.impc.xml"
+DOCUMENTS = {
+    MICE: submissions.specimen_document("H", mice=2).replace(b"<mouse ", b"<!-- a comment -->\n\n   <mouse  ", 1),
+    RESULTS: submissions.experiment_document("H", animals=2),
+}
+
+
+@pytest.fixture
+def folder(dcc: Dcc) -> Folder:
+    """An archive with a document at the top and one in an archive inside it, which a session took."""
+    dcc.environment["DCC_UNTIL"] = "qc"
+    folder = dcc.add_folder()
+    inner = submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})
+    folder.put(KEY, {MICE: DOCUMENTS[MICE], "inner.zip": inner, "notes.txt": b"\x1b[2J"})
+    dcc("crawl", exit_code=0)
+    return folder
+
+
+def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, folder: Folder, tmp_path: Path) -> None:
+    first = (folder.path / KEY).read_bytes()
+    second = folder.put(KEY, specimens(mice=5), modified=1_500_000_000)
+    dcc("crawl", exit_code=1)
+    dcc("data", "undo", KEY, "--reason", "changed")
+    dcc("retry", KEY)
+    told = dcc.json("archive", "list", KEY)
+    digests = [hashlib.sha256(each).hexdigest() for each in (first, second)]
+    assert [one["sha256"] for one in told["attempts"]] == digests
+    attempt = told["attempts"][0]["id"]
+    files = dcc.json("archive", "list", KEY, "--attempt", attempt)["files"]
+    assert {one["path"]: one["size_bytes"] for one in files} == {
+        MICE: len(DOCUMENTS[MICE]),
+        "inner.zip": len(submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})),
+        f"inner.zip/results/{RESULTS}": len(DOCUMENTS[RESULTS]),
+        "notes.txt": 4,
+    }
+    assert digests[0] in dcc("archive", "list", digests[0]).stdout
+    for name, content in DOCUMENTS.items():
+        assert dcc("archive", "cat", digests[0], name).stdout_bytes == content
+    assert dcc("archive", "cat", KEY).stdout_bytes == second
+    output = tmp_path / "copy.zip"
+    dcc("archive", "get", KEY, "--attempt", attempt, "--output", output)
+    assert output.read_bytes() == first
+    assert "exists" in dcc.error("archive", "get", KEY, "--output", output, exit_code=2)
+    assert "no file 'none.xml'" in dcc.error("archive", "cat", KEY, "none.xml", exit_code=2)
+    assert "no attempt 99" in dcc.error("archive", "cat", KEY, "--attempt", "99", exit_code=2)
+    assert "No download brought" in dcc.error("archive", "list", "add/X.zip", exit_code=2)
+    cleaned = dcc.json("staging", "clean", "--keep-days", 0, "--yes")
+    assert [one["place"] for one in cleaned["removed"]] == [KEY]
+    dcc("archive", "get", KEY, "--output", tmp_path / "cleaned.zip")
+    assert (tmp_path / "cleaned.zip").read_bytes() == second
+    assert list(Path(dcc.environment["DCC_HOME"]).glob(".access-*")) == []
+
+
+def test_attempts_are_listed_if_the_last_one_is_lost_or_no_archive(dcc: Dcc, folder: Folder) -> None:
+    first = (folder.path / KEY).read_bytes()
+    folder.put(KEY, b"no archive", modified=1_500_000_000)
+    dcc("crawl", exit_code=1)
+    dcc("data", "undo", KEY, "--reason", "changed")
+    dcc("retry", KEY, exit_code=1)
+    told = dcc.json("archive", "list", KEY, exit_code=1)
+    assert [one["size_bytes"] for one in told["attempts"]] == [len(first), len(b"no archive")]
+    assert told["files"] is None
+    assert "neither a zip nor a tar archive" in told["problem"]
+    home = Path(dcc.environment["DCC_HOME"])
+    shutil.rmtree(home / "archive")
+    shutil.rmtree(home / "staging")
+    shown = dcc("archive", "list", KEY, exit_code=1)
+    assert all(one["sha256"] in shown.stdout for one in told["attempts"])
+    assert "Neither the archive store nor staging has the bytes" in shown.stderr
+
+
+def test_archives_come_from_a_bucket_within_the_limits(dcc: Dcc, bucket: Bucket) -> None:
+    dcc.environment |= {
+        "DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}/kept",
+        "DCC_STORE_ENDPOINT": bucket.server.endpoint,
+        "DCC_STORE_ACCESS_KEY_ID": ACCESS_KEY_ID,
+        "DCC_STORE_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+    }
+    folder = dcc.add_folder()
+    folder.put(KEY, DOCUMENTS)
+    dcc("crawl")
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    for name, content in DOCUMENTS.items():
+        assert dcc("archive", "cat", KEY, name).stdout_bytes == content
+    dcc.environment["DCC_MAX_ARCHIVE_ENTRIES"] = "1"
+    assert "1 are allowed" in dcc.error("archive", "cat", KEY, MICE, exit_code=1)
+
+
+@pytest.mark.both_databases
+def test_a_document_is_printed_rebuilt_and_compared(dcc: Dcc, folder: Folder) -> None:
+    for name, content in DOCUMENTS.items():
+        assert dcc("data", "document", name).stdout_bytes == content
+        assert dcc("data", "document", name, "--diff").stdout == ""
+        rebuilt = dcc("data", "document", name, "--rebuilt").stdout
+        assert rebuilt.startswith("<?xml")
+        assert "a comment" not in rebuilt
+    (mouse,) = dcc.json("data", "record", "specimen", "H-M000001", "--centre", "H")
+    assert (mouse["zip_action"], mouse["place"], mouse["is_current"]) == (KEY, MICE, True)
+    assert DOCUMENTS[MICE].splitlines()[mouse["line"] - 1].lstrip().startswith(b"<mouse")
+    assert mouse["sha256"] == hashlib.sha256((folder.path / KEY).read_bytes()).hexdigest()
+    with_experiments = dcc.json("data", "history", "--centre", "H", "--specimen", "H-M000001")
+    experiment = next(one["entity_key"][1] for one in with_experiments if one["entity_kind"] == "experiment")
+    said = dcc("data", "record", "experiment", experiment, "--centre", "H").stdout
+    assert f"{KEY}, inner.zip/results/{RESULTS}, line " in said
+    assert "<specimenID>H-M000001</specimenID>" in said
+    assert "no current specimen 'NONE'" in dcc.error("data", "record", "specimen", "NONE", "--centre", "H", exit_code=2)
+    assert "no document '999'" in dcc.error("data", "document", "999", exit_code=2)
+
+
+@only_sqlite
+def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: Dcc, folder: Folder) -> None:
+    (mouse,) = dcc.json("data", "record", "specimen", "H-M000001", "--centre", "H")
+    dcc.environment["DCC_ARCHIVE_REPLICAS"] = str(dcc.root / "empty")
+    (dcc.root / "empty").mkdir()
+    assert dcc("data", "document", mouse["document_id"]).stdout_bytes == DOCUMENTS[MICE]
+    with sqlite3.connect(dcc.environment["DCC_QC_URL"].partition(":///")[2]) as qc:
+        qc.execute("UPDATE specimen SET litter_id = 'other' WHERE specimen_id = 'H-M000001'")
+    told = dcc("data", "document", mouse["document_id"], "--diff", exit_code=1).stdout.splitlines()
+    assert told[0] == f"line {mouse['line']}:"
+    assert [line[0] for line in told[1:] if "litterId" in line] == ["-", "+"]
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    assert "--rebuilt" in dcc.error("data", "document", mouse["document_id"], exit_code=2)
+    assert "neither" in dcc.error("archive", "cat", KEY, exit_code=1).lower()
+
+
+def test_a_document_that_was_made_of_a_table_is_made_again_when_staging_has_none(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    dcc.environment["DCC_UNTIL"] = "qc"
+    dcc("example", folder.path, "--format", "csv")
+    dcc("crawl", exit_code=0)
+    name = "H.2013-10-31.1.specimen.impc.xml"
+    made = dcc("data", "document", name).stdout
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    assert dcc("data", "document", name).stdout == made
+    dcc("data", "document", name, "--diff", exit_code=0)
+
+
+def test_a_document_that_is_not_valid_is_printed_by_its_name(dcc: Dcc, folder: Folder) -> None:
+    name, content = "H.2013-11-01.1.specimen.impc.xml", b"<centreSpecimenSet><none/></centreSpecimenSet>"
+    folder.put("add/H.2013-11-01.1.impc.zip", {name: content})
+    dcc("crawl", exit_code=1)
+    assert dcc("data", "document", name).stdout_bytes == content
+    told = dcc.error("data", "document", name, "--rebuilt", exit_code=2)
+    assert f"The QC database has no document '{name}'" in told
+    assert "dcc archive cat" in dcc.error("data", "document", "none.xml", exit_code=2)
+
+
+BROKEN = "add/H.2013-10-31.2.impc.zip"
+
+
+@pytest.fixture
+def crawled(dcc: Dcc) -> Dcc:
+    folder = dcc.add_folder()
+    folder.put(ZIP)
+    folder.put(BROKEN, b"no zip")
+    dcc("crawl", exit_code=1)
+    return dcc
+
+
+@only_sqlite
+def test_staging_is_listed_and_nothing_is_removed_without_yes(crawled: Dcc) -> None:
+    listed = crawled.json("staging", "list", "--keep-failed-days", 0)
+    assert [(g["centre"], g["phase"], g["status"], g["zip_actions"]) for g in listed["groups"]] == [
+        ("H", "unzip", "failed", 1),
+        ("H", "xsd", "done", 1),
+    ]
+    assert (listed["removable_bytes"], listed["unknown"]) == (6, [])
+    files = crawled.json("staging", "list", "--files")["files"]
+    assert {one["place"]: one["verdict"] for one in files} == {ZIP: "keep", BROKEN: "keep"}
+    printed = crawled("staging", "list", "--keep-failed-days", 0).stdout
+    assert "6 B can be removed: dcc staging clean" in printed
+    assert "a document of it waits to be uploaded" in crawled("staging", "list", "--files").stdout
+
+    for arguments in ((), ("--dry-run",)):
+        said = crawled("staging", "clean", "--keep-failed-days", 0, *arguments).stdout
+        assert "Would remove 1 entry of 6 B from staging; nothing was removed." in said
+    assert crawled.json("staging", "clean", "--keep-failed-days", 0)["dry_run"] is True
+    assert crawled.json("staging", "list")["groups"][0]["zip_actions"] == 1
+    assert crawled("staging", "clean").stdout == "Nothing in staging has come to the end of its time.\n"
+    assert "exclude each other" in crawled("staging", "clean", "--yes", "--dry-run", exit_code=2).stderr
+
+
+@only_sqlite
+def test_what_was_removed_is_told_and_in_the_story_and_what_is_not_known_stays(crawled: Dcc) -> None:
+    cleaned = crawled.json("staging", "clean", "--keep-failed-days", 0, "--yes")
+    assert (cleaned["dry_run"], cleaned["bytes"], [one["place"] for one in cleaned["removed"]]) == (False, 6, [BROKEN])
+    assert "Removed 0 entries of 0 B" in crawled("staging", "clean", "--keep-failed-days", 0, "--yes").stdout
+    assert "Removed from staging" in crawled("show", BROKEN).stdout
+    assert f"dcc retry {BROKEN}" in crawled.json("show", BROKEN)["removals"][0]["message"]
+    (crawled.root / "home" / "staging" / "notes\x1b.txt").write_text("mine")
+    result = crawled("staging", "clean", "--yes")
+    assert "1 thing in staging (4 B): notes\\x1b.txt" in result.stderr
+    assert len(crawled.json("staging", "list")["unknown"]) == 1
+    assert len(crawled.json("staging", "clean", "--unknown", "--yes")["removed"]) == 1
+    assert crawled.json("staging", "list")["unknown"] == []

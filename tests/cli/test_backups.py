@@ -1,7 +1,5 @@
 """`dcc backup`, `dcc restore` and `dcc migrate-storage`."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`dcc centre`: registering, listing, activating and deactivating centres."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.conftest import Dcc

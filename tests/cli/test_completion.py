@@ -1,7 +1,5 @@
 """`dcc completion`: a shell offers commands, options and values, in a bash that really runs."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 

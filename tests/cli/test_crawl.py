@@ -1,7 +1,5 @@
 """`dcc crawl` and `retry`: sessions from the command line, their reports and exit codes."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import re

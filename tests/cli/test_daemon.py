@@ -1,7 +1,5 @@
 """`dcc daemon`, the pages beside it and `dcc crawl`, all at once on MariaDB, from any directory, and stopped whole."""
 
-from __future__ import annotations
-
 import signal
 import urllib.request
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How Dagster's processes are stopped, shown by a process that has one of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`dcc data plan`, `confirm`, `undo`, `recheck` and `history`, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc.cli.demo import submissions

@@ -1,7 +1,5 @@
 """`dcc data findings` and `causes`, the spreadsheet, and `dcc source why`: on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

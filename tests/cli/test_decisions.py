@@ -1,7 +1,5 @@
 """`dcc hold`, `release`, `cancel` and `acknowledge`: many submissions at once, and what sessions make of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`dcc demo`: a whole session on real servers, from nothing, with the outcome that it announces."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -22,6 +20,7 @@ from dcc.cli.demo.centres import EXPECTED
 from dcc.cli.demo.servers import Account, ftp_server, sftp_server
 from dcc.cli.main import dcc
 from dcc.errors import ConfigurationError
+from tests.support.environments import clean
 from tests.support.waiting import wait_until
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
@@ -30,11 +29,6 @@ pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not ins
 DCC = str(Path(sys.executable).with_name("dcc"))
 END_SECONDS = 60.0
 Demonstration = tuple[Path, subprocess.CompletedProcess[str]]
-
-
-def environment(**variables: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
-    return {**kept, **variables}
 
 
 def processes_in(folder: Path) -> list[str]:
@@ -50,7 +44,7 @@ def processes_in(folder: Path) -> list[str]:
 @contextmanager
 def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A demonstration whose servers are running: they are, when the tracker is made."""
-    with subprocess.Popen([DCC, "demo"], cwd=folder, env=environment(), stdout=subprocess.DEVNULL) as demo:
+    with subprocess.Popen([DCC, "demo"], cwd=folder, env=clean(), stdout=subprocess.DEVNULL) as demo:
         try:
             tracker = folder / ".demo" / "home" / "tracker.db"
             wait_until(lambda: tracker.exists() or demo.poll() is not None)
@@ -61,7 +55,7 @@ def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def said_by(folder: Path, *command: str) -> str:
-    without = dict.fromkeys(set(os.environ) - set(environment()))
+    without = dict.fromkeys(set(os.environ) - set(clean()))
     home = {"DCC_HOME": str(folder / ".demo" / "home")}
     result = CliRunner(env=without | home).invoke(dcc, command)
     assert result.exit_code == 0, result.output

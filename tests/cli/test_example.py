@@ -1,7 +1,5 @@
 """`dcc example`: submissions to try the platform with come out as they are said to."""
 
-from __future__ import annotations
-
 import zipfile
 from itertools import product
 from pathlib import Path

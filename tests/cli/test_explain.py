@@ -1,7 +1,5 @@
 """`dcc explain`: every error and rule by its id."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc import errors

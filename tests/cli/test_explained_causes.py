@@ -1,7 +1,5 @@
 """What `dcc explain` says agrees with what `dcc data causes` says of the same id."""
 
-from __future__ import annotations
-
 from dcc.cli.shell import error_advice
 from dcc.cli.shell.explanations import cause_explained, rule_explained
 from dcc.messages import names_in

@@ -1,7 +1,5 @@
 """Disks that are full under a session: what has no room waits, the session says so, and the next one goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

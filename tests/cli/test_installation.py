@@ -1,6 +1,4 @@
-"""`dcc init` and `settings`: setting up, and what is set."""
-
-from __future__ import annotations
+"""`dcc init`, `settings` and `upgrade --check`: setting up, what is set, and what an upgrade would do."""
 
 import os
 import pwd
@@ -8,6 +6,7 @@ import sqlite3
 import stat
 import tempfile
 from contextlib import closing
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 
@@ -192,3 +191,16 @@ def test_init_mends_a_dagster_instance_that_was_left_half_made(bare_dcc: Dcc) ->
         connection.commit()
     bare_dcc("init")
     assert are_whole(home / "dagster")
+
+
+def test_a_new_installation_an_earlier_one_and_one_of_today(bare_dcc: Dcc) -> None:
+    assert bare_dcc.error("upgrade", exit_code=2).endswith("See first what it would do: dcc upgrade --check")
+    found = bare_dcc.json("upgrade", "--check", exit_code=1)
+    assert (found["version"], found["dagster"]) == (version("dcc"), version("dagster"))
+    assert [one["present"] for one in found["databases"]] == [None, None]
+    bare_dcc("init")
+    assert bare_dcc.json("upgrade", "--check")["to_do"] is False
+    assert bare_dcc("upgrade", "--check").stdout.lower().count("nothing to do") == 4
+    bare_dcc.environment["DCC_SLOWEST_DOWNLOAD"] = "7"
+    renamed = bare_dcc.json("upgrade", "--check", exit_code=1)["settings"]
+    assert "DCC_MIN_DOWNLOAD_SPEED" in renamed[0]

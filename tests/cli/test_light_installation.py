@@ -1,7 +1,5 @@
 """What `pip install dcc` alone gives a centre: validate, explain, example, manifest and report, with few packages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`dcc` as a whole: help, exit codes, errors, interrupts, and how fast it starts."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """`dcc metrics`: printed for people and programs, served until it is stopped."""
 
-from __future__ import annotations
-
 import http.client
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What is suggested after each command: a row for every one, commands that exist, one line, never in JSON."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

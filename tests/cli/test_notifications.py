@@ -1,7 +1,5 @@
 """`dcc notify`: what would be sent, what is sent, to whom; and what is told when the tracker is away."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.conftest import Dcc

@@ -1,7 +1,5 @@
 """OpenLineage's events of sessions, received by a real HTTP server and by a file; and receivers that are away."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -10,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from enum import EnumType
-from http.server import BaseHTTPRequestHandler
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -29,7 +26,7 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, experiments, specimens
 from tests.support.ports import free_port
 from tests.support.servers import Authority
-from tests.support.web_server import ThreadedServer
+from tests.support.web_server import QuietHandler, ThreadedServer
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"
 
@@ -43,16 +40,13 @@ class Receiver(ThreadedServer):
         self.delay = 0.0
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     web: ClassVar[Receiver]
 
     def do_POST(self) -> None:
         self.web.released.wait(self.web.delay)
-        self.web.received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
-        self.send_response(201)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
+        self.web.received.append((self.path, json.loads(self.sent())))
+        self.answer(201)
 
 
 @pytest.fixture

@@ -1,25 +1,32 @@
-"""How `dcc` prints: values on one line, tables, JSON."""
-
-from __future__ import annotations
+"""How `dcc` prints and logs, also where what it is given or prints to is not as it should be."""
 
 import json
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import date, datetime
 from io import StringIO
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dcc.cli.shell.output import echo_json, echo_table, json_object, printable
+from dcc.cli.shell.parameter_types import LARGEST_NUMBER
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import UNSEEN
+from dcc.runtime.logging_setup import log_plan
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.test_main import ALL
+from tests.support.databases import only_sqlite
+from tests.support.several_commands import OBEYING, run_commands
 from tests.support.terminals import seen_on_a_terminal, shown_on
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
@@ -159,3 +166,184 @@ def test_a_table_fits_and_lines_up_where_characters_take_two_cells_or_none() -> 
     assert max(map(cell_len, lines)) <= 80
     ends = [cell_len(line[: line.index("nobody")]) for line in lines if "nobody" in line]
     assert ends == [cell_len(lines[0][: lines[0].index("who acts")])] * 2
+
+
+@only_sqlite
+def test_a_crawl_that_is_watched_by_a_program_says_everything_as_json(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    (folder.path / "edit").write_text("no folder")
+    dcc.environment |= {"DCC_LOG_FORMAT": "json", "DCC_UNTIL": "qc", "DCC_DAGSTER_EVENTS": "true"}
+    ended = dcc.forked("crawl", "--json")
+    assert json.loads(ended.stdout)["session"] == 1
+    entries = [json.loads(line) for line in ended.stderr.splitlines()]
+    said = {entry["logger"]: entry for entry in entries}
+    assert {"dcc.sessions", "dcc.crawling", "dcc.coordination", "dcc.session_data"} <= set(said)
+    assert {entry["session"] for entry in entries if entry["logger"].startswith("dcc.")} == {1}
+    documents = {(entry["zip_action"], entry["document"], entry["phase"]) for entry in entries if "document" in entry}
+    zip_action, document = "add/H.2013-10-31.1.impc.zip", "H.2013-10-31.1.specimen.impc.xml"
+    assert documents == {(zip_action, document, phase) for phase in ("upload", "data", "context", "overview", "qc")}
+    (warned,) = [entry for entry in entries if entry["level"] == "warning" and "source" in entry]
+    assert warned["source"] == folder.source_id
+    # As it was said, without what Dagster puts before it.
+    assert warned["message"].startswith("file source 1 (H, ")
+
+
+@only_sqlite
+def test_an_error_is_an_entry_where_a_program_reads(dcc: Dcc) -> None:
+    dcc.environment["DCC_LOG_FORMAT"] = "json"
+    result = dcc("show", "add/nothing.zip", exit_code=2)
+    (entry,) = [json.loads(line) for line in result.stderr.splitlines()]
+    assert (entry["level"], entry["logger"]) == ("error", "dcc.command")
+    assert "NotFoundError: " in entry["exception"]
+    assert entry["message"].startswith("(not-found) ")
+    assert result.stdout == ""
+    assert log_plan() is None
+
+
+@only_sqlite
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_with_a_file_people_read_what_they_always_do(dcc: Dcc, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "dcc.log"
+    dcc.environment |= {"DCC_LOG_FORMAT": form, "DCC_LOG_FILE": str(path)}
+    error = dcc.error("show", "add/nothing.zip", exit_code=2)
+    logged = path.read_text()
+    told = json.loads(logged)["message"] if form == "json" else logged
+    assert error in told
+    assert "Traceback (most recent call last)" in logged
+
+
+@only_sqlite
+def test_a_wrong_level_and_a_log_that_cannot_be_written_to_are_refused(dcc: Dcc, tmp_path: Path) -> None:
+    for name, wanted in (("DCC_LOG_FORMAT", "text or json"), ("DCC_LOG_LEVEL", "one of debug, info, warning, error")):
+        dcc.environment[name] = "loud"
+        assert f"{name} is 'loud'. Set it to {wanted}." in dcc.error("status", exit_code=2)
+        del dcc.environment[name]
+    dcc.environment |= {"DCC_LOG_LEVEL": "info", "DCC_LOG_FILE": str(tmp_path / "missing" / "dcc.log")}
+    said = dcc.error("status", exit_code=2)
+    assert "missing/dcc.log cannot be written to (No such file or directory)" in said
+    assert "DCC_LOG_FILE" in said
+
+
+TOO_LARGE = "99999999999999999999"
+NO_TEXT = "caf\udce9"
+
+
+def test_no_command_takes_a_number_without_a_bound() -> None:
+    unbounded = [
+        f"{' '.join(path)} {parameter.name}"
+        for path, command in ALL.items()
+        for parameter in command.params
+        if isinstance(parameter.type, click.types.IntParamType) and getattr(parameter.type, "max", None) is None
+        if type(parameter.type).__module__ != "dcc.cli.shell.parameter_types"
+    ]
+    assert unbounded == []
+
+
+@only_sqlite
+def test_a_number_larger_than_any_is_refused_and_the_largest_of_all_taken(dcc: Dcc) -> None:
+    for command in ("source why", "source test", "crawl --source", "report --session", "sessions --limit"):
+        assert TOO_LARGE in dcc.error(*command.split(), TOO_LARGE, exit_code=2)
+    assert TOO_LARGE in dcc.error("rules", "revoke", TOO_LARGE, "--reason", "x", exit_code=2)
+    for number in (TOO_LARGE, "9" * 5_000):
+        assert number[:20] in dcc.error("data", "export", "out", "--as-of", number, exit_code=2)
+        assert "has no document" in dcc.error("data", "document", number, exit_code=2)
+    assert dcc.json("session", "list", "--limit", LARGEST_NUMBER) == []
+    assert "There is no file source" in dcc.error("source", "why", LARGEST_NUMBER, exit_code=2)
+
+
+@only_sqlite
+def test_an_argument_that_is_no_text_is_refused_by_name(dcc: Dcc) -> None:
+    for command in (
+        f"show add/{NO_TEXT}.zip",
+        f"zips --centre {NO_TEXT}",
+        f"centre add X --name {NO_TEXT}",
+        f"data undo add/{NO_TEXT}.zip --reason x",
+        f"qc contexts --parameter {NO_TEXT}",
+        f"rules waive S4 --reason {NO_TEXT}",
+        f"report add/{NO_TEXT}.zip",
+    ):
+        error = dcc.error(*command.split(), exit_code=2)
+        assert r"caf\udce9" in error
+        assert "is not in UTF-8" in error
+
+
+@only_sqlite
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("status --json", ""), ("--help", "1")])
+def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [PROGRAM, *arguments.split()],
+            env=dcc.process_environment() | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("Error (export): Standard output cannot be written: No space left on device.")
+
+
+_CLOSED_FIRST = 'cd "$1" && chmod 0 . && shift && exec "$@"'
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[tuple[object, ...]]:
+    """What starts a command in a new directory that it may neither list nor enter, even as root."""
+    directory = tmp_path / "closed"
+    directory.mkdir()
+    yield (*OBEYING, "sh", "-c", _CLOSED_FIRST, "sh", directory)
+    directory.chmod(0o700)
+
+
+@only_sqlite
+def test_a_current_directory_that_one_may_not_use_is_no_fault_of_the_platform(
+    dcc: Dcc, closed: tuple[object, ...]
+) -> None:
+    named = {
+        "settings --write x.toml": "{}/x.toml",
+        "data export weights.csv": "{}/weights.csv",
+        "backup backups --verify": "{}/backups/manifest.json",
+        "restore backups": "{}/backups/manifest.json",
+        "replay --xsd proposed": "{}/proposed",
+        "replay --reference colonies=n.csv": "{}/n.csv",
+        "qc expected --csv e.csv": "e.csv",
+        "data causes --spreadsheet x.xlsx": "x.xlsx",
+    }
+    for ended in run_commands(*named, environment=dcc.process_environment(), by=closed):
+        assert ended.returncode == 2, ended
+        assert f"{named[ended.args].format(closed[-1])} cannot be " in ended.stderr
+        assert "Permission denied" in ended.stderr
+        assert "Errno" not in ended.stderr
+
+
+@only_sqlite
+def test_the_doctor_finds_an_archive_store_that_may_only_be_read(dcc: Dcc) -> None:
+    stores = [dcc.root / name for name in ("open", "closed", "closed-below")]
+    for store in stores:
+        (store / "ab").mkdir(parents=True)
+    for folder in (stores[1], stores[2] / "ab"):
+        folder.chmod(0o500)
+    replicas = f"{dcc.root / 'home' / 'archive'}, {', '.join(map(str, stores))}"
+    environment = {**dcc.process_environment(), "DCC_ARCHIVE_REPLICAS": replicas}
+    (ended,) = run_commands("doctor --no-sources --json", environment=environment, by=OBEYING)
+    told = {one["subject"]: one for one in json.loads(ended.stdout)["findings"]}
+    found = [told[f"archive store {store}"] for store in stores]
+    assert [one["verdict"] for one in found] == ["ok", "failed", "failed"]
+    for store, one in zip(stores[1:], found[1:], strict=True):
+        assert f"The store {store} refused to write into it: " in one["message"]
+        assert "Permission denied" in one["message"]
+
+
+def test_processes_work_in_a_current_directory_that_one_may_not_use(closed: tuple[object, ...]) -> None:
+    code = (
+        "from dcc.runtime.worker_processes import WorkerProcesses\n"
+        "processes = WorkerProcesses(1, int)\n"
+        "print(processes.submit('a number', max, 7).result(timeout=60))\n"
+        "processes.stop()"
+    )
+    run = [*map(str, closed), sys.executable, "-c", code]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout == "7\n", ended.stderr

@@ -1,7 +1,5 @@
 """`dcc data proposals` and `dcc source missing`: what a source lists no more, and what a person decides on it."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc.cli.demo import submissions

@@ -1,7 +1,5 @@
 """`dcc qc`: data contexts and overviews, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine
 

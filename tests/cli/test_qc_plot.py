@@ -1,7 +1,5 @@
 """`dcc qc plot`: pictures of a centre's data in files."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

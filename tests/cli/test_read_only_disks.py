@@ -1,7 +1,5 @@
 """Disks that can only be read or are not mounted: each command says at once which place it is, and what to do."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

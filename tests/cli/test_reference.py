@@ -1,7 +1,5 @@
 """`dcc reference`: the sets of reference data, how old they are, and bringing them up to date."""
 
-from __future__ import annotations
-
 from dcc.reference.loading import SETS
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite

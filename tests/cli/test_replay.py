@@ -1,7 +1,5 @@
 """`dcc replay`: what proposals would change, as tables, JSON and a page."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """`dcc rules`: listing the rules, waiving and restoring them, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import getpass
 
 from dcc.rules.catalogue import CATALOGUE

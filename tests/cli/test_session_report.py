@@ -1,7 +1,5 @@
 """What `dcc crawl` says of the phases after validation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """`dcc source`: registering, testing, changing and removing file sources, with real SFTP and FTP servers."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`dcc status`, `zips`, `show` and `sessions`: the keys that others rely on, and what a wrangler reads."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from itertools import dropwhile, takewhile

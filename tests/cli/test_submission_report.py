@@ -1,7 +1,5 @@
 """`dcc report`: what a centre is told of a submission, on the terminal, as a page, as JSON and as a spreadsheet."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

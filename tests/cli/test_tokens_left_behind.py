@@ -5,10 +5,7 @@ answers well, refuses, repeats what it was asked and sends one on. Then every by
 output is looked through.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, quote, urlsplit
@@ -21,7 +18,7 @@ from tests.support.databases import only_sqlite
 from tests.support.left_behind import Left
 from tests.support.prepared_processes import run_dcc
 from tests.support.reference_server import api_pages
-from tests.support.web_server import ThreadedServer
+from tests.support.web_server import QuietHandler, ThreadedServer
 
 TOKEN = "r3gistry+t0ken/of=ours"
 SIGNATURE = "s1gned-for-the-st0re"
@@ -30,7 +27,7 @@ PASSWORD = "pl4in-passw0rd"
 SECRETS = (TOKEN, SIGNATURE, WRONG, PASSWORD)
 
 
-class _Registry(BaseHTTPRequestHandler):
+class _Registry(QuietHandler):
     """Pages for whoever gives the token; the strains are elsewhere, at an address that is signed."""
 
     protocol_version = "HTTP/1.1"
@@ -38,9 +35,6 @@ class _Registry(BaseHTTPRequestHandler):
     timeout = 30
     pages: ClassVar[dict[str, bytes]] = {}
     let_in: ClassVar[list[str]] = []
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -58,13 +52,8 @@ class _Registry(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes, *, reason: str | None = None, location: str | None = None) -> None:
         if status == 200:
             self.let_in.append(urlsplit(self.path).path)
-        self.send_response(status, reason)
-        self.send_header("ETag", f'"{hash(body):x}"')
-        self.send_header("Content-Length", str(len(body)))
-        if location is not None:
-            self.send_header("Location", location)
-        self.end_headers()
-        self.wfile.write(body)
+        headers = {"ETag": f'"{hash(body):x}"'} | ({"Location": location} if location is not None else {})
+        self.answer(status, body, headers, reason)
 
 
 @pytest.fixture

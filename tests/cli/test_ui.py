@@ -1,7 +1,5 @@
 """`dcc ui`: where it serves, what it refuses, how it starts and stops; and the means by which tests have it run."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """`dcc validate`: what a centre runs before it uploads."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -5,8 +5,6 @@ given, under names of its own, so that an installation on the same machine stays
 servers come from registries.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

@@ -1,7 +1,5 @@
 """Files in other formats become documents of their archive, whatever their converter does."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import zipfile

@@ -1,7 +1,5 @@
 """CSV tables become the documents that say the same, and what is wrong with a table is told by row and column."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Dagster promises nothing about these. A test that fails here names what has changed and which module must be looked at.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

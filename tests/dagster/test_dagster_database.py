@@ -1,7 +1,5 @@
 """Dagster's database on MariaDB: made by `dcc init` alone, checked before use, and roomy enough."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

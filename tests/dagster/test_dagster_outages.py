@@ -1,7 +1,5 @@
 """A session whose databases restart or stay away, Dagster's among them: nothing is lost, nothing is there twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """With Dagster's own storages in `dagster.yaml`, and no class of dcc_dagster, everything is shown as with ours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

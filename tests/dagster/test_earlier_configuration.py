@@ -1,7 +1,5 @@
 """A `dagster.yaml` of an earlier version: what has moved is exchanged in it, and nothing else."""
 
-from __future__ import annotations
-
 import logging
 import stat
 from pathlib import Path

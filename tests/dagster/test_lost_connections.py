@@ -1,7 +1,5 @@
 """Wherever a session or a run asks the tracker or the QC database something, it outlives the connection's loss."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

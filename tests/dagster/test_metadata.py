@@ -1,7 +1,5 @@
 """What Dagster's pages are given of centres' texts is text, and is read as it is written."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The batching event log on MariaDB beside Dagster's own class: the same answers, one transaction a batch."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

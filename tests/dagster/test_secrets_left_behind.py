@@ -5,11 +5,8 @@ was sent; databases with a password. Then every file, every table, every output 
 through.
 """
 
-from __future__ import annotations
-
 import base64
 import json
-import os
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -29,10 +26,11 @@ from dcc.cli.demo import submissions
 from dcc.cli.main import dcc as command
 from dcc.sources.base import SourceProtocol
 from dcc_dagster.instance import open_instance
-from tests.cli.conftest import PROGRAM, Dcc, clean
+from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.dagster_instances import set_environment
 from tests.support.databases import PASSWORD as OF_DATABASES
 from tests.support.databases import only_mariadb
+from tests.support.environments import clean
 from tests.support.installations import Installation, specimens
 from tests.support.left_behind import Left
 from tests.support.ports import free_port
@@ -165,7 +163,7 @@ def session(
 def talkative_environment(
     installation: Installation, qc_url: str, dagster_url: str, tmp_path: Path, authority: Authority, mail: str
 ) -> dict[str, str]:
-    return clean(os.environ) | {
+    return clean() | {
         "DCC_HOME": str(installation.settings.home),
         "DCC_TRACKER_URL": installation.settings.tracker_database_url,
         "DCC_QC_URL": qc_url,

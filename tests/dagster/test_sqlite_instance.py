@@ -1,7 +1,5 @@
 """Dagster's SQLite files: whole whenever the process that makes them is killed, and mended where they were not."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

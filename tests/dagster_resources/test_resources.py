@@ -1,7 +1,5 @@
 """Resources in runs of this process: what is changed for a run counts there alone, and no secret is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

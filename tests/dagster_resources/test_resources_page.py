@@ -1,7 +1,5 @@
 """What Dagster's own pages show of the resources, and a run that is launched from them with changed values."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

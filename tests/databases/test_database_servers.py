@@ -1,7 +1,5 @@
 """What database servers are taken, and what is said of those that are not."""
 
-from __future__ import annotations
-
 import re
 
 from dcc.databases.server_requirements import defaults_problem, server_problem

@@ -1,7 +1,5 @@
 """Numbers and texts given to a statement as one parameter, on each database."""
 
-from __future__ import annotations
-
 from sqlalchemy import Engine, insert, select
 
 from dcc.databases.list_parameters import AT_ONCE, as_json, groups_in, numbers_in, pairs_in, portions, texts_in

@@ -1,7 +1,5 @@
 """The digest of what a document says: the same however it is written, and another one for whatever else it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

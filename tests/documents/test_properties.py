@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import xmlschema
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES, SchemaSet
@@ -16,7 +16,6 @@ from tests.support.trials import trials
 
 SCHEMAS = SchemaSet.load(None)
 BOTH_WAYS = (1_000_000, 0)
-SLOW_TO_DRAW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
 @pytest.fixture
@@ -28,7 +27,6 @@ def validate(path: Path, kind: DocumentKind, max_tree_bytes: int) -> list[Proble
     return validate_document(path, kind, SCHEMAS, max_errors=100, max_tree_bytes=max_tree_bytes)
 
 
-@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=valid_documents())
 def test_a_document_that_follows_the_facts_is_valid(document: Document, place: Path) -> None:
     place.write_bytes(document.render()[0])
@@ -36,7 +34,7 @@ def test_a_document_that_follows_the_facts_is_valid(document: Document, place: P
         assert validate(place, document.kind, max_tree_bytes) == []
 
 
-@settings(max_examples=trials(200), deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(200))
 @given(faulty=faulty_documents())
 def test_a_single_fault_is_found_at_the_tag_it_belongs_to(faulty: Faulty, place: Path) -> None:
     content, places = faulty.document.render()
@@ -53,7 +51,6 @@ def test_a_single_fault_is_found_at_the_tag_it_belongs_to(faulty: Faulty, place:
     assert validate(place, faulty.document.kind, BOTH_WAYS[1]) == problems
 
 
-@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=valid_documents(), data=st.data())
 def test_a_document_cut_off_anywhere_is_refused(document: Document, data: st.DataObject, place: Path) -> None:
     """A validating stream accepts such documents when it is told not to resolve entities."""
@@ -67,7 +64,7 @@ def test_a_document_cut_off_anywhere_is_refused(document: Document, data: st.Dat
 PURE = {kind: xmlschema.XMLSchema(OWN_SCHEMAS / name) for kind, name in SCHEMA_FILES.items()}
 
 
-@settings(max_examples=trials(60), deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(60))
 @given(drawn=st.one_of(valid_documents(), faulty_documents()))
 def test_an_independent_validator_gives_the_same_verdict(drawn: Document | Faulty, place: Path) -> None:
     document = drawn if isinstance(drawn, Document) else drawn.document
@@ -76,7 +73,6 @@ def test_an_independent_validator_gives_the_same_verdict(drawn: Document | Fault
     assert accepted == (validate(place, document.kind, BOTH_WAYS[0]) == [])
 
 
-@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=valid_documents(), data=st.data())
 def test_no_damage_makes_the_two_ways_of_reading_disagree(document: Document, data: st.DataObject, place: Path) -> None:
     content = bytearray(document.render()[0])

@@ -1,7 +1,5 @@
 """Validation of documents: what is refused, where, and in which words."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

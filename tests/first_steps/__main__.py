@@ -5,8 +5,6 @@ Markdown of the steps. Ends with 1 if a command fails, prints something else tha
 together take more than ten minutes; what was printed then stands below the table.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

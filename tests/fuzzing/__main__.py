@@ -8,8 +8,6 @@ Each target runs in a process of its own under Atheris (libFuzzer), beginning wi
 finds is kept in .fuzz/<target>/: a crash is printed with the command that runs it again, and makes the exit code 1.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

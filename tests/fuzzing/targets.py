@@ -4,8 +4,6 @@ A target may raise nothing: what the code promises to raise for bad input is cau
 asserted. `TARGETS` has them by name.
 """
 
-from __future__ import annotations
-
 import functools
 import http.client
 import io

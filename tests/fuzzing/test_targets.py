@@ -1,7 +1,5 @@
 """Every fuzz target with its corpus and with what Hypothesis makes of it; `make fuzz` goes on from there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -57,7 +55,6 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
 def test_damage_to_the_corpus_meets_no_fault(name: str) -> None:
     @settings(
         max_examples=trials(EXAMPLES.get(name, 200)),
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
     )
@@ -70,7 +67,7 @@ def test_damage_to_the_corpus_meets_no_fault(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_any_bytes_meet_no_fault(name: str) -> None:
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=30, suppress_health_check=list(HealthCheck), database=None)
     @given(st.binary(max_size=300))
     def holds(content: bytes) -> None:
         TARGETS[name](content)

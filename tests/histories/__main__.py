@@ -5,8 +5,6 @@ experiments on them, duplicates, archives inside archives, tables, manifests; an
 confirmations, holds, waivers, retries, quality control.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

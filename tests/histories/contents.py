@@ -1,7 +1,5 @@
 """What an archive of a history of submissions holds: documents or tables, where they lie in it, and its manifest."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -16,8 +16,6 @@ It is written from what docs/centres.md and docs/wranglers.md promise, not from 
 - A retry that cannot have the bytes changes nothing. It is refused while only copies known to be bad are listed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

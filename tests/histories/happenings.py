@@ -5,13 +5,11 @@ has two versions that are good (a specimen document each; the second has one mor
 refuses.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class Place(StrEnum):
@@ -46,32 +44,28 @@ class Copy:
     form: Form = Form.WHOLE
 
 
-@dataclass(frozen=True, slots=True)
-class Uploaded:
+class Uploaded(NamedTuple):
     """A copy lies at a place, whatever was there before."""
 
     place: Place
     copy: Copy
 
 
-@dataclass(frozen=True, slots=True)
-class Uploading:
+class Uploading(NamedTuple):
     """A copy begins to arrive, grows during the next session and is whole after it."""
 
     place: Place
     copy: Copy
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(NamedTuple):
     """An archive disappears from a place, with its checksum."""
 
     place: Place
     archive: int
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """The checksum of a copy lies beside an archive at a place; None takes it away."""
 
     place: Place
@@ -79,34 +73,29 @@ class Published:
     copy: Copy | None
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(NamedTuple):
     """A place cannot be listed during the next session."""
 
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Delegated:
+class Delegated(NamedTuple):
     """The centre lets the other one speak for it, or no longer."""
 
     in_force: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """From now on the installation leaves out a step after validation; an empty one: no step."""
 
     step: str
 
 
-@dataclass(frozen=True, slots=True)
-class Crawled:
+class Crawled(NamedTuple):
     """A session: `dcc crawl`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retried:
+class Retried(NamedTuple):
     """A session for one archive: `dcc retry`."""
 
     archive: int

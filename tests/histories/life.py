@@ -1,24 +1,20 @@
 """A history lived for real: two folders that are served, an installation, and its sessions."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
 from dcc.cli.sessions.work import run_session
-from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -26,10 +22,11 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
 from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
-from dcc.tracker.register import centres, file_sources
 from tests.histories.happenings import Copy, Form, Place, Version
+from tests.support.installations import Installation
+from tests.support.servers import Share
 
 CENTRES: Final = {Place.OWN: "H", Place.MIRROR: "J"}
 QUIET_SECONDS: Final = 0.3
@@ -78,29 +75,50 @@ class Holdings:
 
 
 @dataclass
-class Life:
-    """An installation in `home`, with databases that have their schema."""
+class Lived:
+    """An installation in `home`, with databases that have their schema; `clock` is that of what lies at its sources."""
 
     home: Path
     settings: Settings
     tracker: Engine
     qc: Engine
     clock: int = 0
+
+    def add_source(self, centre: str, folder: Path, actions: Collection[Action], **changes: Any) -> None:
+        """Register a centre, and a folder of it, which is made, as its source."""
+        for action in actions:
+            (folder / action).mkdir(parents=True)
+        installation = Installation(self.tracker, self.settings, self.home)
+        installation.add_centre(centre)
+        share = Share(folder, SourceProtocol.FILE, "localhost", base_path=str(folder))
+        installation.add_source(share.address(centre=centre, **changes))
+
+    def leave_out(self, step: str) -> None:
+        """Leave out a step from now on; an empty one: none."""
+        self.settings = self.settings.model_copy(update={"left_out_steps": step})
+
+    def date(self, path: Path) -> None:
+        """Have an archive lie at its source for long enough not to be young."""
+        moment = self.time()
+        os.utime(path, (moment, moment))
+
+    def time(self) -> int:
+        """A time later than all that were asked for before."""
+        self.clock += 10
+        return BORN + self.clock
+
+
+@dataclass
+class Life(Lived):
+    """The life of an installation with two centres."""
+
     _growing: list[tuple[Path, bytes, int]] = field(default_factory=list)
     _away: set[Place] = field(default_factory=set)
 
     def begin(self) -> None:
         """Register the two centres and their sources."""
-        with writing(self.tracker) as connection:
-            for place, centre in CENTRES.items():
-                centres.add_centre(connection, centres.NewCentre(centre, full_name=f"Centre {centre}"))
-                (self.home / place / "add").mkdir(parents=True)
-                file_sources.add_source(
-                    connection,
-                    SourceAddress(
-                        0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(self.home / place)
-                    ),
-                )
+        for place, centre in CENTRES.items():
+            self.add_source(centre, self.home / place, [Action.ADD])
 
     def path(self, place: Place, archive: int) -> Path:
         """Where an archive lies at a place."""
@@ -110,13 +128,13 @@ class Life:
         """Put a copy at a place, long enough ago not to be young."""
         path = self.path(place, copy.archive)
         path.write_bytes(content_of(copy))
-        self._date(path)
+        self.date(path)
 
     def begin_upload(self, place: Place, copy: Copy) -> None:
         """Let a copy arrive during the next session."""
         path, content = self.path(place, copy.archive), content_of(copy)
         path.write_bytes(content[: len(content) // 3])
-        self._growing.append((path, content, self._time()))
+        self._growing.append((path, content, self.time()))
 
     def remove(self, place: Place, archive: int) -> None:
         """Take an archive and its checksum away."""
@@ -136,10 +154,6 @@ class Life:
     def go_away(self, place: Place) -> None:
         """Have a place not there for the next session."""
         self._away.add(place)
-
-    def leave_out(self, step: str) -> None:
-        """Leave out a step from now on; an empty one: none."""
-        self.settings = self.settings.model_copy(update={"left_out_steps": step})
 
     def crawl(self) -> None:
         """Run a session."""
@@ -170,7 +184,7 @@ class Life:
             for row in connection.execute(
                 select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).order_by(XmlFile.id)
             ):
-                latest[row.fname] = row.id, _state(row.phase_id, row.status_id)
+                latest[row.fname] = row.id, state_of(row.phase_id, row.status_id)
         with self.qc.connect() as connection:
             animals = connection.scalars(select(SPECIMEN.c.specimen_id).where(SPECIMEN.c.is_current)).all()
         documents: dict[int, tuple[str, ...]] = {}
@@ -187,7 +201,7 @@ class Life:
             archive = int(animal.rpartition("M")[2]) // 100
             found[archive] = found.get(archive, 0) + 1
         return Holdings(
-            {numbers[row.file_name]: _state(row.phase_id, row.status_id) for row in states},
+            {numbers[row.file_name]: state_of(row.phase_id, row.status_id) for row in states},
             documents,
             found,
             frozenset(troubled),
@@ -217,14 +231,6 @@ class Life:
                 os.utime(path, (moment, moment))
             self._growing.clear()
 
-    def _time(self) -> int:
-        self.clock += 10
-        return BORN + self.clock
-
-    def _date(self, path: Path) -> None:
-        moment = self._time()
-        os.utime(path, (moment, moment))
-
 
 def _grow(path: Path, stop: threading.Event) -> None:
     while not stop.wait(0.02):
@@ -234,5 +240,5 @@ def _grow(path: Path, stop: threading.Event) -> None:
                 file.write(b"more")
 
 
-def _state(phase: int, status: int) -> str:
+def state_of(phase: int, status: int) -> str:
     return f"{Phase(phase).short_name} {Status(status).short_name}"

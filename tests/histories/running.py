@@ -1,7 +1,5 @@
 """Random histories, lived for real and by the model: what differs after any session."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -10,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pydantic import SecretStr
-from sqlalchemy import Connection, Engine, and_, func, select
+from sqlalchemy import Connection, and_, func, select
 
 from dcc.cli.sessions.work import run_session
 from dcc.databases.columns import utc_now
@@ -21,7 +19,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide as decide_on_contexts
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
@@ -39,19 +37,17 @@ from dcc.session.data.corrections import (
 from dcc.session.data.quality_control import settle_qc
 from dcc.session.data.session_data import take_up_data
 from dcc.session.listeners import NOBODY
-from dcc.settings import Settings
-from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
+from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, decide, is_on_hold, revoke
 from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_action_lists import held_documents
-from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
-from tests.histories.life import BORN, LEFT_OUT
+from tests.histories.life import LEFT_OUT, Lived, state_of
 from tests.histories.records import Standing
 from tests.histories.submission_histories import Wish
 from tests.histories.submissions import GROUPS, Submission, Thing
@@ -61,44 +57,26 @@ _WHO: Final = {"author": "tester", "reason": "It is over."}
 
 
 @dataclass
-class Centre:
-    """A centre that submits, and who coordinates its data; `clock` is that of what lies at its source."""
+class Centre(Lived):
+    """A centre that submits, and who coordinates its data."""
 
-    home: Path
-    settings: Settings
-    tracker: Engine
-    qc: Engine
-    clock: int = 0
     lying: dict[int, Path] = field(default_factory=dict)
     waivers: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
         """Register the centre and its source, which has the withdrawal proposed of what is gone."""
-        for action in Action:
-            (self.home / "served" / action).mkdir(parents=True)
-        with writing(self.tracker) as connection:
-            centres.add_centre(connection, centres.NewCentre("H", full_name="Centre H"))
-            place = str(self.home / "served")
-            address = SourceAddress(
-                0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), place, delta=DeltaStrategy.FULL
-            )
-            file_sources.add_source(connection, address)
+        self.add_source("H", self.home / "served", list(Action), delta=DeltaStrategy.FULL)
 
     def submit(self, submission: Submission) -> None:
         """Put an archive at the source, long enough ago not to be young."""
         path = self.home / "served" / submission.action / submission.file_name
         path.write_bytes(content_of(submission))
-        self.clock += 10
-        os.utime(path, (BORN + self.clock, BORN + self.clock))
+        self.date(path)
         self.lying[submission.number] = path
 
     def take_away(self, number: int) -> None:
         """Remove an archive from the source."""
         self.lying.pop(number).unlink()
-
-    def leave_out(self, step: str) -> None:
-        """Leave out a step from now on; an empty one: none."""
-        self.settings = self.settings.model_copy(update={"left_out_steps": step})
 
     def crawl(self) -> None:
         """Run a session."""
@@ -187,7 +165,7 @@ class Centre:
             latest = latest.where(ZipDownload.zf_id.in_(opened))
             query = select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
             for row in connection.execute(query.where(XmlFile.zip_id.in_(latest), XmlFile.fname.endswith(".xml"))):
-                documents[row.fname] = _state(row.phase_id, row.status_id)
+                documents[row.fname] = state_of(row.phase_id, row.status_id)
                 kinds = [kind for xml_id, kind in logged if xml_id == row.id]
                 if DUPLICATE in kinds:
                     duplicates.add(row.fname)
@@ -207,7 +185,7 @@ class Centre:
             for name, count in connection.execute(mine):
                 counted[name] += count
         return Standing(
-            {row.file_name: _state(row.phase_id, row.status_id) for row in actions},
+            {row.file_name: state_of(row.phase_id, row.status_id) for row in actions},
             documents,
             frozenset(duplicates),
             found,
@@ -244,7 +222,3 @@ def _variants(connection: Connection) -> Iterator[tuple[Thing, int]]:
             found = {variants.get(name) for name in animals_of(group)}
             if found != {None}:
                 yield Thing(kind, group), found.pop() if len(found) == 1 else -1
-
-
-def _state(phase: int, status: int) -> str:
-    return f"{Phase(phase).short_name} {Status(status).short_name}"

@@ -1,7 +1,5 @@
 """Some random histories of uploads and retries, and of submissions; more: python -m tests.histories."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

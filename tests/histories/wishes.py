@@ -1,7 +1,5 @@
 """What a person may want of an archive, and whether it is possible, in the model of submissions."""
 
-from __future__ import annotations
-
 from tests.histories.model import Model
 from tests.histories.records import SET_ASIDE
 from tests.histories.submission_histories import Wish

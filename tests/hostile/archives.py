@@ -1,7 +1,5 @@
 """Archives of every hostile kind, made byte by byte: what no zip program would write."""
 
-from __future__ import annotations
-
 import base64
 import bz2
 import io

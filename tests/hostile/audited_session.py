@@ -9,8 +9,6 @@ starts are audited as well, where PYTHONPATH names `startup`: each adds a line t
 for everything of the kind that it does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

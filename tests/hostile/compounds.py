@@ -1,7 +1,5 @@
 """Archives in archives: ordinary ones, and such as are refused whole for what lies inside them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Documents of every hostile kind. None is valid, and none may make anything be read or asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 NAMESPACE = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/specimen"

@@ -1,7 +1,5 @@
 """Servers that lie, point elsewhere and send without end, on loopback, in threads of the test process."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Archives of every hostile kind: refused with a reason or read without harm, in little memory, time and disk."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

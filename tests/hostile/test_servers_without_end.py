@@ -1,14 +1,10 @@
 """Servers that send without end, lie about lengths and numbers, or point to another host."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +38,7 @@ from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, sftp
+from tests.support.memory import little_memory
 from tests.support.talking_servers import serving
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -53,18 +50,6 @@ PINNED = f"{SERVER_KEY.get_name()} {SERVER_KEY.get_base64()}"
 def address(protocol: SourceProtocol, hostname: str, **changes: Any) -> SourceAddress:
     fields: dict[str, Any] = {"username": "centre", "accesskey": SecretStr("a password"), "base_path": "/data"}
     return SourceAddress(1, "H", protocol, hostname, **(fields | changes))
-
-
-@contextmanager
-def little_memory(megabytes: int = 30) -> Iterator[None]:
-    """What Python holds at any moment within stays below this."""
-    tracemalloc.start()
-    try:
-        yield
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < megabytes * 1_000_000
 
 
 def list_of(

@@ -3,8 +3,6 @@
 The page's own requests, and those of programs without a browser, are answered.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """A whole session on all that is hostile, audited: what it reads, writes, asks for and takes, and what it says."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -17,6 +15,7 @@ from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from tests.hostile.archives import Member, accepted_archives, archive, refused_archives
 from tests.hostile.documents import hostile, pointing_at
 from tests.support.databases import only_sqlite
+from tests.support.environments import clean
 from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
 from tests.support.installations import Installation, specimens
 from tests.support.served_sources import register
@@ -121,8 +120,7 @@ def run_audited(installation: Installation, tmp_path: Path, folder: Path) -> tup
     home = installation.settings.home
     output, notes = tmp_path / "told.json", tmp_path / "notes"
     notes.touch()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DCC_")}
-    environment = kept | {
+    environment = clean() | {
         "DCC_HOME": str(home),
         "DCC_TRACKER_URL": installation.settings.tracker_database_url,
         "DCC_MIN_FREE_BYTES": "0",

@@ -1,7 +1,5 @@
 """The ledger of notifications: nothing is told twice, whoever tells and whoever dies."""
 
-from __future__ import annotations
-
 import threading
 from datetime import timedelta
 

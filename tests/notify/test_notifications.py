@@ -1,7 +1,5 @@
 """Notifications: who is told what after a session, once, in which words."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The marks of who was told that the tracker is away, and what is said of outages."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report of a session: what it says to a wrangler, and how it is sent."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Iterator

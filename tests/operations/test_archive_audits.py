@@ -1,7 +1,5 @@
 """Audits of the archive store: what is corrupted, lost or away is whole again, and what is gone everywhere is named."""
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import os

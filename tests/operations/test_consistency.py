@@ -1,7 +1,5 @@
 """The consistency checker says nothing of what is well, and of what is broken that which is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Each check of `dcc doctor` finds what it is for, and is content where all is well."""
 
-from __future__ import annotations
-
 import locale
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """Metrics: what they say of sessions, counters that never go back, parts that fail by themselves, HTTP, a file."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import threading

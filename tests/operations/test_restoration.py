@@ -1,7 +1,5 @@
 """Restoring: all or nothing, whatever happens meanwhile, into what is empty or is to be replaced."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

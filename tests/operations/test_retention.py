@@ -1,7 +1,5 @@
 """What goes from staging: by age and phase, never what a session may want, never anything outside."""
 
-from __future__ import annotations
-
 import os
 from datetime import datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cleaning that fails half way, or meets another cleaning or a session: nothing goes that is not recorded."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import suppress
 from pathlib import Path

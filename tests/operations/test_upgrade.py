@@ -3,8 +3,6 @@
 It is stored in tests/stored_installation: databases, staging and Dagster's own files, as they were then.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

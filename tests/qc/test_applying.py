@@ -1,7 +1,5 @@
 """What add, edit and delete do to the QC database, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import date, timedelta

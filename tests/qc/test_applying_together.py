@@ -1,7 +1,5 @@
 """Several documents in one transaction: what each would have come to by itself, and nothing where it fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date

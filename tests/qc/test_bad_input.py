@@ -1,7 +1,5 @@
 """What is hard to store is stored exactly or refused with a reason, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sqlalchemy import Engine, select

@@ -1,7 +1,5 @@
 """On MariaDB what belongs to one centre waits for no other's, and ends as if one had come after the other."""
 
-from __future__ import annotations
-
 import random
 import signal
 import threading
@@ -42,9 +40,10 @@ from dcc.vocabulary import ContextEvent
 from tests.qc.test_applying import OF_LOCKS
 from tests.support.asking import column_in, in_writing
 from tests.support.databases import only_mariadb
-from tests.support.qc_child import die, finish, start
+from tests.support.qc_child import before_statement, die, finish, start
 from tests.support.qc_contexts import TABLES, judge, know_colonies, know_important_metadata
 from tests.support.qc_documents import apply_document, experiment, line, reading, specimen, to_apply
+from tests.support.sent_statements import sent_statements
 from tests.support.trials import trials
 
 PATIENCE = 60.0
@@ -217,17 +216,9 @@ class InThread:
 
 def statements_of(engine: Engine, work: Callable[[], object]) -> int:
     """How many statements work takes, but for those `aside`."""
-    seen = [0]
-
-    def count(*_: Any) -> None:
-        seen[0] += 1
-
-    event.listen(engine, "before_cursor_execute", count)
-    try:
+    with sent_statements(engine) as sent:
         work()
-    finally:
-        event.remove(engine, "before_cursor_execute", count)
-    return seen[0]
+    return len(sent)
 
 
 def test_whatever_one_centre_is_at_another_does_not_wait(qc: Engine, qc_settings: Settings) -> None:
@@ -394,15 +385,8 @@ def test_a_session_that_is_killed_disturbs_no_other_and_the_next_completes_it(
         place = chance.randint(5, 300)
 
         def killed(engine: Engine, place: int = place) -> None:
-            seen = [0]
-
-            def count(*_: Any) -> None:
-                seen[0] += 1
-                if seen[0] == place:
-                    die()
-
-            event.listen(engine, "before_cursor_execute", count)
-            session(engine, "H", of_h[:-1])
+            with before_statement(engine, place - 1, die):
+                session(engine, "H", of_h[:-1])
 
         process = start(qc_settings, killed)
         session(qc, "J", of_j[number], f"J{number}")

@@ -1,20 +1,28 @@
-"""What data contexts count and in which state they are, on each database."""
-
-from __future__ import annotations
+"""Data contexts: what they count, in which state they are, and what wranglers decide about them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, update
+from sqlalchemy import Engine, Insert, delete, event, insert, literal, select, update
 
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.states import open_documents
+from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
+from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.recounting import Recounted, recount_contexts
+from dcc.qc.contexts.states import Decided, decide, open_documents
 from dcc.qc.models import CONTEXT, HISTORY
-from dcc.vocabulary import ContextState
+from dcc.vocabulary import ContextEvent, ContextState
 from tests.support.asking import execute_in, in_reading, rows_in
-from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit
+from tests.support.qc_contexts import (
+    TABLES,
+    assert_contexts_are_right,
+    judge,
+    know_colonies,
+    know_important_metadata,
+    submit,
+)
 from tests.support.qc_documents import apply, experiment, housing, line, specimen, undo_documents
 from tests.support.raising import raising
 
@@ -199,3 +207,178 @@ def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engin
     submit(qc_database, Action.DELETE, experiment("E1"))
     build_contexts(qc_database)
     assert open_ones() == set()
+
+
+OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
+PART, MEMBER = TABLES["document_context"], TABLES["context_member"]
+
+
+@pytest.fixture
+def built(qc_database: Engine) -> Engine:
+    """Contexts and overviews of animals, lines and housings, some of them edited."""
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+    submit(
+        qc_database,
+        Action.ADD,
+        specimen("S1"),
+        specimen("S2", colony_id="C2"),
+        specimen("W", strain_id="MGI:1", is_baseline="true"),
+    )
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2", "W"]), line("C1"), housing())
+    submit(qc_database, Action.EDIT, experiment("E1", ["W"]))
+    build_contexts(qc_database)
+    build_overviews(qc_database)
+    return qc_database
+
+
+def recount(engine: Engine) -> Recounted:
+    return recount_contexts(engine, author="anna", reason="restored in part")
+
+
+def rows_of(engine: Engine, *names: str) -> list[list[Any]]:
+    with engine.connect() as connection:
+        return [
+            [tuple(row) for row in connection.execute(select(TABLES[name]).order_by(*TABLES[name].primary_key))]
+            for name in names
+        ]
+
+
+def counted_though_gone() -> Insert:
+    """Has the run of the experiment that was replaced counted."""
+    run, experiment_ = TABLES["procedure_run"], TABLES["experiment"]
+    ended = select(run.c.id, literal("C1"), literal("")).join(experiment_, experiment_.c.id == run.c.owner_id)
+    ended = ended.where(run.c.owner_kind == "experiment", experiment_.c.is_current.is_(False))
+    return insert(MEMBER).from_select(["procedure_run_id", "genotype", "strain_id"], ended)
+
+
+def test_what_is_right_stays_as_it_is_and_what_is_wrong_is_corrected(built: Engine) -> None:
+    names = ("context_member", "document_context", "data_context", "context_history", *OVERVIEWS)
+    before = rows_of(built, *names)
+    assert recount(built).corrected == 0
+    assert rows_of(built, *names) == before
+    wrongly = update(MEMBER).where(MEMBER.c.genotype == "C2").values(genotype="C9")
+    too_few = update(CONTEXT).values(measurements=0, checksum="0" * 32)
+    too_many = update(CONTEXT).values(measurements=CONTEXT.c.measurements + 7, checksum="f" * 31 + "0")
+    for damage in (too_few, too_many, delete(MEMBER), wrongly, counted_though_gone(), delete(PART)):
+        healthy = rows_of(built, *names[:3])
+        execute_in(built, damage)
+        assert rows_of(built, *names[:3]) != healthy, damage
+        recounted = recount(built)
+        assert_contexts_are_right(built)
+        assert rows_of(built, *names[:2]) == before[:2], damage
+        assert (recounted.corrected > 0) == (damage in (too_few, too_many)), damage
+        assert recount(built).corrected == 0, damage
+
+
+def test_the_history_of_what_was_corrected_says_who_and_why(built: Engine) -> None:
+    execute_in(built, update(CONTEXT).where(CONTEXT.c.genotype == "C2").values(measurements=5))
+    assert recount(built).corrected == 1
+    history = TABLES["context_history"]
+    with built.connect() as connection:
+        newest = connection.execute(select(history).order_by(history.c.id.desc())).first()
+    assert newest is not None
+    assert (newest.event, newest.measurements) == ("dataremoved", 1)
+    assert newest.reason == "Counted again by anna: restored in part"
+
+
+def test_documents_that_wait_to_be_judged_are_left_to_the_session(built: Engine) -> None:
+    apply(built, Action.EDIT, experiment("E2", ["S1"]))
+    before = rows_of(built, "data_context", "context_member")
+    assert recount(built).corrected == 0
+    assert rows_of(built, "data_context", "context_member") == before
+
+
+WHO = {"author": "wrangler", "reason": "looked at it"}
+ALL = ContextFilter()
+COLONY = ContextFilter(genotype="C1")
+
+
+@pytest.fixture
+def two_contexts(qc_database: Engine) -> Engine:
+    """A database with a context of an unknown genotype and one of the colony C1."""
+    submit(qc_database, Action.ADD, experiment("E1", value="1"), line("C1"))
+    build_contexts(qc_database)
+    return qc_database
+
+
+def shown(engine: Engine) -> dict[str, tuple[str, int]]:
+    """State and open issues of each context, by genotype."""
+    return {entry.genotype: (entry.state.value, entry.issues) for entry in in_reading(engine, list_contexts, ALL)}
+
+
+def events(engine: Engine, wanted: ContextFilter = COLONY) -> list[tuple[str, str, str | None, str | None]]:
+    entries = in_reading(engine, list_history, wanted)
+    return [(entry.event.value, entry.state.value, entry.author, entry.reason) for entry in entries]
+
+
+def change(engine: Engine, action: Action, value: str) -> None:
+    submit(engine, action, line("C1", value))
+    build_contexts(engine)
+
+
+def test_what_is_done_stays_done_until_its_data_change(two_contexts: Engine) -> None:
+    assert decide(two_contexts, ContextEvent.DONE, COLONY, **WHO) == Decided(1)
+    assert shown(two_contexts) == {"": ("dataadded", 0), "C1": ("qcdone", 0)}
+    assert decide(two_contexts, ContextEvent.DONE, COLONY, **WHO) == Decided(0)
+    submit(two_contexts, Action.EDIT, experiment("E1", value="2"))
+    change(two_contexts, Action.EDIT, "1")
+    assert shown(two_contexts) == {"": ("datachanged", 0), "C1": ("qcdone", 0)}
+    change(two_contexts, Action.EDIT, "2")
+    assert shown(two_contexts)["C1"] == ("datachanged", 0)
+
+
+def test_only_what_was_done_is_reopened(two_contexts: Engine) -> None:
+    change(two_contexts, Action.EDIT, "2")
+    assert decide(two_contexts, ContextEvent.REOPENED, ALL, **WHO) == Decided(0)
+    decide(two_contexts, ContextEvent.DONE, COLONY, **WHO)
+    assert decide(two_contexts, ContextEvent.REOPENED, ALL, **WHO) == Decided(1)
+    assert shown(two_contexts)["C1"] == ("dataadded", 0)
+    change(two_contexts, Action.DELETE, "2")
+    decide(two_contexts, ContextEvent.DONE, COLONY, **WHO)
+    decide(two_contexts, ContextEvent.REOPENED, COLONY, **WHO)
+    assert shown(two_contexts)["C1"] == ("dataremoved", 0)
+
+
+def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_contexts: Engine) -> None:
+    decide(two_contexts, ContextEvent.DONE, COLONY, **WHO)
+    assert decide(two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="one", reason="unit is wrong") == Decided(1)
+    decide(two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="two", reason="date is wrong")
+    assert shown(two_contexts)["C1"] == ("hasissues", 2)
+    change(two_contexts, Action.EDIT, "2")
+    assert shown(two_contexts)["C1"] == ("hasissues", 2)
+    assert decide(two_contexts, ContextEvent.DONE, COLONY, **WHO) == Decided(0, left=1)
+    has_issues = ContextFilter(states=[ContextState.HAS_ISSUES])
+    assert decide(
+        two_contexts, ContextEvent.ISSUE_RESOLVED, has_issues, author="three", reason="submitted again"
+    ) == Decided(1)
+    assert shown(two_contexts) == {"": ("dataadded", 0), "C1": ("datachanged", 0)}
+    assert events(two_contexts) == [
+        ("dataadded", "dataadded", None, None),
+        ("done", "qcdone", "wrangler", "looked at it"),
+        ("issueraised", "hasissues", "one", "unit is wrong"),
+        ("issueraised", "hasissues", "two", "date is wrong"),
+        ("datachanged", "hasissues", None, None),
+        ("issueresolved", "datachanged", "three", "submitted again"),
+    ]
+    with two_contexts.connect() as connection:
+        issues = connection.execute(select(TABLES["context_issue"])).mappings().all()
+    assert [(issue["reason"], issue["raised_by"]) for issue in issues] == [
+        ("unit is wrong", "one"),
+        ("date is wrong", "two"),
+    ]
+    assert {(issue["resolved_by"], issue["resolution"]) for issue in issues} == {("three", "submitted again")}
+
+
+def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:
+    submit(two_contexts, Action.ADD, line("C1", procedure_id="IMPC_BWT_001"), centre="J")
+    build_contexts(two_contexts)
+
+    def number(**given: str | tuple[ContextState]) -> int:
+        with two_contexts.connect() as connection:
+            return len(list_contexts(connection, ContextFilter(**given)))  # type: ignore[arg-type]
+
+    assert (number(), number(centre="J"), number(genotype=""), number(genotype="C1")) == (3, 1, 1, 2)
+    assert (number(procedure="IMPC_BWT_001"), number(parameter="IMPC_CBC_001_001")) == (1, 2)
+    assert (number(pipeline="IMPC_001"), number(strain="MGI:1"), number(states=(ContextState.DATA_ADDED,))) == (3, 0, 3)
+    assert ALL.means_all
+    assert not COLONY.means_all

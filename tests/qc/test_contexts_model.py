@@ -1,7 +1,5 @@
 """After any sequence of documents, withdrawals and judgements, contexts and overviews are as if built anew."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from contextlib import suppress
@@ -141,6 +139,6 @@ class Contexts(RuleBasedStateMachine):
 
 
 Contexts.TestCase.settings = settings(
-    max_examples=trials(20), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=trials(20), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 TestContexts = Contexts.TestCase

@@ -1,7 +1,5 @@
 """An experiment counts only while all of its animals are valid, wherever it is counted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How much work contexts and overviews are: that of what is new, whatever is there already."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine, select, update
 

@@ -1,7 +1,5 @@
 """Which animals and colonies lack which procedures, by their age, pipeline and status codes."""
 
-from __future__ import annotations
-
 import time
 from datetime import date, timedelta
 

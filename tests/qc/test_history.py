@@ -1,7 +1,5 @@
 """The story of a specimen."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from sqlalchemy import Engine

@@ -1,7 +1,5 @@
 """Documents judged together by what was found in them: they come to what each comes to by itself, in few statements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is killed or fails while it applies, withdraws or plans leaves nothing, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import random
 import signal
 from collections.abc import Callable

@@ -1,15 +1,19 @@
-"""Measurements become rows, whatever they say, and their fingerprints are those in databases."""
-
-from __future__ import annotations
+"""Rows: measurements and their fingerprints, rows as lines, and rows bound to a statement."""
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sqlalchemy import Column, Float, Integer, MetaData, Table, Text, create_engine, event, select
 
 from dcc.documents.contents import OntologyParameter, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.documents.lexical import parse_number
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.qc.rows.lines import as_lines, rows_of_lines
 from dcc.qc.rows.measurements import MeasurementRows
 from dcc.qc.rows.types import Row, TooLong
 
@@ -87,3 +91,66 @@ def test_values_that_are_swapped_between_two_animals_change_the_sum(
     before = _mark(first, light) + _mark(second, heavy)
     after = _mark(first, heavy) + _mark(second, light)
     assert (before == after) == (first == second or light == heavy)
+
+
+_KEPT = st.one_of(
+    st.none(),
+    st.text(alphabet="None\\\t\n\r\0µ🐁", max_size=6),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@example(rows=[("None", None), ("a", "b")])
+@example(
+    rows=[
+        ("\\N", None, "\t", "x\ny"),
+        ("\\", "\r", "\0", ""),
+        (None, None, None, "µ\\t"),
+        (1, "None", None, -0.0),
+    ]
+)
+@given(rows=st.integers(1, 4).flatmap(lambda fields: st.lists(st.tuples(*[_KEPT] * fields), max_size=4)))
+def test_lines_say_what_any_rows_said(rows: list[Row]) -> None:
+    told = [tuple(one if one is None or isinstance(one, str) else repr(one) for one in row) for row in rows]
+    assert list(rows_of_lines(as_lines(rows))) == told
+    assert as_lines(rows).count(b"\n") == len(rows)
+
+
+ENGINE = create_engine("sqlite://")
+TABLE = Table("row", MetaData(), Column("id", Integer), Column("text", Text), Column("a", Integer), Column("b", Float))
+VALUES = (st.text(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False))
+ROWS = st.tuples(*(st.none() | value for value in (st.integers(0, 9), *VALUES)))
+
+
+def inserted(rows: Sequence[Row]) -> tuple[list[Any], str]:
+    """What a table holds after rows came into it, and the statement that did it."""
+    statements: list[str] = []
+    with ENGINE.connect() as connection:
+        TABLE.create(connection, checkfirst=True)
+        event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        insert_bulk(connection, TABLE, rows)
+        (statement,) = statements
+        # What comes into it goes with the transaction.
+        return [tuple(row) for row in connection.execute(select(TABLE))], statement
+
+
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_rows_are_kept_whichever_of_their_columns_are_null(rows: list[Row]) -> None:
+    assert inserted(rows)[0] == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "marks"),
+    [
+        ([(1, None, 3, None), (2, None, None, None)], "?, NULL, ?, NULL"),
+        ([(1, None, 3, None), (None, "b", None, 0.0)], "?, ?, ?, ?"),
+        ([(1, "", 0, 0.0)], "?, ?, ?, ?"),
+        ([(1, None, None, None)], "?, ?, ?, ?"),
+        ([(None, None, None, None)], "?, ?, ?, ?"),
+    ],
+)
+def test_a_column_is_bound_if_any_row_has_it(rows: list[Row], marks: str) -> None:
+    kept, statement = inserted(rows)
+    assert kept == rows
+    assert statement.endswith(f"VALUES ({marks})")

@@ -1,7 +1,5 @@
 """Random sequences of documents, withdrawals, late arrivals and kills leave what the in-memory model says."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -253,6 +251,6 @@ def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
 
 
 Documents.TestCase.settings = settings(
-    max_examples=trials(15), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=trials(15), stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )
 TestDocuments = Documents.TestCase

@@ -1,7 +1,5 @@
 """The model test notices faults: each of these, put into the code, makes it fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +36,6 @@ def test_the_model_test_notices(fault: str, monkeypatch: pytest.MonkeyPatch) -> 
     few = settings(
         max_examples=60,
         stateful_step_count=25,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

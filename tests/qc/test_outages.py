@@ -1,7 +1,5 @@
 """A QC database that is full or away: whoever waits for other writers for long does not wait for it as long."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

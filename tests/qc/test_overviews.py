@@ -1,7 +1,5 @@
 """What the overviews show, on each database; and that they are what a rebuild from nothing would show."""
 
-from __future__ import annotations
-
 import json
 from hashlib import md5
 from typing import Any

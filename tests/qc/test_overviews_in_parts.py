@@ -1,7 +1,5 @@
 """Overviews that follow the data contexts in parts, in a session and by themselves."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

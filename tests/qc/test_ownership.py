@@ -1,7 +1,5 @@
 """An archive speaks for its centre: what it does with data of another one, delegated and not."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

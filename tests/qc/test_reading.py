@@ -1,7 +1,5 @@
 """Documents read as typed objects: every value in its place, exact lines, flat memory, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

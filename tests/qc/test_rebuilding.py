@@ -1,13 +1,11 @@
 """Nothing that a valid document says is lost on the way to typed objects and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcc.documents.contents import Block, Content, Experiment, Procedure, SimpleParameter
@@ -21,7 +19,6 @@ from tests.support.strategies_documents import KINDS, Document, full_document, v
 from tests.support.trials import trials
 
 SCHEMAS = SchemaSet.load(None)
-SLOW_TO_DRAW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 XML_TEXT = st.text(
     st.one_of(
         st.sampled_from("\t\n\r &<>\"']"),
@@ -60,7 +57,6 @@ def assert_equivalent(content: bytes, kind: DocumentKind, place: Path) -> Any:
     return said
 
 
-@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=st.one_of(valid_documents(), valid_procedures()))
 def test_any_valid_document_is_rebuilt(document: Document, place: Path) -> None:
     assert_equivalent(document.render()[0], document.kind, place)
@@ -93,7 +89,7 @@ def test_every_attribute_and_element_that_may_be_left_out_makes_a_difference(kin
         assert assert_equivalent(content, kind, place) != everything, what
 
 
-@settings(max_examples=trials(200), deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(200))
 @given(text=XML_TEXT, attribute=XML_TEXT)
 def test_any_text_is_kept_to_the_letter(text: str, attribute: str, place: Path) -> None:
     parameter = SimpleParameter(7, attribute, None, attribute, text, text)

@@ -1,11 +1,9 @@
 """What a document said is said by its rows to the letter, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from sqlalchemy import Engine
 
 from dcc.documents.comparison import differences
@@ -26,7 +24,6 @@ from tests.support.strategies_documents import Document, full_document, valid_do
 from tests.support.trials import trials
 
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
-LENIENT = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
 def assert_kept(engine: Engine, content: bytes, kind: DocumentKind, folder: Path) -> None:
@@ -60,7 +57,7 @@ def test_all_that_the_format_has_is_kept(qc_database: Engine, tmp_path: Path, ki
 
 @only_sqlite
 @given(document=valid_documents())
-@settings(max_examples=trials(60), deadline=None, suppress_health_check=LENIENT)
+@settings(max_examples=trials(60))
 def test_generated_documents_are_kept(qc_database: Engine, tmp_path: Path, document: Document) -> None:
     # One that says the same as an earlier one would be a duplicate, which brings nothing.
     clear(qc_database)

@@ -1,7 +1,5 @@
 """The QC database's schema: what is made on each database, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

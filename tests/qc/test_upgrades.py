@@ -1,7 +1,5 @@
 """Upgrades of the QC database keep what is in it, also where they broke off."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

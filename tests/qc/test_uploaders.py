@@ -1,7 +1,5 @@
 """Several processes that apply documents at once do it one after the other, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters
-from tests.support.asking import column_in
+from tests.support.asking import closing_all, column_in
 from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply_document, experiment, reading, specimen, to_apply
 from tests.support.trials import trials
@@ -82,13 +80,11 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
     by_zip = {document.zip_file: (document, entities) for of_one in of_all for document, entities in of_one}
     assert sorted(order) == sorted(by_zip)
     parallel = told(qc_database)
-    serial = open_qc_database(qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / "serial"}))
-    try:
+    alone = qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / "serial"})
+    with closing_all(open_qc_database(alone)) as serial:
         init_database(serial)
         upload(serial, [by_zip[name] for name in order])
         assert told(serial) == parallel
-    finally:
-        serial.dispose()
 
 
 def lock_h(connection: Connection) -> None:
@@ -97,8 +93,7 @@ def lock_h(connection: Connection) -> None:
 
 def wait_until_held(engine: Engine, settings: Settings) -> None:
     """Until another process holds the upload lock."""
-    probe = open_short(settings)
-    try:
+    with closing_all(open_short(settings)) as probe:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             try:
@@ -110,8 +105,6 @@ def wait_until_held(engine: Engine, settings: Settings) -> None:
             except DBAPIError:
                 return
             time.sleep(0.02)
-    finally:
-        probe.dispose()
     raise AssertionError("Nobody took the lock.")
 
 

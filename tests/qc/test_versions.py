@@ -1,7 +1,5 @@
 """Versions of entities that are looked up by their keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Waivers as they are recorded, shown and revoked, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

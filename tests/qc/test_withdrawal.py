@@ -1,7 +1,5 @@
 """Withdrawing documents, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine, select
 

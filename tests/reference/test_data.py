@@ -1,7 +1,5 @@
 """Reference data: what is read from files, what of them is refused, and what comes with the platform."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

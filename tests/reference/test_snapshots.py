@@ -1,7 +1,5 @@
 """Reference data in the QC database: what is saved comes back as it was, and only the newest of a set is active."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Any

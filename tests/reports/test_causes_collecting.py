@@ -1,7 +1,5 @@
 """What is wrong with submissions, told by its causes: from both databases, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Findings counted by cause: what one fix would clear, of entities, documents and archives, in bounded memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is declared of each thing that can be wrong: whole, and in step with what rules and errors yield."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,16 +1,40 @@
-"""Languages: texts from catalogues, numbers and dates by locale, and catalogues of one's own."""
+"""Languages: texts, numbers and dates, catalogues that are whole, and the messages of what is wrong."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
+from io import BytesIO
+from itertools import product
 from pathlib import Path
 
 import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.frontend import parse_mapping_cfg
+from babel.messages.mofile import read_mo
+from babel.messages.pofile import read_po
 
+from dcc.declarations import all_declared, message_of
+from dcc.documents.schema_set import SCHEMA_FILES, SchemaSet
+from dcc.documents.validation import validate_document
+from dcc.documents.violations import EXPECTATIONS
 from dcc.errors import ConfigurationError
+from dcc.messages import Message, names_in
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import Problem
+from dcc.qc.apply.upload_findings import Judgement, UploadFinding, judge
+from dcc.qc.apply.versions import Version
+from dcc.reports.causes import errors as _declared_errors  # noqa: F401 - declares what it says of errors
 from dcc.reports.languages import Catalogue, known_languages, load_catalogue
+from dcc.reports.languages.loading import SHIPPED
+from dcc.rules.catalogue import CATALOGUE
+from dcc.rules.findings import with_value
+from dcc.session.data.document_problems import held_problem
 from dcc.settings import Settings, load_settings
+from dcc.vocabulary import EntityKind
+from tests.documents.test_validation import FAULTS, SCHEMA_ERRORS, SCHEMAS
+from tests.rules.test_rules import BREAKS, EXAMPLES
+from tests.support.integrity_cases import check
 
 LoadOwn = Callable[..., Catalogue]
 HEADER = """\
@@ -140,3 +164,208 @@ def test_a_language_that_there_is_not_is_refused(code: str, settings: Settings) 
     with pytest.raises(ConfigurationError) as raised:
         load_catalogue(code, settings)
     assert len(str(raised.value)) < 300
+
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("dcc", "dcc_assets", "dcc_sensors")
+KEYWORDS = {"mark": None, "mark_plural": (1, 2), "say": None, "say_plural": (1, 2)}
+CODES = sorted(path.name for path in SHIPPED.iterdir() if path.is_dir())
+ADVICE = "Run `make languages`, translate what it counts in dcc.po, run it again, and commit the catalogues."
+
+Id = str | tuple[str, ...]
+
+
+def read(code: str) -> Catalog:
+    return read_po(BytesIO((SHIPPED / code / "LC_MESSAGES" / "dcc.po").read_bytes()), abort_invalid=True)
+
+
+def strings(texts: object) -> tuple[str, ...]:
+    return (texts,) if isinstance(texts, str) else tuple(texts)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def texts() -> set[Id]:
+    """Every text that the code and the templates mark."""
+    with (ROOT / "babel.cfg").open() as file:
+        methods, options = parse_mapping_cfg(file)
+    found: set[Id] = set()
+    for package in PACKAGES:
+        for _, _, text, _, _ in extract_from_dir(ROOT / package, methods, options, KEYWORDS):
+            found.add(text if isinstance(text, str) else tuple(text))
+    return found
+
+
+def test_german_comes_with_the_platform() -> None:
+    assert "de" in CODES
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_catalogue_has_every_text_of_the_code_and_no_other(code: str, texts: set[Id]) -> None:
+    assert len(texts) > 300
+    there = {message.id if isinstance(message.id, str) else tuple(message.id) for message in read(code) if message.id}
+    assert (sorted(map(str, texts - there)), sorted(map(str, there - texts))) == ([], []), ADVICE
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_no_text_is_without_a_translation(code: str) -> None:
+    untranslated = [message.id for message in read(code) if message.id and not all(strings(message.string))]
+    assert (len(untranslated), untranslated) == (0, []), ADVICE
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_what_is_compiled_is_what_translators_wrote(code: str) -> None:
+    with (SHIPPED / code / "LC_MESSAGES" / "dcc.mo").open("rb") as file:
+        compiled = {strings(message.id): strings(message.string) for message in read_mo(file) if message.id}
+    assert compiled == {strings(message.id): strings(message.string) for message in read(code) if message.id}, ADVICE
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_translations_have_the_names_in_braces_of_their_text(code: str) -> None:
+    wrong = []
+    for message in read(code):
+        if not message.id:
+            continue
+        wanted = [names_in(text) for text in strings(message.id)]
+        forms = [names_in(form) for form in strings(message.string)]
+        # The form for one thing may name the number or not.
+        other = forms[0] - {"number"} != wanted[0] - {"number"} or any(form - wanted[0] - wanted[-1] for form in forms)
+        if other or forms[-1] != wanted[-1]:
+            wrong.append(message.id)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_catalogue_has_the_plural_forms_that_its_language_has(code: str) -> None:
+    catalog, usual = read(code), Catalog(locale=code)
+    assert (catalog.num_plurals, catalog.plural_expr) == (usual.num_plurals, usual.plural_expr)
+    assert all(len(strings(m.string)) == usual.num_plurals for m in catalog if m.id and not isinstance(m.id, str))
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_whatever_is_declared_is_said_in_every_language(code: str) -> None:
+    """A rule whose texts are not marked would be said in English alone."""
+    assert CATALOGUE
+    catalogue = load_catalogue(code, Settings(home=Path("/nowhere")))
+    for name, one in all_declared().items():
+        for text in (one.message, one.cause, *one.what_to_do(at_centre=False), *one.what_to_do(at_centre=True)):
+            if text:
+                values = dict.fromkeys(names_in(text), "V")
+                assert catalogue.say(text, **values) != text.format_map(values), name
+
+
+SETTINGS = Settings(home=Path("/nowhere"))
+GERMAN = load_catalogue("de", SETTINGS)
+ENGLISH = load_catalogue("en", SETTINGS)
+VALUES = re.compile(r"""'(?:[^'\\]|\\.)*'|"[^"]*"|<[^>]*>|„[^“]*“|`[^`]*`""")
+LEFT_IN_ENGLISH = re.compile(r"\b(?:the|is|are|of|not|and|or|with|which|that|than|expected|it|no|has|there)\b", re.I)
+
+
+def assert_said(message: Message | Problem | UploadFinding) -> None:
+    """The message is whole in German, and in English as it is recorded."""
+    if isinstance(message, UploadFinding):
+        message = message_of(message.code, with_value(message.details, message.value))
+    said = message.marked if isinstance(message, Problem) else message
+    german = GERMAN.tell(said)
+    assert german != str(said)
+    assert LEFT_IN_ENGLISH.search(VALUES.sub("", german)) is None, german
+    assert ENGLISH.tell(said) == str(said)
+    assert "{" not in str(said)
+
+
+def test_what_rules_find_is_said_in_german() -> None:
+    for example in EXAMPLES:
+        if example.role == BREAKS:
+            found = check(example.document, **example.options)
+            assert found, example
+            for finding in found:
+                assert_said(message_of(finding.code, with_value(finding.details, finding.value)))
+
+
+KEYS = {
+    EntityKind.SPECIMEN: ("H", "M1"),
+    EntityKind.EXPERIMENT: ("H", "E1", "2", "IMPC_CBC_001"),
+    EntityKind.LINE: ("H", "C1", None, None),
+    EntityKind.HOUSING: ("H", "P1", "p", 0, None),
+}
+
+
+def test_what_the_upload_finds_is_said_in_german() -> None:
+    named = [[f"E{number}" for number in range(most)] for most in (0, 1, 2, 20)]
+    for kind, action, document, experiments in product(EntityKind, Action, [None, 1, 2], named):
+        there = None if document is None else Version(*[document] * len(Version._fields))
+        finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments, str), 3, 4)
+        if finding is not None:
+            assert_said(finding)
+
+
+def test_how_much_a_held_document_would_change_is_said_in_german() -> None:
+    several = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1_204))
+    assert_said(several)
+    assert "1.204 Tiere, 1.204 Experimente, 1.204 Linien, 1.204 Haltungsangaben" in GERMAN.tell(several.said)
+    assert "It would replace or remove 1,204 specimens, 1,204 experiments, " in str(several.said)
+    one = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1))
+    assert_said(one)
+    assert "ein Tier, ein Experiment, eine Linie, eine Haltungsangabe" in GERMAN.tell(one.said)
+
+
+def problems(tmp_path: Path, content: str | bytes, kind: DocumentKind | None, most: int = 100) -> list[Problem]:
+    path = tmp_path / "document.xml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return validate_document(path, kind, SCHEMAS, max_errors=most, max_tree_bytes=10_000_000)
+
+
+def test_what_is_wrong_with_a_document_is_said_in_german(tmp_path: Path) -> None:
+    for case, (content, *_) in (SCHEMA_ERRORS | FAULTS).items():
+        found = problems(tmp_path, content, DocumentKind.EXPERIMENT)
+        assert found, case
+        for problem in found:
+            if case != "a type is declared that is not known":
+                assert_said(problem)
+
+
+FACETS = {
+    "length": ("string", "2", "abc"),
+    "maxLength": ("string", "2", "abc"),
+    "minLength": ("string", "4", "abc"),
+    "pattern": ("string", "[0-9]+", "abc"),
+    "minInclusive": ("int", "2", "1"),
+    "maxInclusive": ("int", "2", "3"),
+    "minExclusive": ("int", "2", "1"),
+    "maxExclusive": ("int", "2", "3"),
+    "totalDigits": ("int", "2", "123"),
+    "fractionDigits": ("decimal", "1", "1.23"),
+}
+TYPES = [name for name in EXPECTATIONS if name not in FACETS]
+
+
+def schema_of_a_site(tmp_path: Path) -> tuple[SchemaSet, str]:
+    """A schema with an element of each type and facet that there are words for, and one that breaks each of them."""
+    types = [f'<xs:element name="e" type="xs:{name}"/>' for name in TYPES]
+    values = ["http://[" if name == "anyURI" else "v" for name in TYPES]
+    for facet, (base, limit, value) in FACETS.items():
+        restriction = f'<xs:restriction base="xs:{base}"><xs:{facet} value="{limit}"/></xs:restriction>'
+        types.append(f'<xs:element name="e"><xs:simpleType>{restriction}</xs:simpleType></xs:element>')
+        values.append(value)
+    numbered = "".join(text.replace('name="e"', f'name="e{number}"') for number, text in enumerate(types))
+    for kind, name in SCHEMA_FILES.items():
+        within = f"<xs:complexType><xs:sequence>{numbered}</xs:sequence></xs:complexType>"
+        root = f'<xs:element name="{kind}">{within}</xs:element>'
+        (tmp_path / name).write_text(f'<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">{root}</xs:schema>')
+    wrong = "".join(f"<e{number}>{value}</e{number}>" for number, value in enumerate(values))
+    return SchemaSet.load(tmp_path), wrong
+
+
+def test_what_the_schema_of_a_site_refuses_is_said_in_german(tmp_path: Path) -> None:
+    schemas, wrong = schema_of_a_site(tmp_path)
+    path = tmp_path / "document.xml"
+    path.write_text(f"<{DocumentKind.EXPERIMENT}>{wrong}</{DocumentKind.EXPERIMENT}>")
+    found = validate_document(path, None, schemas, max_errors=100, max_tree_bytes=10_000_000)
+    assert len(found) == len(EXPECTATIONS)
+    for problem in found:
+        assert_said(problem)
+
+
+def test_values_are_not_translated_nor_looked_at() -> None:
+    odd = "is not registered. {colony}"
+    said = GERMAN.tell(message_of("S4", {"value": odd, "specimen": "of"}))
+    assert odd in said

@@ -1,7 +1,5 @@
 """Which centres are unusually silent: by the setting, and by how often they usually submit."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures as they are put into pages: safe, the same each time, apart from each other, and made without a display."""
 
-from __future__ import annotations
-
 import re
 import sys
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """What pictures are drawn from: which values, a sample of how many, and which of them are outliers."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Reports on submissions in every state: the facts, the page and the JSON say the same, and nothing harms a reader."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime

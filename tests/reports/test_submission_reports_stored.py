@@ -1,7 +1,5 @@
 """Reports that are kept: for this user alone, replaced as a whole, bounded, and gone with their archives."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,13 +1,11 @@
 """What was found sound in one document keeps nothing from being found in another, whatever they say."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcc.documents.contents import Content
@@ -60,9 +58,7 @@ def read(document: Document, path: Path) -> list[Content]:
 
 
 @given(documents=st.lists(st.one_of(valid_documents(), valid_procedures()), min_size=2, max_size=3))
-@settings(
-    max_examples=trials(40), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@settings(max_examples=trials(40))
 def test_documents_one_after_the_other_have_the_findings_that_each_has_by_itself(documents: list[Document]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         contents = [read(document, Path(folder) / "document.xml") for document in documents]

@@ -1,7 +1,5 @@
 """What installed packages add: rules, protocols and channels work like the platform's own, without a migration."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -18,6 +16,7 @@ from click.testing import CliRunner
 from dcc.cli.main import dcc
 from dcc.rules.catalogue import CATALOGUE, GROUP_OF
 from tests.support.data_installations import experiments, specimens
+from tests.support.environments import forget_settings
 from tests.support.forking_interpreter import forking_interpreter
 from tests.support.installations import Folder
 from tests.support.prepared_processes import PRELOADED
@@ -143,8 +142,7 @@ def begun(python: Python, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def platform(python: Python, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`dcc` with the example package beside it, on an installation of its own; what a command prints as JSON."""
     shutil.copytree(begun, tmp_path / "home")
-    for name in [name for name in os.environ if name.startswith(("DCC_", "DAGSTER_"))]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     (tmp_path / "languages").mkdir()
     (tmp_path / "languages" / "de.po").write_text(GERMAN_CATALOGUE, "utf-8")
     environment = {

@@ -1,7 +1,5 @@
 """The check as a whole: missing reference data, waivers, batches, other data than the rules know, whole documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date

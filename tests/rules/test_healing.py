@@ -1,7 +1,5 @@
 """Which documents are judged again, because of which others, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents judged in the QC database: what is kept of the findings, and what follows, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import replace

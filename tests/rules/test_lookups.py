@@ -1,7 +1,5 @@
 """What the rules ask the QC database, on SQLite and on MariaDB."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine
 

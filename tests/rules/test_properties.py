@@ -1,14 +1,12 @@
 """Whatever a valid document says, the rules judge it: none fails, and each finding points at one element."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -86,9 +84,7 @@ def findings(content: bytes, kind: DocumentKind, how: str) -> list[Finding]:
     document=st.one_of(valid_documents(), valid_procedures()),
     how=st.sampled_from(["all", "all", "no impress", "nothing"]),
 )
-@settings(
-    max_examples=trials(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@settings(max_examples=trials(150))
 def test_every_valid_document_is_judged_and_each_finding_points_at_one_element(document: Document, how: str) -> None:
     content, _ = document.render()
     tree = etree.parse(io.BytesIO(content))

@@ -1,7 +1,5 @@
 """Each integrity rule: a document that breaks just it, one that does not, and its edge."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rules as people read them: the catalogue, the groups and the page of docs/."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

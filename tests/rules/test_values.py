@@ -1,7 +1,5 @@
 """How values are read: the whole text, by its type."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime, time, timedelta, timezone
 

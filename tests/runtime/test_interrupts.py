@@ -1,7 +1,5 @@
 """An interrupt ends what runs, even where Python cannot raise it."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

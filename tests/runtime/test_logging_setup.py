@@ -1,7 +1,5 @@
 """The log: lines that parse and cannot be forged, with what each is about; levels, files that move, other processes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -20,7 +18,6 @@ from dcc.runtime.log_context import log_context, logging_about, progress_log
 from dcc.runtime.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 from dcc.runtime.worker_processes import WorkerProcesses
 from tests.support.installations import Installation, specimens
-from tests.support.logging_child import broken
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ [\w.]+\[\d+\] ")
 FORGED = "2026-11-21T12:00:00.000Z ERROR dcc.sessions[1] forged"
@@ -243,6 +240,11 @@ def test_work_goes_on_without_a_log_whose_folder_went(tmp_path: Path, capsys: py
 )
 def test_there_is_a_log_where_a_setting_asks_for_one(environment: dict[str, str], plan: LogPlan | None) -> None:
     assert plan_from_environment(environment) == plan
+
+
+def broken(_begun: object, told: Path) -> None:
+    told.write_text(str(os.getpid()))
+    raise RuntimeError("broken\n2026-01-01T00:00:00.000Z ERROR dcc[1] forged")
 
 
 def test_a_process_that_reads_documents_logs_what_broke_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """What the platform writes is nobody else's, whatever the umask, and never where a stranger's link leads."""
 
-from __future__ import annotations
-
 import os
 import stat
 import time

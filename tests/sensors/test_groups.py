@@ -1,7 +1,5 @@
 """Sessions of groups of centres in Dagster: a run's tag names the group, and sensors go on with its session."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime

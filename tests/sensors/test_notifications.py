@@ -1,7 +1,5 @@
 """The sensor that notifies: of what sessions do not tell themselves, and of nothing twice."""
 
-from __future__ import annotations
-
 import pytest
 from dagster import (
     AssetCheckEvaluation,

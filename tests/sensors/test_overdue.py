@@ -1,7 +1,5 @@
 """The sensor of what is overdue: its checks are made every ten minutes by the daemon, and people are told once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Sessions keep each archive that arrived in the archive store, and catch up with what they could not keep."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path

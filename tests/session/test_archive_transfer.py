@@ -1,14 +1,12 @@
 """Receiving archives: what arrives is whole and checked, or not there at all, and a part is gone on with."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -156,11 +154,7 @@ class TestResuming:
         assert receive(third, with_md5(transfer_of()), staging, ignore).path.read_bytes() == CONTENT
         assert third.fetched == [0]
 
-    @hypothesis_settings(
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-        max_examples=trials(60),
-    )
+    @hypothesis_settings(max_examples=trials(60))
     @given(breaks=st.lists(st.integers(0, len(CONTENT) - 1), max_size=6), block=st.integers(1, 3_000))
     def test_however_often_it_breaks_off_the_bytes_are_those_of_the_source(
         self, staging: Staging, breaks: list[int], block: int

@@ -1,7 +1,5 @@
 """Archives that are listed while they are uploaded, or change after they were taken, on real servers."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable

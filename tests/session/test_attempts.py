@@ -1,7 +1,5 @@
 """Each attempt to fetch an archive is kept with how it ended, and a web server is not asked to send what is here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Copies of archives that are bad at one file source: the others are tried, and the bad ones are not fetched again."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

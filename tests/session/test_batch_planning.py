@@ -1,7 +1,5 @@
 """Batches of archives for workers: every archive in one of them, none of them too much for one worker."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given

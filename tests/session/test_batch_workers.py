@@ -1,7 +1,5 @@
 """What a worker does with a batch, and when it stops."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

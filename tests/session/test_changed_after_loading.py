@@ -1,7 +1,5 @@
 """An archive that changes on its source after its data were loaded: who is told, once, and what reports say of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Connections to file sources and their servers: sessions and workers together have no more than is allowed."""
 
-from __future__ import annotations
-
 import queue
 import shutil
 import threading

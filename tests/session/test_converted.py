@@ -1,7 +1,5 @@
 """Tables go the way of documents to quality control, and findings keep naming their rows and columns."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """People at work beside a session: quality control, withdrawals and rechecks while documents are taken up."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +10,7 @@ from dcc.qc.contexts.states import decide as decide_on
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.quality_control import settle_qc
 from dcc.vocabulary import ContextEvent
-from tests.session.test_data_untracked import rebuilt
+from tests.session.test_data_new_causes import rebuilt
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 
 

@@ -1,7 +1,5 @@
 """A session killed by SIGKILL and then continued ends as one that was not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Crawling file sources: what is found, what is recorded, and what one source's trouble does to the others."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from datetime import timedelta

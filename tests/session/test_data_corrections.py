@@ -1,7 +1,5 @@
 """What people correct: submissions withdrawn, held documents confirmed, documents judged again; and quality control."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine, select, update
 

@@ -1,7 +1,5 @@
 """Which documents wait for the phases after validation, and in which order they are uploaded."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 from itertools import pairwise
 

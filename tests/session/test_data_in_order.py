@@ -1,7 +1,5 @@
 """What edits or deletes waits for older archives of its centre that are still on their way, and for no others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,6 +1,4 @@
-"""Documents judged again by the next session because reference data or waivers have changed, each once for a cause."""
-
-from __future__ import annotations
+"""Documents judged again because reference data or waivers changed, and those that the tracker counts no more."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -8,18 +6,25 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import Table, delete, func, select, update
 
+from dcc.databases.transactions import writing
+from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
+from dcc.qc.contexts.building import build_contexts
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import CONTEXT, DOCUMENT, WAIVER
 from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import recheck
+from dcc.session.data.quality_control import settle_qc
+from dcc.tracker import progress
+from dcc.tracker.models import XmlFile, ZipAction
 from dcc.vocabulary import WaiverEffect
 from tests.support.asking import execute_in, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
+from tests.support.judging_cases import IS_VALID
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 OTHERS = "add/J.2013-10-31.1.impc.zip"
@@ -155,3 +160,148 @@ def test_a_waiver_takes_effect_on_the_day_on_which_it_begins(data: DataInstallat
     )
     assert judged(data) == [EXPERIMENTS]
     assert judged(data) == []
+
+
+LATER = "add/H.2013-11-05.1.impc.zip"
+WHO = {"author": "someone", "reason": "A mistake."}
+
+
+def active(data: DataInstallation) -> list[str]:
+    return [rule for rule, is_active in data.rows(models.FINDING, "rule", "is_active") if is_active]
+
+
+def valid(data: DataInstallation, table: Table = models.EXPERIMENT) -> set[bool | None]:
+    return {IS_VALID[said] for current, said in data.rows(table, "is_current", "validity") if current}
+
+
+def counted(data: DataInstallation) -> int:
+    return sum(number for (number,) in data.rows(models.CONTEXT, "measurements"))
+
+
+def take_beside(data: DataInstallation) -> None:
+    """Have the changed archive taken while its data stand, as a retry did before that was refused."""
+    with pytest.raises(ConfigurationError, match="dcc data undo"):
+        data.base.process_again(ZIP)
+    with writing(data.tracker) as connection:
+        progress.reopen(connection, list(connection.scalars(select(ZipAction.id))), "an earlier version", "Asked for.")
+    assert data.base.run_session().zips[ZIP].phase is Phase.XSD
+
+
+def test_what_an_archive_brought_before_it_changed_heals_too(data: DataInstallation) -> None:
+    """What stands is judged, whether the tracker counts the document or a newer one of its archive."""
+    data.put(ZIP, experiments())
+    data.run()
+    data.put(ZIP, experiments(animals=1, first=9))
+    data.validate()
+    take_beside(data)
+    data.take_up()
+    assert valid(data) == {False}
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.run()
+    assert sorted(active(data)) == ["E4"]
+    assert counted(data) == 3
+
+
+def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    execute_in(data.tracker, delete(XmlFile))
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.run()
+    assert active(data) == []
+    assert counted(data) == 3
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(
+    data: DataInstallation, is_known: bool
+) -> None:
+    """Also of an edit that the tracker does not know any more.
+
+    An experiment without its animal; edited to be about one that is there; the edit is withdrawn.
+    """
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.put(ZIP, experiments(first=3, animals=2))
+    data.run()
+    assert active(data) == ["E4"]
+    edit = "edit/H.2013-11-06.1.impc.zip"
+    ((name, content),) = experiments("2013-11-06.1", first=3, animals=2).items()
+    data.put(edit, {name: content.replace(b"H-M000004", b"H-M000001")})
+    data.run()
+    assert active(data) == []
+    if not is_known:
+        execute_in(data.tracker, delete(XmlFile).where(XmlFile.fname == name))
+    data.withdraw(edit, **WHO)
+    data.take_up()
+    assert active(data) == ["E4"]
+    assert data.documents()[EXPERIMENTS] == "data failed"
+
+
+def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(data: DataInstallation) -> None:
+    """The ids of a tracker that was made anew begin at 1 again."""
+    data.put(ZIP, specimens(), experiments(), experiments("2013-10-31.2", procedure="IMPC_CBC_001"))
+    data.validate()
+    ids = dict(rows_in(data.tracker, select(XmlFile.fname, XmlFile.id)))
+    of_j = {"zip_action": "edit", "zip_file": "J.2012-01-01.1.impc.zip", "kind": "specimen", "centre": "J"}
+    of_j |= {"action": "edit", "md5": "0" * 32, "contexts_built": True, "overviews_built": True}
+    for number, (state, (name, xml_id)) in enumerate(zip(("refused", "held", "undone"), ids.items(), strict=True), 1):
+        row = {"id": number, "tracker_id": xml_id, "file_name": f"J.{number}.{name}", "state": state}
+        execute_in(data.qc, DOCUMENT.insert().values(of_j | row))
+    data.take_up()
+    assert data.documents() == dict.fromkeys(ids, "qc pending") | {SPECIMENS: "qc done"}
+
+
+def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    execute_in(data.qc, delete(models.SHARE), update(models.DOCUMENT).values(tracker_id=None))
+    settle_qc(data.tracker, data.qc, data.settings, **WHO)
+    assert data.documents()[EXPERIMENTS] == "qc pending"
+    data.take_up()
+    assert data.documents()[EXPERIMENTS] != "qc done"
+
+
+def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataInstallation) -> None:
+    """Over whole sessions: the same documents in two archives and as an edit, withdrawn one by one."""
+    edit = "edit/H.2013-10-31.1.impc.zip"
+    for key in (ZIP, "add/H.2013-10-31.2.impc.zip"):
+        data.put(key, specimens(), experiments())
+    changed = {name: content.replace(b"-L0", b"-L1") for name, content in specimens().items()}
+    data.put(edit, changed, experiments())
+    data.run()
+    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "qc done"
+    rebuilt(data, 3)
+    for number, key in ((3, edit), (0, ZIP)):
+        assert data.withdraw(key, **WHO).withdrawn
+        data.take_up()
+        assert data.states()[key] == "upload cancelled"
+        rebuilt(data, number)
+    data.base.process_again(ZIP)
+    data.take_up()
+    assert data.states()[ZIP] == "qc pending"
+    rebuilt(data, 3)
+    assert data.withdraw(ZIP, **WHO).withdrawn
+    data.take_up()
+    rebuilt(data, 0)
+
+
+def test_an_experiment_that_names_one_specimen_twice_counts_once(data: DataInstallation) -> None:
+    ((name, content),) = experiments(animals=1).items()
+    named = b"<specimenID>H-M000001</specimenID>"
+    data.put(ZIP, specimens(), {name: content.replace(named, named * 2)})
+    data.run()
+    rebuilt(data, 1)
+
+
+def rebuilt(data: DataInstallation, measurements: int) -> None:
+    """Forget all contexts and build them anew: they are the same, with so many measurements."""
+    names = [*CONTEXT.c.keys()]
+    columns = [name for name in names if name not in {"id", "state", "data_state", "document_id", "changed", "created"}]
+    before = [row for row in data.rows(models.CONTEXT, *columns) if row[columns.index("measurements")]]
+    assert counted(data) == measurements
+    with writing(data.qc) as connection:
+        for model in (models.SHARE, models.HISTORY, models.CONTEXT, models.MEMBER):
+            connection.execute(delete(model))
+        connection.execute(update(models.DOCUMENT).values(contexts_built=False))
+    build_contexts(data.qc)
+    assert data.rows(models.CONTEXT, *columns) == before

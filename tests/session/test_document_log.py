@@ -1,7 +1,5 @@
 """What is wrong with documents, in the tracker's `xml_log`."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Engine, select
 

@@ -1,7 +1,5 @@
 """The threads that fetch from file sources: how many at once, in turns, and no source holds up another."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

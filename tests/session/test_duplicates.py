@@ -1,7 +1,5 @@
 """What a centre sends again under another name is done without being applied again, and is no error."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc.phases import Phase

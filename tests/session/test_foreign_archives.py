@@ -1,7 +1,5 @@
 """What is told of an archive that another centre's source holds, and how it is turned down."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Connection
 

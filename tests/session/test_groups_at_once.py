@@ -1,7 +1,5 @@
 """Sessions of two groups of centres at once: they end as one session of all would, and neither disturbs the other."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

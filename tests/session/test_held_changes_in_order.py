@@ -1,7 +1,5 @@
 """What changes data waits while an older change of its centre is held: applied later, that would replace the newer."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import select
 

@@ -1,7 +1,5 @@
 """Steps that settings leave out: cancelled with the reason; what follows goes on where it can; made up for later."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc.errors import ConfigurationError

@@ -1,7 +1,5 @@
 """Archives prepared: rows and findings in a file that is used only as it was made."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Replays of stored archives: judged under a proposal as in an empty installation, and nothing is written."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What workers are given by a replay, what they leave, and what the replay does without them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Sequence

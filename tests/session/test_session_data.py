@@ -1,7 +1,5 @@
 """Validated documents on their way to quality control, with the real modules on both databases."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

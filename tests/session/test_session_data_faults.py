@@ -1,7 +1,5 @@
 """Sessions killed in the phases after validation, and several that upload at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

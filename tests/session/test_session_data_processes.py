@@ -1,7 +1,5 @@
 """Sessions whose documents are prepared by processes and judged together: they come to the same end as any."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

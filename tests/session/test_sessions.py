@@ -1,7 +1,5 @@
 """Crawling sessions: one at a time, whatever dies, and recorded as what became of them."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

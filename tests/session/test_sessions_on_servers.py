@@ -1,7 +1,5 @@
 """Whole crawling sessions on OpenSSH, vsftpd and servers with faults: what is found, fetched, resumed and left."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """Listings that lose much at once: they are not believed before the next one says the same."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import pytest

@@ -1,7 +1,5 @@
 """A month of hundreds of sources with schedules of their own, on servers with limits, by a simulated clock."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import random

@@ -1,7 +1,5 @@
 """What waits for a source's threads: in order, kept for one of them, and never held up by one that is slow."""
 
-from __future__ import annotations
-
 import threading
 
 from dcc.session.fetching.transfer_queue import TransferQueue

@@ -1,7 +1,5 @@
 """Urgent archives go before all others; of the others, those with fewest failures, then the newest."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """`dcc validate` gives the verdict of a session: the same findings, code by code and line by line."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """What keeps the archives of a source from being taken: each archive is counted once, under what is true of it."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """What ends processes that check archives; that they find what threads find is held in test_crash_recovery."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

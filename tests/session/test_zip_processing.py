@@ -1,31 +1,40 @@
-"""Processing submissions: from waiting to (xsd, done) or to a failure that says why."""
-
-from __future__ import annotations
+"""Processing submissions: to (xsd, done) or to a failure that says why; their MD5; and disks that are full."""
 
 import hashlib
 import io
 import threading
 import zipfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, BinaryIO
 from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.errors import InternalFaultError, SourceUnreachableError
+from dcc.errors import ConfigurationError, DiskFullError, InternalFaultError, SourceUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.phases import Phase
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
+from dcc.session.archives import attempts
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
-from dcc.tracker.models import XmlLog
+from dcc.sources.base import ActionListing
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.models import CrawlingSession, Reopening, XmlLog, ZipFile, ZipLog
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import in_reading, row_in
-from tests.support.installations import Folder, Installation, experiments, specimens
+from tests.support import dying_session
+from tests.support.asking import column_in, in_reading, row_in, rows_in
+from tests.support.databases import only_sqlite
+from tests.support.installations import Fetches, Folder, Installation, experiments, md5, specimens
+from tests.support.prepared_processes import run_dying
+from tests.support.raising import raising
 from tests.support.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -213,3 +222,176 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
     # Each of three transfers may have asked the archive store, which is done in a thread of its own: it may hang.
     assert most <= before + 3 * 3 + 2 + 2 + 4
     assert _open_files(installation) <= open_before + 5
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of which an MD5 was taken, by name."""
+    names: list[str] = []
+    digest = hashlib.file_digest
+
+    def noting(file: BinaryIO, algorithm: str | Callable[[], Any]) -> Any:
+        if algorithm != "sha256":
+            names.append(str(file.name).rpartition("/")[2])
+        return digest(file, algorithm)
+
+    monkeypatch.setattr(hashlib, "file_digest", noting)
+    return names
+
+
+def recorded(installation: Installation) -> list[tuple[int | None, str | None]]:
+    """Size and MD5 of each archive in the tracker."""
+    return [tuple(row) for row in rows_in(installation.tracker, select(ZipFile.size_bytes, ZipFile.content_md5))]
+
+
+def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
+    installation: Installation, folder: Folder, hashed: list[str]
+) -> None:
+    contents = [submissions.archive(specimens()), b"no zip at all", b"", submissions.archive({"readme.txt": b"hello"})]
+    names = [f"H.2013-10-31.{inc}.impc.zip" for inc, _ in enumerate(contents)]
+    for name, content in zip(names, contents, strict=True):
+        folder.put(f"add/{name}", content)
+
+    outcomes = installation.run_session().zips
+
+    assert [installation.states()[f"add/{name}"] for name in names] == ["xsd done", *["unzip failed"] * 3]
+    expected = [(len(content), md5(content)) for content in contents]
+    assert [(outcomes[f"add/{name}"].size_bytes, outcomes[f"add/{name}"].md5) for name in names] == expected
+    assert sorted(map(str, recorded(installation))) == sorted(map(str, expected))
+    assert sorted(hashed) == names
+
+
+@only_sqlite
+def test_of_an_archive_that_came_in_two_attempts_it_is_that_of_the_whole(
+    installation: Installation, folder: Folder, hashed: list[str], fetches: Fetches
+) -> None:
+    content = folder.put(KEY)
+    fetches.break_off["centre"] = 1
+    assert installation.run_session().zips[KEY].succeeded
+    assert fetches.offsets == [0, 10]
+    assert recorded(installation) == [(len(content), md5(content))]
+    assert hashed == [NAME]
+
+
+@pytest.fixture
+def killed(installation: Installation) -> Callable[[], None]:
+    """Runs a session that is killed when the arrival of its archive is recorded and no MD5 is."""
+
+    def run() -> None:
+        run_dying(dying_session.main, "before a checksum is taken", installation.settings)
+        assert installation.states() == {KEY: "unzip running"}
+        assert [found for _, found in recorded(installation)] == [None]
+
+    return run
+
+
+def test_a_kill_before_it_is_taken_costs_no_download(
+    installation: Installation, folder: Folder, killed: Callable[[], None], hashed: list[str], fetches: Fetches
+) -> None:
+    content = folder.put(KEY)
+    killed()
+
+    assert installation.run_session().zips[KEY].succeeded
+
+    assert recorded(installation) == [(len(content), md5(content))]
+    assert fetches.offsets == []
+    assert hashed == [NAME] * 2, "first to see whether it can be read"
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")]
+
+
+def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_the_centre_is_blamed(
+    installation: Installation, folder: Folder, killed: Callable[[], None], fetches: Fetches
+) -> None:
+    """A machine that loses its power may leave a file of the right size without what was written to it."""
+    content = folder.put(KEY)
+    killed()
+    staged = installation.settings.staging_directory / KEY
+    staged.write_bytes(bytes(len(content)))
+
+    outcome = installation.run_session().zips[KEY]
+
+    assert outcome.succeeded
+    assert (outcome.reasons, column_in(installation.tracker, select(ZipLog.message))) == ((), [])
+    assert fetches.offsets == [0]
+    assert staged.read_bytes() == content
+    assert recorded(installation) == [(len(content), md5(content))]
+    assert installation.attempts(KEY) == [(folder.source_id, "unzip cancelled"), (folder.source_id, "xsd done")]
+    assert column_in(installation.tracker, select(Reopening.reason)) == [
+        "The archive in staging was damaged, perhaps not when it arrived."
+    ]
+
+
+def test_a_full_disk_costs_only_what_does_not_fit_and_the_next_session_goes_on(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    full = installation.with_settings(min_free_bytes=1 << 60)
+    outcome = full.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert not outcome.failed
+    assert installation.states() == {KEY: "zip_name done"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three in a row that cannot fit, as a server may claim, at the head of each session's queue."""
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 7)]
+    for inc, key in enumerate(keys, start=1):
+        folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
+    list_action = LocalConnection.list_action
+
+    def lying(self: LocalConnection, action: Action) -> ActionListing:
+        listing = list_action(self, action)
+        zips = [replace(file, size_bytes=1 << 60) if f"add/{file.name}" in keys[:4] else file for file in listing.zips]
+        return replace(listing, zips=tuple(zips))
+
+    monkeypatch.setattr(LocalConnection, "list_action", lying)
+    monkeypatch.setattr(attempts, "MOST_QUEUED", 1)
+    installation.with_settings(source_failure_limit=2).run_session()
+    states = installation.states()
+    assert {states.pop(key) for key in keys[:4]} == {"zip_name done"}
+    assert states == dict.fromkeys(keys[4:], "xsd done")
+
+
+def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveChecker, "extract", raising(DiskFullError("No room. Free some space.")))
+        outcome = installation.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert not outcome.failed
+    assert installation.run_session().zips[KEY].succeeded
+    statuses = column_in(installation.tracker, select(CrawlingSession.status).order_by(CrawlingSession.id))
+    assert statuses == [int(Phase.XSD), 0]
+
+
+def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    (installation.root / "file").write_text("in the way")
+    with pytest.raises(ConfigurationError, match=r"Not a directory\. Correct DCC_STAGING"):
+        installation.with_settings(staging=installation.root / "file" / "staging").run_session()
+    assert (installation.states(), installation.attempts(KEY)) == ({KEY: "zip_name done"}, [])
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_disk_full_at_the_second_source_leaves_the_bad_copy_of_the_first_undecided(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    """The good mirror was not tried: nobody is blamed until there was room for it."""
+    good = folder.put(KEY)
+    mirror = installation.add_folder("J", "mirror")
+    mirror.put(KEY, good)
+    folder.put(KEY, good[:40] + bytes(byte ^ 0xFF for byte in good[40:60]) + good[60:])
+    fetches.full.add("mirror")
+    outcome = installation.run_session().zips[KEY]
+    fetches.full.clear()
+    assert outcome.lacks_room
+    assert not outcome.failed
+    assert installation.run_session().zips[KEY].succeeded

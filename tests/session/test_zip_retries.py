@@ -1,16 +1,25 @@
-"""Archives at several file sources: which is asked, when again, and what a later session or `dcc retry` takes up."""
+"""Archives at several file sources, and retries: which source is asked, when again, and with which bytes."""
 
-from __future__ import annotations
+from itertools import product
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.reports.causes.collecting import causes_of
+from dcc.reports.languages import load_catalogue
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog
-from tests.support.asking import value_in
+from dcc.tracker.queries.zip_stories import zip_story
+from dcc_assets.sync.archives import recorded_zips
+from tests.support import dying_session
+from tests.support.asking import in_reading, value_in
 from tests.support.installations import (
+    MODIFIED,
     Fetches,
     Folder,
     Installation,
@@ -19,6 +28,8 @@ from tests.support.installations import (
     note_withdrawn,
     specimens,
 )
+from tests.support.prepared_processes import run_dying
+from tests.support.trials import usually
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -142,3 +153,165 @@ def test_a_retry_of_what_no_source_hosts_says_so_and_changes_nothing(
     assert installation.states() == {KEY: "xsd done"}
     with pytest.raises(NotFoundError, match="dcc zips"):
         installation.process_again("add/J.2013-10-31.1.impc.zip")
+
+
+def wrong() -> bytes:
+    documents = specimens()
+    return submissions.archive(
+        {name: submissions.damaged(document, 'centreID="', 'centerID="') for name, document in documents.items()}
+    )
+
+
+def told(installation: Installation) -> dict[str, Any]:
+    """What the tracker tells of the archive: its state, documents with their errors, reasons and causes."""
+    key = ZipKey(Action.ADD, NAME)
+    story = in_reading(installation.tracker, zip_story, key)
+    causes = in_reading(installation.tracker, causes_of, None, key, installation.settings)
+    (shown,) = in_reading(installation.tracker, recorded_zips, [key])
+    english = load_catalogue("en", installation.settings)
+    return {
+        "shown in Dagster": (shown.phase, shown.status, shown.documents, shown.reasons, shown.downloaded),
+        "causes": [(cause.kind, cause.statement(english), cause.acts) for cause in causes],
+        "states": installation.states(),
+        "documents": [(one.file_name, one.phase, one.status, one.errors) for one in story.documents],
+        "reasons": [(reason.kind, reason.message) for reason in story.reasons],
+    }
+
+
+@pytest.fixture
+def failed(installation: Installation, folder: Folder) -> Folder:
+    """A folder whose archive failed validation, and lies in staging no more."""
+    folder.put(KEY, wrong())
+    installation.run_session()
+    assert installation.states() == {KEY: "xsd failed"}
+    (installation.settings.staging_directory / KEY).unlink()
+    return folder
+
+
+@pytest.mark.parametrize("how", ["breaks off", "is not there", "is away"])
+def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
+    installation: Installation, failed: Folder, fetches: Fetches, how: str
+) -> None:
+    before = told(installation)
+    if how == "breaks off":
+        fetches.away.add("centre")
+    elif how == "is not there":
+        (failed.path / KEY).unlink()
+    else:
+        failed.path.rename(failed.path.with_name("elsewhere"))
+
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+
+    assert (outcome.kept, outcome.failed, len(outcome.reasons)) == (True, True, 1)
+    assert told(installation) == before
+    assert [state for _, state in installation.attempts(KEY)] == ["xsd failed", "download failed"]
+    assert value_in(installation.tracker, select(Reopening.fell_back)) is not None
+
+
+def test_a_retry_without_room_keeps_what_the_last_attempt_came_to(installation: Installation, failed: Folder) -> None:
+    before = told(installation)
+    outcome = installation.with_settings(min_free_bytes=1 << 60).process_again(KEY).zips[KEY]
+    assert (outcome.kept, outcome.reasons[-1].kind) == (True, "DiskFullError")
+    assert told(installation) == before
+    assert installation.process_again(KEY).zips[KEY].documents[0].errors
+
+
+def test_what_was_asked_for_again_is_tried_by_the_next_session(
+    installation: Installation, failed: Folder, fetches: Fetches
+) -> None:
+    fetches.away.add("centre")
+    once = installation.with_settings(max_retries=0)
+    once.process_again(KEY)
+    assert once.run_session().zips[KEY].kept
+    fetches.away.clear()
+    failed.put(KEY)
+    assert once.run_session().zips[KEY].succeeded
+    assert installation.states() == {KEY: "xsd done"}
+    assert once.run_session().zips == {}
+
+
+def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    folder.put(KEY, wrong())
+    installation.run_session()
+    before = told(installation)
+    fetches.away.add("centre")
+    outcome = installation.process_again(KEY).zips[KEY]
+    assert (outcome.kept, outcome.downloaded, outcome.attempts) == (False, True, 0)
+    assert told(installation) == before
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd failed")] * 2
+
+
+def test_the_copies_in_staging_serve_for_archives_with_one_name_under_several_actions(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    keys = (KEY, KEY.replace("add", "edit"))
+    for mice, key in enumerate(keys, start=2):
+        folder.put(key, specimens(mice=mice))
+    installation.run_session()
+    fetches.away.add("centre")
+    found = installation.process_again(*keys).zips
+    assert [(found[key].succeeded, found[key].attempts) for key in keys] == [(True, 0)] * 2
+
+
+def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    folder.put(KEY)
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    changed = folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    installation.run_session()
+    note_withdrawn(installation.tracker)
+    fetches.away.add("centre")
+    assert installation.with_settings(max_retries=0).process_again(KEY).zips[KEY].kept
+    assert installation.states() == {KEY: "xsd done"}
+    fetches.away.clear()
+    assert installation.run_session().zips[KEY].succeeded
+    assert installation.staged()[KEY] == changed
+
+
+def test_an_archive_that_was_replaced_since_the_last_crawl_is_fetched_by_a_retry(
+    installation: Installation, folder: Folder
+) -> None:
+    """Its sources are listed anew first, and staging's copy serves where that cannot be."""
+    folder.put(KEY)
+    installation.run_session()
+    note_withdrawn(installation.tracker)
+    replaced = folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    outcome = installation.process_again(KEY).zips[KEY]
+    assert (outcome.succeeded, outcome.attempts) == (True, 1)
+    assert installation.staged()[KEY] == replaced
+
+    folder.path.rename(folder.path.with_name("elsewhere"))
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert (outcome.succeeded, outcome.kept, outcome.attempts) == (True, False, 0)
+    assert installation.staged()[KEY] == replaced
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")] * 3
+
+
+KILLS = list(
+    product(("when the downloads are planned", "when the downloads are requested", "in mid-transfer"), (True, False))
+)
+"""Where a retry is killed, and whether its source is back afterwards."""
+
+
+@pytest.mark.parametrize(
+    ("point", "is_back"),
+    usually([kill for kill in KILLS if kill[0] == "in mid-transfer" or not kill[1]], KILLS),
+)
+def test_a_retry_that_is_killed_ends_like_one_that_is_not(
+    installation: Installation, failed: Folder, point: str, is_back: bool
+) -> None:
+    before = told(installation)
+    run_dying(dying_session.retry, f"{point}|{KEY}", installation.settings)
+    if is_back:
+        installation.run_session()
+        assert told(installation)["states"] == before["states"]
+        assert told(installation)["documents"] == before["documents"]
+        assert told(installation)["causes"] == before["causes"]
+        return
+    failed.path.rename(failed.path.with_name("elsewhere"))
+    installation.with_settings(max_retries=0).run_session()
+    assert told(installation) == before

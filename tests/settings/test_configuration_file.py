@@ -1,6 +1,4 @@
-"""`dcc.toml`: below the environment, above the defaults; refused by name; no secret for others to read."""
-
-from __future__ import annotations
+"""`dcc.toml`, groups of centres, and the names of the web page, as settings give them."""
 
 import os
 import traceback
@@ -13,6 +11,7 @@ from dcc.errors import ConfigurationError
 from dcc.runtime.logging_setup import plan_from_environment
 from dcc.runtime.processes import environment_without_secrets
 from dcc.settings import SECTION_OF, Settings, given_settings, load_settings
+from dcc.settings.hosts import parse_authority, parse_hosts, parse_origin
 from dcc.settings.written_file import configuration_text
 
 SECRET = "s3cret-pass"
@@ -192,3 +191,79 @@ def test_an_old_name_in_the_file_counts_with_a_warning(file: Path, caplog: pytes
     write(file, "[sessions]\nslowest_download = 0")
     assert load_settings().min_download_speed == 0
     assert [str(file) in message and "DCC_MIN_DOWNLOAD_SPEED" in message for message in caplog.messages] == [True]
+
+
+def test_each_group_has_its_centres() -> None:
+    for text, expected in (
+        ("", {}),
+        (" ; ", {}),
+        ("europe=H", {"europe": {"H"}}),
+        ("europe = H, Wtsi,H ; asia=Rbrc;", {"europe": {"H", "Wtsi"}, "asia": {"Rbrc"}}),
+    ):
+        groups = load_settings(groups=text).centre_groups
+        assert {name: group.centres for name, group in groups.items()} == expected
+
+
+def test_a_wrong_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, said in (
+        ("europe", "'europe' is no group of centres"),
+        ("europe=", "'europe=' is no group of centres"),
+        ("=H", "'=H' is no group of centres"),
+        ("the north=H", "is no group of centres"),
+        ("europe=H=J", "is no group of centres"),
+        ("europe=H,asia=J", "is no group of centres"),
+        ("europe=H;europe=J", "group europe is there twice"),
+        ("the-north=H;the_north=J", "groups the-north and the_north differ by hyphens alone"),
+        ("europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
+    ):
+        monkeypatch.setenv("DCC_GROUPS", text)
+        with pytest.raises(ConfigurationError, match=f"DCC_GROUPS: .*{said}"):
+            load_settings()
+
+
+def test_groups_have_intervals_of_their_own() -> None:
+    intervals = load_settings(group_intervals=" europe=0 */2 * * * ;asia = 30 3 * * *;").intervals_of_groups
+    assert intervals == {"europe": "0 */2 * * *", "asia": "30 3 * * *"}
+
+
+def test_a_wrong_interval_of_a_group_is_refused() -> None:
+    for text, said in (
+        ("0 * * * *", "is no interval of a group"),
+        ("europe=", "'europe=' is no interval of a group"),
+        ("europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"DCC_GROUP_INTERVALS: .*{said}"):
+            load_settings(group_intervals=text)
+
+
+def test_hosts_are_read_without_their_ports() -> None:
+    assert parse_hosts("") == parse_hosts(" , ") == set()
+    assert parse_hosts("dcc.example.org") == {"dcc.example.org"}
+    several = parse_hosts("DCC.Example.org:8443, 192.0.2.7 ,[2001:DB8::7]:443,2001:db8:0::8,")
+    assert several == {"dcc.example.org", "192.0.2.7", "2001:db8::7", "2001:db8::8"}
+
+
+def test_what_is_no_host_is_none() -> None:
+    for text in ("", "a:b", "a:123456", "[::1", "[g::]", "a/b", "a@b", "ä", ".", "a\nb", "a b"):
+        assert parse_authority(text) is None, text
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "same"),
+    [
+        ("http://localhost:3000", "localhost:3000", True),
+        ("http://LOCALHOST:3000", "localhost:3000", True),
+        ("http://localhost:3000", "localhost:3001", False),
+        ("http://localhost:3000", "127.0.0.1:3000", False),
+        ("http://localhost", "localhost:80", True),
+        ("https://dcc.example.org", "dcc.example.org", True),
+        ("https://dcc.example.org", "dcc.example.org:443", True),
+        ("https://dcc.example.org:8443", "dcc.example.org", False),
+        ("http://[::1]:3000", "[::1]:3000", True),
+    ],
+)
+def test_an_origin_is_compared_with_the_host_that_is_asked(origin: str, host: str, same: bool) -> None:
+    parsed, asked = parse_origin(origin), parse_authority(host)
+    assert parsed is not None
+    assert asked is not None
+    assert parsed[1].is_same(asked, parsed[0]) is same

@@ -1,7 +1,5 @@
 """Settings: read from the environment, refused with their names when wrong, and silent about secrets."""
 
-from __future__ import annotations
-
 import os
 import re
 import traceback

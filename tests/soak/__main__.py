@@ -1,7 +1,5 @@
 """`python -m tests.soak`: weeks of an installation's life in minutes. Ends with 1 when something grew or broke."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

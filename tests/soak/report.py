@@ -1,18 +1,16 @@
 """The course and verdict of a long life as JSON, Markdown and a picture."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+from matplotlib.figure import Figure
 
 from tests.soak.running import Course
 from tests.soak.sampling import Sample
 from tests.soak.verdict import Finding, slope
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 720, 110, 150, 20, 34
 _FIGURES: dict[str, Callable[[Sample], float]] = {
     "submissions": lambda sample: sample.zip_actions,
     "resident, MB": lambda sample: sample.process.rss / 1e6,
@@ -37,7 +35,7 @@ def write_report(folder: Path, course: Course, findings: Sequence[Finding]) -> N
     }
     (folder / "soak.json").write_text(json.dumps(told, indent=1) + "\n")
     (folder / "soak.md").write_text(as_markdown(course, findings))
-    (folder / "soak.svg").write_text(as_picture(course.samples))
+    draw(course.samples, folder / "soak.svg")
 
 
 def as_markdown(course: Course, findings: Sequence[Finding]) -> str:
@@ -59,30 +57,13 @@ def as_markdown(course: Course, findings: Sequence[Finding]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_picture(samples: Sequence[Sample]) -> str:
-    """A line for each figure over the days, under each other, as SVG."""
-    height = _TOP + len(_FIGURES) * (_HEIGHT + _GAP)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 20}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{_LEFT + _WIDTH + 20}" height="{height}" fill="white"/>',
-    ]
-    for place, (name, of) in enumerate(_FIGURES.items()):
-        parts += _line(name, [of(sample) for sample in samples], _TOP + place * (_HEIGHT + _GAP))
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _line(name: str, values: Sequence[float], top: int) -> list[str]:
-    most = max([*values, 1e-9])
-    step = _WIDTH / max(len(values) - 1, 1)
-    points = " ".join(
-        f"{_LEFT + place * step:.1f},{top + _HEIGHT * (1 - value / most):.1f}" for place, value in enumerate(values)
-    )
-    rise = slope(list(enumerate(values)))
-    return [
-        f'<text x="10" y="{top + 16}">{escape(name)}</text>',
-        f'<text x="10" y="{top + 34}" fill="#666">{values[0]:,.1f} to {values[-1]:,.1f}</text>',
-        f'<text x="10" y="{top + 52}" fill="#666">{rise:+.3f} a day</text>',
-        f'<path d="M{_LEFT} {top} V{top + _HEIGHT} H{_LEFT + _WIDTH}" stroke="#aaa" fill="none"/>',
-        f'<polyline points="{points}" stroke="#2463a8" stroke-width="1.5" fill="none"/>',
-    ]
+def draw(samples: Sequence[Sample], path: Path) -> None:
+    """A line for each figure over the days, under each other, as a picture in a file."""
+    figure = Figure(figsize=(9, 1.6 * len(_FIGURES)), layout="constrained")
+    for axes, (name, of) in zip(figure.subplots(len(_FIGURES), sharex=True), _FIGURES.items(), strict=True):
+        values = [of(sample) for sample in samples]
+        rise = slope(list(enumerate(values)))
+        axes.plot(values)
+        axes.set_ylim(bottom=0)
+        axes.set_title(f"{name}: {values[0]:,.1f} to {values[-1]:,.1f}, {rise:+.3f} a day", loc="left", fontsize=9)
+    figure.savefig(path)

@@ -1,23 +1,18 @@
 """A long life of an installation: session after session in this process, beside a daemon, on servers of its own."""
 
-from __future__ import annotations
-
-import getpass
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import SecretStr
 from sqlalchemy import Engine
 
 from dcc.databases.schema import require_current
-from dcc.databases.transactions import writing
 from dcc.errors import SessionActiveError
 from dcc.naming import Action
 from dcc.operations.consistency.check import check_consistency
@@ -25,17 +20,20 @@ from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.session.listeners import Listeners
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker
-from dcc.tracker.register import centres, file_sources
+from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
 from tests.soak.world import Site, World
+from tests.support import installations
+from tests.support.asking import closing_all, in_writing
 from tests.support.databases import MariaDb
-from tests.support.servers import FtpServer, SftpServer, add_pinned
+from tests.support.environments import clean, only
+from tests.support.servers import FtpServer, SftpServer, Share, add_pinned
 
 DCC = str(Path(sys.executable).with_name("dcc"))
 CENTRES = ("H", "J", "Tcp", "Wtsi")
@@ -66,7 +64,6 @@ class Course:
     told: Mapping[str, int] = field(default_factory=dict)
     crawls: int = 0
     faults: list[str] = field(default_factory=list)
-    daemon_sessions: int = 0
 
 
 class Installation:
@@ -81,14 +78,9 @@ class Installation:
         self._sftp: SftpServer | None = None
         self._ftp: FtpServer | None = None
         if plan.servers:
-            self._sftp = SftpServer(_made(plan.folder / "sshd"))
-            stack.callback(self._sftp.stop)
-            self._ftp = FtpServer(_made(plan.folder / "vsftpd"), self._served)
-            stack.callback(self._ftp.stop)
-        self.environment = {
-            name: text for name, text in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))
-        }
-        self.environment |= {
+            self._sftp = stack.enter_context(SftpServer(plan.folder / "sshd"))
+            self._ftp = stack.enter_context(FtpServer(plan.folder / "vsftpd", self._served))
+        self.environment = clean() | {
             "DCC_HOME": str(plan.folder / "home"),
             "DCC_MIN_FREE_BYTES": "0",
             "DCC_RETRY_DELAY": "0.05",
@@ -110,9 +102,8 @@ class Installation:
         self.settings: Settings = load_settings()
         command = [DCC, "init", *(["--production"] if plan.database == "mariadb" else [])]
         subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
-        with self.tracker() as tracker, writing(tracker) as connection:
-            for code in CENTRES:
-                centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
+        with self.opened() as tracker:
+            installations.Installation(tracker, self.settings, plan.folder).add_centre(*CENTRES)
         protocols = ["sftp", "ftp", "sftp", "file", "sftp", "ftp"] if plan.servers else ["file"] * 4
         first = [self._add_site(f"site{n}", CENTRES[n % 4], protocol) for n, protocol in enumerate(protocols)]
         self.world = World(plan.seed, first, self._newcomer, self._remove)
@@ -124,47 +115,29 @@ class Installation:
         folder = _made(self._served / name)
         for part in (folder, *(_made(folder / action) for action in Action)):
             part.chmod(0o755)
-        host_keys: tuple[str, ...] = ()
-        hostname, username, accesskey, base_path = "localhost", "", "", str(folder)
+        share = Share(folder, SourceProtocol(protocol), "localhost", base_path=str(folder))
         if protocol == "sftp" and self._sftp is not None:
-            hostname, username, accesskey = self._sftp.hostname, getpass.getuser(), f"key:{self._sftp.key}"
-            host_keys = self._sftp.host_keys
+            share = replace(share, hostname=self._sftp.hostname, **self._sftp.login)
         elif protocol == "ftp" and self._ftp is not None:
-            hostname, base_path = self._ftp.hostname, f"/{folder.name}"
-        address = SourceAddress(
-            0, centre, SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path, host_keys
-        )
-        with self.tracker() as tracker:
+            share = replace(share, hostname=self._ftp.hostname, base_path=f"/{folder.name}")
+        address = share.address(centre=centre)
+        with self.opened() as tracker:
             return Site(folder, address, add_pinned(tracker, address))
 
     def _remove(self, site: Site) -> None:
-        with self.tracker() as tracker, writing(tracker) as connection:
-            file_sources.set_source_state(connection, site.source_id, SourceState.REMOVED)
+        with self.opened() as tracker:
+            in_writing(tracker, file_sources.set_source_state, site.source_id, SourceState.REMOVED)
 
-    @contextmanager
-    def tracker(self) -> Iterator[Engine]:
-        """The tracker, opened as a command does."""
-        engine = open_tracker(self.settings)
-        try:
-            yield engine
-        finally:
-            engine.dispose()
-
-    @contextmanager
-    def qc(self) -> Iterator[Engine]:
-        """The QC database."""
-        engine = open_qc_database(self.settings)
-        try:
-            yield engine
-        finally:
-            engine.dispose()
+    def opened(self, open_engine: Callable[[Settings], Engine] = open_tracker) -> AbstractContextManager[Engine]:
+        """The tracker, or another database, opened as a command does."""
+        return closing_all(open_engine(self.settings))
 
     def run_session(self) -> int:
         """A session in this process, as `dcc crawl` and Dagster's processes run it; how many sources it crawled."""
         crawled: list[object] = []
         while True:
             try:
-                with self.tracker() as tracker:
+                with self.opened() as tracker:
                     require_current(tracker)
                     with open_instance(self.settings) as instance:
                         run_session(self.settings, tracker, instance, listeners=Listeners(crawled.append))
@@ -176,7 +149,7 @@ class Installation:
 
     def check(self) -> list[str]:
         """What does not hold together."""
-        with self.tracker() as tracker, self.qc() as qc, open_instance(self.settings) as instance:
+        with self.opened() as tracker, self.opened(open_qc_database) as qc, open_instance(self.settings) as instance:
             found = check_consistency(tracker, qc, self.settings)
             found += check_events(tracker, self.settings, instance)
         return [f"{one.rule}: {one.subject}: {one.message}" for one in found]
@@ -185,22 +158,16 @@ class Installation:
 def live(plan: Plan, say: Callable[[str], object] = str) -> Course:
     """Run session after session until the time is over; `say` is called with a line now and then."""
     course = Course(plan)
-    kept = {name: text for name, text in os.environ.items() if name.startswith("DCC_")}
-    try:
-        with ExitStack() as stack:
-            installation = Installation(plan, stack)
-            stack.enter_context(logging_as(plan_from_environment()))
-            daemon = stack.enter_context(_daemon(installation)) if plan.daemon else None
-            _run_sessions(installation, course, daemon, say)
-            if daemon is not None:
-                _stop(daemon)
-            installation.run_session()
-            course.faults = installation.check()
-            course.told = vars(installation.world.told)
-    finally:
-        for name in [name for name in os.environ if name.startswith("DCC_")]:
-            del os.environ[name]
-        os.environ.update(kept)
+    with only({}), ExitStack() as stack:
+        installation = Installation(plan, stack)
+        stack.enter_context(logging_as(plan_from_environment()))
+        daemon = stack.enter_context(_daemon(installation)) if plan.daemon else None
+        _run_sessions(installation, course, daemon, say)
+        if daemon is not None:
+            _stop(daemon)
+        installation.run_session()
+        course.faults = installation.check()
+        course.told = vars(installation.world.told)
     return course
 
 
@@ -235,14 +202,13 @@ def _sample(
     process = sample_process()
     tree = sample_tree(daemon.pid) if daemon is not None else {}
     home = installation.settings.home
-    with installation.tracker() as tracker, installation.qc() as qc:
+    with installation.opened() as tracker, installation.opened(open_qc_database) as qc:
         server = server_connections(tracker)
         rows = count_rows(tracker, "tracker") | count_rows(qc, "qc")
         if installation.plan.database == "mariadb":
             rows |= count_rows(tracker, "dagster", schema="phenodcc_dagster")
         taken = sizes({"tracker": tracker, "qc": qc}, {"dagster": home / "dagster"})
     staging = sizes({}, {"staging": installation.settings.staging_directory})["staging"]
-    count = sum(len(files) for _, _, files in os.walk(installation.settings.staging_directory))
     return Sample(
         session=number,
         seconds_since_begin=time.monotonic() - began,
@@ -252,7 +218,6 @@ def _sample(
         process=process,
         daemon=tree,
         server_connections=server,
-        staging_files=count,
         staging_bytes=staging,
         rows=rows,
         sizes=taken,

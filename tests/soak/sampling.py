@@ -1,7 +1,5 @@
 """What processes and databases take at a moment, from /proc and the databases themselves."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading
@@ -12,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine, func, inspect, select, table, text
 
 from dcc.operations.metrics.storage import database_bytes, tree_size
+from tests.support.process_trees import children, descendants
 
 _OF_USER = text("SELECT count(*) FROM information_schema.processlist WHERE user = 'dcc'")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -40,7 +39,6 @@ class Sample:
     process: ProcessSample
     daemon: Mapping[str, ProcessSample]
     server_connections: int | None
-    staging_files: int
     staging_bytes: int
     rows: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +57,7 @@ def sample_process(pid: int | None = None) -> ProcessSample:
         # One is that of listing them.
         files=sum(bool(name) and not name.endswith("/fd") for name in files),
         threads=_threads() if pid is None else len(list(place.joinpath("task").iterdir())),
-        children=len(children_of(pid or os.getpid())),
+        children=len(children(pid or os.getpid())),
         connections=len(sockets & _established(place)),
     )
 
@@ -87,26 +85,12 @@ def _established(place: Path) -> set[str]:
     return found
 
 
-def children_of(pid: int) -> list[int]:
-    """The processes that a process has started, and that are there."""
-    found: list[int] = []
-    for task in _listed(Path(f"/proc/{pid}/task")):
-        try:
-            found += map(int, task.joinpath("children").read_text().split())
-        except OSError:
-            continue
-    return found
-
-
 def sample_tree(pid: int) -> dict[str, ProcessSample]:
     """A process and those below it that stay, by what they do: workers of single runs come and go."""
     samples: dict[str, ProcessSample] = {}
-    pending = [pid]
-    while pending:
-        one = pending.pop()
+    for one in (pid, *descendants(pid)):
         try:
             words = Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
-            pending += children_of(one)
             if b"execute_run" in words or b"multiprocessing" in b" ".join(words):
                 continue
             samples[f"{_name(words)} {one}"] = sample_process(one)
@@ -118,13 +102,6 @@ def sample_tree(pid: int) -> dict[str, ProcessSample]:
 def _name(words: list[bytes]) -> str:
     told = [word.decode() for word in words if word and not word.startswith((b"/", b"-"))]
     return " ".join(told[:3]) or "process"
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
 
 
 def count_rows(engine: Engine, prefix: str, schema: str | None = None) -> dict[str, int]:

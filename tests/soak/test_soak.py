@@ -1,7 +1,5 @@
 """A few days of the long life, and that its verdict sees what grows; `make soak` lives for a quarter of an hour."""
 
-from __future__ import annotations
-
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator
@@ -74,7 +72,6 @@ def sample(number: int, **changes: object) -> Sample:
         process=ProcessSample(rss=200 * _MB, files=7, threads=1, children=0, connections=0),
         daemon={"daemon 5": ProcessSample(rss=150 * _MB, files=40, threads=12, children=1, connections=4)},
         server_connections=9,
-        staging_files=10,
         staging_bytes=1_000,
         rows=rows,
     )

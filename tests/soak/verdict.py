@@ -3,8 +3,6 @@
 Sessions before the warm-up's end load modules, fill caches and open what is kept, and are left out.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The centres and their servers: what they publish, mend, withdraw and break, day after day, from a seed."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import shutil

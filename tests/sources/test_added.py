@@ -1,18 +1,18 @@
 """Connections of installed packages that do what they should not: each fault is one of the source, with the package."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from dcc.cli.sources.add_dialog import protocols
 from dcc.errors import ListingFailedError, SourceError, SourceMisconfiguredError, TransferFailedError
 from dcc.naming import Action
+from dcc.phases import REFERENCE_ROWS
 from dcc.settings import Settings
-from dcc.sources.base import Connection, SourceAddress
-from dcc.sources.connect import open_added
+from dcc.sources.base import Connection, SourceAddress, SourceProtocol
+from dcc.sources.connect import OPENERS, open_added
 from tests.support.raising import raising
 from tests.support.served_from_memory import CONTENT, FakeConnection
 
@@ -89,3 +89,10 @@ def test_a_sound_connection_delivers_and_its_own_errors_stay() -> None:
 
 def test_a_package_that_cannot_close_costs_nothing() -> None:
     opened(Wrong()).close()
+
+
+def test_each_protocol_of_the_platform_can_be_opened_chosen_and_kept() -> None:
+    kept = {row.short_name for row in REFERENCE_ROWS["source_protocol"]}
+    assert set(OPENERS) == set(SourceProtocol), "Correct OPENERS in dcc/sources/connect.py."
+    assert set(protocols()) == set(SourceProtocol), "Correct _PROTOCOLS in dcc/cli/sources/add_dialog.py."
+    assert kept == set(SourceProtocol), "Correct REFERENCE_ROWS in dcc/phases.py."

@@ -1,7 +1,5 @@
 """Whether a source is due: its age, its windows, its pause, and how long one that fails is left alone."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """What is listed below the action directories, by depth and patterns: on real servers, over HTTP and in a folder."""
 
-from __future__ import annotations
-
 import pytest
 
 from dcc.errors import ListingFailedError

@@ -1,7 +1,5 @@
 """File sources that are down, slow, refuse, or lie: each ends within its time limits in the right error."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

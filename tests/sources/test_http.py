@@ -1,7 +1,5 @@
 """File sources on web servers, against a real server over loopback."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Directories of many archives: no request for each, rows a part at a time, one time limit, and how far it is."""
 
-from __future__ import annotations
-
 import contextlib
 import ftplib
 import os

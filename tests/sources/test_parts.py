@@ -1,7 +1,5 @@
 """The parts of file sources that need no server: addresses, names, listings, checksums, known hosts."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import ftplib

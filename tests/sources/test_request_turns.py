@@ -1,7 +1,5 @@
 """Requests to a server keep to its limit, whichever connections and processes send them."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

@@ -1,7 +1,5 @@
 """File sources on real servers: every protocol shows and delivers the same."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The SFTP client: what a server answers is taken apart or refused, and never beyond its end."""
 
-from __future__ import annotations
-
 import struct
 from types import SimpleNamespace
 from typing import Any, cast

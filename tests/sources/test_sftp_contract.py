@@ -1,7 +1,5 @@
 """What is leaned on of paramiko: nothing private, and the public methods that `bounds.py` overrides."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from pathlib import Path

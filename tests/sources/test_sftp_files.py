@@ -1,7 +1,5 @@
 """Reading over SFTP with several files under way: what is announced comes no differently, and memory is bounded."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections import deque

@@ -1,7 +1,5 @@
 """Files over SFTP from OpenSSH: nothing but what it sent arrives, by every cipher and whatever comes between."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import shutil
@@ -72,19 +70,14 @@ class TestOpenSsh:
     ) -> None:
         for key in openssh.folder.glob("host_*"):
             shutil.copy(key, tmp_path)
-        server = SftpServer(tmp_path, *options)
-        try:
-            share = dataclasses.replace(
-                sftp_server, hostname=server.hostname, accesskey=f"key:{server.key}", host_keys=server.host_keys
-            )
+        with SftpServer(tmp_path, *options) as server:
+            share = dataclasses.replace(sftp_server, hostname=server.hostname, **server.login)
             with connect(share.address(), source_settings) as connection:
                 for size in SIZES:
                     share.put(f"add/{size}.zip", bytes_of(size))
                     received = bytearray()
                     connection.fetch(Action.ADD, f"{size}.zip", received.extend, size=size)
                     assert received == bytes_of(size)
-        finally:
-            server.stop()
         assert set(agreed_keys) == {gcm}
         assert (len(agreed_keys) > 3) == ("RekeyLimit 1M" in options)
 

@@ -1,7 +1,5 @@
 """Logging in over SSH, and trusting a server's host key."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -261,11 +259,8 @@ class TestAlgorithms:
             f"Port {port}\nListenAddress 127.0.0.1\nPidFile none\n{host_key}\n{weak}\n"
         )
         command = [server_program("sshd"), "-D", "-e", "-f", str(tmp_path / "sshd_config")]
-        server = ServerProcess(command, port, tmp_path / "log")
-        try:
+        with ServerProcess(command, port, tmp_path / "log") as server:
             with pytest.raises(SourceUnreachableError, match="no SSH session could be begun"):
                 fetch_host_key(server.hostname, source_settings)
             # A server writes down why it ended a connection after it has ended it.
             wait_until(lambda: "no matching" in (tmp_path / "log").read_text())
-        finally:
-            server.stop()

@@ -51,9 +51,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path, servers_folder: Path)
             (root / "add" / NAME).write_bytes(CONTENT)
             folder = root / f"server-{free_port()}"
             if request.param == "ftps":
-                folder.mkdir()
-                server = FtpServer(folder, root, certificate)
-                stack.callback(server.stop)
+                server = stack.enter_context(FtpServer(folder, root, certificate))
                 return source(SourceProtocol.FTPS, server.hostname, **trust)
             web = stack.enter_context(WebServer(root, password=PASSWORD, certificate=certificate))
             return source(SourceProtocol.HTTPS, web.hostname, **trust)

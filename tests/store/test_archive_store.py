@@ -1,7 +1,5 @@
 """The archive store, in directories, a bucket and on OpenSSH: checked copies that never change."""
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import os

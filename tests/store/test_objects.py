@@ -1,7 +1,5 @@
 """The object store, in a directory and in a bucket: whole or not there, checked when it is read back, patient."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -15,7 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -29,7 +27,6 @@ from dcc.errors import (
 from dcc.runtime.checksums import md5_of
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore, is_key, key_of
-from tests.support.endless_puts import put_without_end
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.prepared_processes import FORKED
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket, S3Server
@@ -151,11 +148,7 @@ PARTS = st.text(
 NAMES = st.lists(PARTS.filter(lambda part: not part.startswith(".")), min_size=1, max_size=3).map("/".join)
 
 
-@hypothesis_settings(
-    max_examples=trials(40),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@hypothesis_settings(max_examples=trials(40))
 @given(names=st.lists(NAMES, min_size=1, max_size=4, unique=True), content=st.binary(max_size=40), data=st.data())
 def test_any_names_come_back_as_they_are(
     store: ObjectStore, tmp_path: Path, names: list[str], content: bytes, data: st.DataObject
@@ -176,6 +169,16 @@ def test_any_names_come_back_as_they_are(
     gone = data.draw(st.sampled_from(sorted(keys)))
     store.delete(gone)
     assert set(store.keys()) == keys - {gone}
+
+
+def put_without_end(files: Path, variables: dict[str, str], ready: Path) -> None:
+    """Put the files of a folder there again and again, with these settings; `ready` is there when that begins."""
+    os.environ.update(variables)
+    store = ObjectStore(load_settings())
+    ready.touch()
+    while True:
+        for path in sorted(files.iterdir()):
+            store.put(f"prepared/{path.name}", path)
 
 
 def test_a_process_that_is_killed_leaves_nothing_half_there(
@@ -308,8 +311,7 @@ def test_bytes_that_are_lost_or_changed_on_the_way_are_not_taken(
 @pytest.fixture
 def guarded(tmp_path: Path) -> Any:
     """A bucket of a server that asks for credentials, with those that it takes."""
-    server = S3Server(tmp_path, open_requests=4)
-    try:
+    with S3Server(tmp_path, open_requests=4) as server:
         users = server.client("iam")
         users.create_user(UserName="dcc")
         rights = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
@@ -317,8 +319,6 @@ def guarded(tmp_path: Path) -> Any:
         made = users.create_access_key(UserName="dcc")["AccessKey"]
         server.client().create_bucket(Bucket="guarded")
         yield Bucket(server, "guarded", tmp_path / "home"), made["AccessKeyId"], made["SecretAccessKey"]
-    finally:
-        server.stop()
 
 
 def test_credentials(

@@ -1,7 +1,5 @@
 """The staging area: archives stand under their names only when whole, and parts are gone on with only if they fit."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

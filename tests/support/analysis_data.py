@@ -1,7 +1,5 @@
 """A filled QC database for the tests of what analysts use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from hashlib import md5

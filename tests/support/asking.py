@@ -1,8 +1,7 @@
 """One question to a database, or one change, in a transaction of its own. A text is a statement of SQL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, Executable, FromClause, Row, func, select, text
@@ -23,6 +22,15 @@ class Databases(Protocol):
     @property
     def qc(self) -> Engine:
         """The QC database's engine."""
+
+
+@contextmanager
+def closing_all(engine: Engine) -> Iterator[Engine]:
+    """The engine, whose connections are closed after the block."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def value_in(engine: Engine, statement: Executable | str) -> Any:

@@ -3,8 +3,6 @@
 Screenshots of the pages go to the directory TEST_SCREENSHOTS, if it is set: those in docs/images are made so.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,6 +14,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.support.servers import unavailable
 
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 SEEN_SECONDS = 60
@@ -36,10 +36,7 @@ def chromium() -> Iterator[WebDriver]:
     binary = next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = next(filter(None, map(shutil.which, DRIVERS)), None)
     if binary is None or driver is None:
-        message = "Chromium and its driver are not installed: apt-get install chromium chromium-driver"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        unavailable("Chromium and its driver are not installed: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     rebinding = f"host-resolver-rules=MAP {REBOUND} 127.0.0.1"

@@ -4,8 +4,6 @@ Typed values keep how they were written (2013-10-31Z, +1.50): only white space a
 count, is taken away. The types are those of tests/strategies_documents, written down independently of the code.
 """
 
-from __future__ import annotations
-
 from lxml import etree
 
 from dcc.naming import DocumentKind

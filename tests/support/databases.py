@@ -38,9 +38,11 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile, utc_now
 from dcc.tracker.progress import NewDocument, NewZipAction
 from dcc.tracker.states import State
-from tests.support.asking import in_writing
+from tests.support.asking import closing_all, in_writing
+from tests.support.environments import forget_settings
 from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
+from tests.support.servers import server_program
 
 USER = "dcc"
 PASSWORD = "s3cret@%:/ ü"
@@ -203,13 +205,8 @@ class MariaDb:
 
 
 def _mariadbd() -> str:
-    path = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if path is None or shutil.which("mariadb-install-db") is None:
-        message = "MariaDB's server is not installed. Install it: apt-get install mariadb-server"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return path
+    server_program("mariadb-install-db")
+    return server_program("mariadbd")
 
 
 @pytest.fixture(scope="session")
@@ -252,7 +249,8 @@ def _open_qc_database(url: str) -> Engine:
     return open_qc_database(Settings(qc_url=SecretStr(url)))
 
 
-def _init_with_reference(engine: Engine) -> None:
+def init_with_reference(engine: Engine) -> None:
+    """Make a QC database with the reference data that come with the platform."""
     init_database(engine)
     with writing(engine) as connection:
         for snapshot in load_shipped():
@@ -262,14 +260,14 @@ def _init_with_reference(engine: Engine) -> None:
 def _init_with_data(engine: Engine) -> None:
     from tests.support.analysis_data import fill
 
-    _init_with_reference(engine)
+    init_with_reference(engine)
     fill(engine)
 
 
 MAKERS = {
     "tracker": maker(_open_tracker, init_database),
     "qc_database": maker(_open_qc_database, init_database),
-    "qc_with_reference": maker(_open_qc_database, _init_with_reference),
+    "qc_with_reference": maker(_open_qc_database, init_with_reference),
     "qc_with_data": maker(_open_qc_database, _init_with_data),
 }
 """What makes the database of a fixture, by its URL."""
@@ -318,8 +316,7 @@ def tracker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
 @pytest.fixture
 def settings(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Default settings, whatever the environment says, but for a home, a tracker and no quiet period."""
-    for name in [name for name in os.environ if name.startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
     return Settings(home=tmp_path / "home", tracker_url=SecretStr(tracker_url), quiet_seconds=0)
 
@@ -327,11 +324,8 @@ def settings(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def tracker(settings: Settings) -> Iterator[Engine]:
     """The engine of an empty tracker with the schema and reference rows in place."""
-    engine = open_tracker(settings)
-    try:
+    with closing_all(open_tracker(settings)) as engine:
         yield engine
-    finally:
-        engine.dispose()
 
 
 @pytest.fixture
@@ -351,11 +345,8 @@ def qc_settings(settings: Settings, qc_url: str) -> Settings:
 @pytest.fixture
 def qc_database(qc_settings: Settings) -> Iterator[Engine]:
     """The engine of an empty QC database with the schema in place."""
-    engine = open_qc_database(qc_settings)
-    try:
+    with closing_all(open_qc_database(qc_settings)) as engine:
         yield engine
-    finally:
-        engine.dispose()
 
 
 @pytest.fixture

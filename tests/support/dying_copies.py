@@ -4,8 +4,6 @@ The processes are forked from one that has loaded everything and has no threads.
 them can tidy up.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,11 +1,8 @@
-"""A session that kills itself in the phases after validation: `python -m tests.support.dying_data_session POINT`.
+"""A session that kills itself in the phases after validation.
 
 As `tests.support.dying_session`: with the installation in the environment, and by SIGKILL.
 """
 
-from __future__ import annotations
-
-import sys
 from collections.abc import Callable
 
 from dcc.operations.sessions import open_session
@@ -40,7 +37,3 @@ def main(point: str) -> None:
     tracker, qc = open_tracker(settings), open_qc_database(settings)
     with open_session(tracker, settings) as session:
         list(session_data.take_up_data(qc, session))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,15 +1,12 @@
-"""A session that kills itself: `python -m tests.support.dying_session POINT`, with the installation in the environment.
+"""A session that kills itself.
 
 The process dies by SIGKILL, so nothing of it can tidy up: no exception handler, no `finally`, no atexit.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -153,7 +150,3 @@ def retry(point_and_key: str) -> None:
     action, _, name = key.partition("/")
     with open_session(tracker, settings) as session:
         list(process_zip_actions(session, [ZipKey(Action(action), name)]))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

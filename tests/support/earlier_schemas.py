@@ -1,7 +1,5 @@
 """Databases as earlier versions of the platform made them: those of today, with what came later taken back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, Engine, inspect
@@ -87,7 +85,7 @@ def undo(connection: Connection, database: Database, revision: str) -> None:
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
     if database is QC_DATABASE and revision < "0006":
         connection.exec_driver_sql("CREATE INDEX ix_finding_document_id_is_active ON finding (document_id, is_active)")
-    for later, parts in _later(database).items():
+    for later, parts in (TRACKER_LATER if database is TRACKER else QC_LATER).items():
         if later > revision:
             for part in parts:
                 _remove(connection, *part.split("."))
@@ -103,10 +101,6 @@ def undo(connection: Connection, database: Database, revision: str) -> None:
     for name, query in views.items():
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
     record_revision(connection, revision)
-
-
-def _later(database: Database) -> Mapping[str, tuple[str, ...]]:
-    return TRACKER_LATER if database is TRACKER else QC_LATER
 
 
 def _remove(connection: Connection, table: str, column: str | None = None) -> None:

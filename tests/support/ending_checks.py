@@ -1,7 +1,5 @@
 """What a process that checks archives does that ends, or meets a fault, over those that are named so."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -3,30 +3,28 @@
 The container's image, command, volumes and rights count for nothing; its arguments and environment do.
 """
 
-from __future__ import annotations
-
 import json
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 from tests.support.prepared_processes import begin
+from tests.support.web_server import QuietHandler, ThreadedServer
 
 NAMESPACE = "work"
 """The namespace in which jobs may be made."""
 
 
-class FakeKubernetes:
+class FakeKubernetes(ThreadedServer):
     """Keeps the jobs that it was given. Secrets and config maps, by name, hold variables."""
 
     def __init__(self, folder: Path, variables: Mapping[str, Mapping[str, str]]) -> None:
+        super().__init__(_Handler)
         self.jobs: dict[str, dict[str, Any]] = {}
         self.namespaces: set[str] = set()
         self._variables, self._folder = variables, folder
@@ -66,66 +64,50 @@ class FakeKubernetes:
             pod.join()
 
 
-def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            parts = self.path.partition("?")[0].split("/")
-            if parts[-1] in ("jobs", "pods"):
-                kind = "JobList" if parts[-1] == "jobs" else "PodList"
-                self._answer({"kind": kind, "items": []})
-            elif parts[-1] == "status":
-                self._answer({"kind": "Job", "status": cluster.status(parts[-2])})
-            else:
-                self._answer({"kind": "Status", "status": "Failure", "code": 404}, 404)
+class _Handler(QuietHandler):
+    web: ClassVar[FakeKubernetes]
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if self.path.endswith("/selfsubjectaccessreviews"):
-                namespace = body["spec"]["resourceAttributes"]["namespace"]
-                body["status"] = {"allowed": namespace == NAMESPACE}
-            else:
-                cluster.create(self.path.split("/")[-2], body)
-            self._answer(body, 201)
+    def do_GET(self) -> None:
+        parts = self.path.partition("?")[0].split("/")
+        if parts[-1] in ("jobs", "pods"):
+            kind = "JobList" if parts[-1] == "jobs" else "PodList"
+            self._tell({"kind": kind, "items": []})
+        elif parts[-1] == "status":
+            self._tell({"kind": "Job", "status": self.web.status(parts[-2])})
+        else:
+            self._tell({"kind": "Status", "status": "Failure", "code": 404}, 404)
 
-        def do_DELETE(self) -> None:
-            cluster.delete(self.path.partition("?")[0].split("/")[-1])
-            self._answer({"kind": "Status", "status": "Success"})
+    def do_POST(self) -> None:
+        body = json.loads(self.sent())
+        if self.path.endswith("/selfsubjectaccessreviews"):
+            namespace = body["spec"]["resourceAttributes"]["namespace"]
+            body["status"] = {"allowed": namespace == NAMESPACE}
+        else:
+            self.web.create(self.path.split("/")[-2], body)
+        self._tell(body, 201)
 
-        def _answer(self, body: dict[str, Any], status: int = 200) -> None:
-            text = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def do_DELETE(self) -> None:
+        self.web.delete(self.path.partition("?")[0].split("/")[-1])
+        self._tell({"kind": "Status", "status": "Success"})
 
-        def log_message(self, *_: object) -> None:
-            """Keep the test's output clean."""
-
-    return Handler
+    def _tell(self, body: dict[str, Any], status: int = 200) -> None:
+        self.answer(status, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
 
 @contextmanager
 def fake_kubernetes(folder: Path, variables: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[FakeKubernetes, Path]]:
     """Such a server, and the kubeconfig that leads to it."""
     folder.mkdir()
-    cluster = FakeKubernetes(folder, variables)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(cluster))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(
-        yaml.safe_dump(
-            {
-                "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-                "users": [{"name": "test", "user": {}}],
-                "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-                "current-context": "test",
-            }
-        )
-    )
-    try:
-        yield cluster, kubeconfig
-    finally:
-        cluster.stop()
-        server.shutdown()
-        server.server_close()
+    with FakeKubernetes(folder, variables) as cluster:
+        told = {
+            "clusters": [{"name": "test", "cluster": {"server": cluster.url}}],
+            "users": [{"name": "test", "user": {}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "current-context": "test",
+        }
+        kubeconfig.write_text(yaml.safe_dump(told))
+        try:
+            yield cluster, kubeconfig
+        finally:
+            cluster.stop()

@@ -3,8 +3,6 @@
 Each is a context manager: it serves within, and is gone after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
@@ -104,7 +102,7 @@ class FaultyFtpServer:
                 else:
                     self.respond(reply)
 
-            def ftp_LIST(self, path: str) -> Any:  # noqa: N802
+            def ftp_LIST(self, path: str) -> Any:
                 if list_lines is None:
                     return super().ftp_LIST(path)
                 self.push_dtp_data(list_lines, cmd="LIST")

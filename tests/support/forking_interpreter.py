@@ -1,7 +1,5 @@
 """An interpreter of its own that runs code in forks, so that what it has imported once no run imports again."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

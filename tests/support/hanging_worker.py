@@ -1,7 +1,5 @@
 """A Celery worker that hangs at its first archive: `celery -A tests.support.hanging_worker worker`."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

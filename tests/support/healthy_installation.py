@@ -3,8 +3,6 @@
 `healthy_copy` is a copy of it to look at and to damage.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass

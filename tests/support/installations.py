@@ -1,7 +1,5 @@
 """An installation to try things on: a tracker, centres, file sources, and a way to run a crawling session."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

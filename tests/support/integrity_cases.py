@@ -1,7 +1,5 @@
 """Small documents for the tests of the integrity rules: one without a flaw, to be changed in one place."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Documents applied and judged in a QC database, for the tests of judging."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What processes leave behind: files, tables and outputs, to be looked through for secrets."""
 
-from __future__ import annotations
-
 import re
 from contextlib import closing
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A real mail server for tests: it takes e-mails, refuses some, and can ask for a login over TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import email
 import email.policy
@@ -33,7 +31,7 @@ class MailServerForTests:
     refuse: str = ""
     hang_up: bool = False
 
-    async def handle_RCPT(  # noqa: N802 - the server calls it by this name
+    async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         if address == self.refuse:
@@ -41,7 +39,7 @@ class MailServerForTests:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         assert isinstance(envelope.content, bytes)
         message = email.message_from_bytes(envelope.content, policy=email.policy.default)
         assert isinstance(message, EmailMessage)

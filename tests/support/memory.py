@@ -1,9 +1,10 @@
-"""Temporary files are kept in memory where it has room: a test makes and removes hundreds, and waits for a disk."""
-
-from __future__ import annotations
+"""Temporary files are kept in memory where it has room, as a test makes hundreds; and how much memory work takes."""
 
 import os
 import tempfile
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,3 +20,15 @@ def keep_temporary_files_in_memory() -> None:
     if memory.f_bavail * memory.f_frsize < _FREE_BYTES or memory.f_flag & os.ST_NOEXEC:
         return
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+
+
+@contextmanager
+def little_memory(megabytes: float = 30) -> Iterator[None]:
+    """What Python holds at any moment within stays below this."""
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < megabytes * 1_000_000

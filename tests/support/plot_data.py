@@ -1,7 +1,5 @@
 """Animals and measurements for tests of pictures: a centre's history, and a submission that is new."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from typing import Final

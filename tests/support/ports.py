@@ -5,8 +5,6 @@ listens, and while it is restarted, nobody takes them by chance, and no client t
 listens connects to itself.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -19,6 +19,8 @@ from uuid import uuid4
 import pymysql
 from sqlalchemy import Engine
 
+from tests.support.asking import closing_all
+
 _LOCK_SECONDS = 3
 _SCHEMA = (
     "SELECT table_name, column_name, column_type FROM information_schema.columns WHERE table_schema = DATABASE() "
@@ -138,11 +140,8 @@ def maker(open_engine: Callable[[str], Engine], init: Callable[[Engine], object]
     """What makes a database by its URL."""
 
     def make(url: str) -> None:
-        engine = open_engine(url)
-        try:
+        with closing_all(open_engine(url)) as engine:
             init(engine)
-        finally:
-            engine.dispose()
 
     return make
 

@@ -1,7 +1,5 @@
 """Installations on SQLite that have been through something, made once a test process and copied for each test."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

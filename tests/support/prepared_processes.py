@@ -4,8 +4,6 @@ They are forked from one that has imported what they need and does nothing else:
 nothing of the test process.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,13 +1,25 @@
 """What processes have started, and what they have computed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 
+def children(pid: int) -> set[int]:
+    """The processes that a process has started, and that are there."""
+    return {child for child, parent in _parents().items() if parent == pid}
+
+
 def descendants(pid: int) -> set[int]:
     """The processes that a process has started, directly or not."""
+    parents = _parents()
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def _parents() -> dict[int, int]:
+    """Each process of the machine, and the one that started it."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -15,10 +27,7 @@ def descendants(pid: int) -> set[int]:
         except OSError:
             continue
         parents[int(entry.parent.name)] = int(fields[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
+    return parents
 
 
 def processor_seconds(pid: int) -> float:

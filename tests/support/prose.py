@@ -3,8 +3,6 @@
 `python -m tests.support.prose [PAGE]...` prints it, and the figures of each page.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

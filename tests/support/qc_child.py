@@ -1,7 +1,5 @@
 """Processes of their own that apply documents, for the tests to kill or to let run beside each other."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator

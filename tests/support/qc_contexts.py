@@ -1,7 +1,5 @@
 """Judged documents for tests of contexts and overviews, and what contexts must come to, counted a second time."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Documents of the QC database for the tests, made of their contents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date

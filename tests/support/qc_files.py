@@ -1,7 +1,5 @@
 """Documents in files for the tests of the QC database, and all that it holds of documents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import md5

@@ -4,8 +4,6 @@ It holds what each document said and which documents stand; the present is what 
 order of their application. So it knows no versions, lifetimes or rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import date
 

@@ -1,7 +1,5 @@
 """What stands in for something that fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NoReturn
 

@@ -1,7 +1,5 @@
 """Fixture: a Redis server of the test's own, which can be stopped, killed and started again with what it holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ class RedisServer(ServerProcess):
     """Redis on a free port of 127.0.0.1, which writes all that it holds to its own folder at once."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self._folder = folder
         self._port = free_port()
         self.start()
@@ -46,8 +45,5 @@ class RedisServer(ServerProcess):
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis server of the test's own; `stop` kills it, `start` starts it again."""
-    folder = tmp_path / "redis"
-    folder.mkdir()
-    server = RedisServer(folder)
-    yield server
-    server.stop()
+    with RedisServer(tmp_path / "redis") as server:
+        yield server

@@ -1,7 +1,5 @@
 """Reference data as the files that a folder of `DCC_REFERENCE_...` or `--reference` holds."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable

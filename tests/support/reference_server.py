@@ -1,18 +1,15 @@
 """A web server in the shape of IMPReSS's API, and of tables beside it, with faults chosen by path."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading
 from collections import Counter
 from collections.abc import Mapping
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 
-from tests.support.web_server import ThreadedServer
+from tests.support.web_server import QuietHandler, ThreadedServer
 
 
 class ReferenceServer(ThreadedServer):
@@ -51,15 +48,12 @@ def api_pages(answers: Mapping[str, object], base: str = "/impress") -> dict[str
     return {f"{base}/{address}": json.dumps(answer).encode() for address, answer in answers.items()}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     web: ClassVar[ReferenceServer]
     timeout = 30
     # Head and body in one packet; apart, the second would wait for the first to be acknowledged.
     wbufsize = -1
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
 
     def do_GET(self) -> None:
         web = self.web
@@ -108,14 +102,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         with self.web.lock:
             self.web.asked[self.path, status] += 1
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        if status != 304 and "Content-Length" not in headers:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
         if self.path in self.web.truncated:
+            headers = {"Content-Length": str(len(body))} | headers
             body = body[: len(body) // 2]
             self.close_connection = True
-        if status != 304:
-            self.wfile.write(body)
+        self.answer(status, body, headers)

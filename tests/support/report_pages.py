@@ -1,7 +1,5 @@
 """A page of a report as a reader, a browser or a screen reader takes it: its text, its parts, and what it refers to."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Documents written otherwise that say the same: indented anew, attributes reordered, another prefix, a comment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lxml import etree

@@ -4,8 +4,6 @@
 store of an installation.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +33,7 @@ class S3Server(ServerProcess):
     """
 
     def __init__(self, folder: Path, open_requests: int | None = None) -> None:
+        folder.mkdir(exist_ok=True)
         port = free_port()
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         limit = {} if open_requests is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(open_requests)}
@@ -87,9 +86,8 @@ class Bucket:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """The run's server that speaks S3."""
-    server = S3Server(tmp_path_factory.mktemp("s3"))
-    yield server
-    server.stop()
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture

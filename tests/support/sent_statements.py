@@ -1,7 +1,5 @@
 """The SQL statements that a test's database is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

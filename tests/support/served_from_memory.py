@@ -1,7 +1,5 @@
 """File sources that serve archives from memory, transfers of these, and what the threads that fetch them told."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable

@@ -1,10 +1,8 @@
 """A `dcc ui` on an installation, and requests to it as browsers and other programs send them.
 
 `page` is one that is started once a test process, which takes as long as a hundred tests: who asks for it leaves it
-as it was, but for archives that come and runs that are over.
+as it was, but for archives that come and runs that are over. `demonstration` is what `dcc demo` leaves.
 """
-
-from __future__ import annotations
 
 import http.client
 import json
@@ -21,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import clean
+from tests.support.environments import clean
 from tests.support.ports import free_port
 from tests.support.process_trees import descendants, processor_seconds
+from tests.support.sharing import made_once
 
 JSON = {"Content-Type": "application/json"}
 
@@ -85,6 +84,33 @@ class ServedPage:
         }
 
 
+@pytest.fixture(scope="session")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A demonstration that has run, in an environment that names a tracker which must not be touched.
+
+    Its folder, to be looked at or copied, and how the command ended.
+    """
+    folder = made_once(tmp_path_factory, "demo", _demonstrate)
+    return folder / "shown", subprocess.CompletedProcess([], **json.loads((folder / "ended").read_text("utf-8")))
+
+
+def _demonstrate(made: Path) -> None:
+    folder = made / "shown"
+    folder.mkdir()
+    other = {"DCC_TRACKER_URL": "mysql://nobody:secret@127.0.0.1:1/real", "DCC_STAGING": str(folder / "real")}
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("dcc"), "demo"],
+        cwd=folder,
+        env=clean(**other),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        stdin=subprocess.DEVNULL,
+    )
+    told = {"returncode": ended.returncode, "stdout": ended.stdout, "stderr": ended.stderr}
+    (made / "ended").write_text(json.dumps(told), "utf-8")
+
+
 PAGE_NAME = "dcc.example.org"
 """A name that `page` answers to, beside those of this machine."""
 PAGE_SECRETS = {
@@ -114,7 +140,7 @@ def page(
     text = configuration.read_text("utf-8").replace("  runs:\n    max_concurrent_runs: 1\n", "")
     no_queue = "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}\n"
     configuration.write_text(text + no_queue, "utf-8")
-    environment = {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
+    environment = {name: value for name, value in clean().items() if not name.startswith("COVERAGE")}
     environment |= {"DCC_HOME": str(home), "DCC_MIN_FREE_BYTES": "0", "DCC_QUIET_SECONDS": "0"}
     command = [str(Path(sys.executable).with_name("dcc")), "ui", "--without-daemon", "--port", str(port := free_port())]
     process = subprocess.Popen(

@@ -1,7 +1,5 @@
 """Servers as file sources of an installation, directly or behind a relay that does wrong when told to."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import random

@@ -6,8 +6,6 @@ skipped, or fails if CI=true. Faults are in tests/support/faulty_servers.py: `fa
 `password_sftp_server` and `cutting_proxy` are fixtures too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import getpass
@@ -23,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import pytest
 from cryptography import x509
@@ -94,7 +92,7 @@ def unavailable(reason: str) -> NoReturn:
 
 
 class ServerProcess:
-    """A server that runs in the foreground, with all that it starts; stopped by `stop`."""
+    """A server that runs in the foreground, with all that it starts, until the block ends or `stop` stops it."""
 
     def __init__(
         self, command: list[str], port: int, log: Path, *, seconds: float = _START_SECONDS, **variables: str
@@ -118,6 +116,12 @@ class ServerProcess:
                 pytest.fail(f"{command[0]} did not start: {log.read_text(errors='replace')}")
             time.sleep(0.02)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     @property
     def hostname(self) -> str:
         """`host:port`."""
@@ -138,6 +142,7 @@ class SftpServer(ServerProcess):
     """
 
     def __init__(self, folder: Path, *options: str) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.host_keys = tuple(_generate_key(folder / f"host_{kind}", kind) for kind in ("ed25519", "ecdsa", "rsa"))
         self._authorized = folder / "authorized_keys"
@@ -165,6 +170,11 @@ class SftpServer(ServerProcess):
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         super().__init__([server_program("sshd"), "-D", "-e", "-f", str(configuration)], port, folder / "log")
+
+    @property
+    def login(self) -> dict[str, Any]:
+        """The fields of a share by which it can be reached."""
+        return {"username": getpass.getuser(), "accesskey": f"key:{self.key}", "host_keys": self.host_keys}
 
     def new_key(self, kind: str = "ed25519", passphrase: str = "", start: Path | None = None) -> Path:
         """Make and authorise a private key; `start` is the directory in which its sessions begin."""
@@ -201,7 +211,7 @@ class FtpServer(ServerProcess):
     ) -> None:
         if os.geteuid() != 0:
             unavailable("vsftpd needs root.")
-        self.folder = folder
+        folder.mkdir(exist_ok=True)
         port = free_port() if ports is None else ports[0]
         options: dict[str, object] = {}
         if ports is not None:
@@ -311,45 +321,28 @@ def authority(servers_folder: Path) -> Authority:
 @pytest.fixture(scope="session")
 def openssh(servers_folder: Path) -> Iterator[SftpServer]:
     """The run's OpenSSH server."""
-    folder = servers_folder / "sshd"
-    folder.mkdir()
-    server = SftpServer(folder)
-    yield server
-    server.stop()
+    with SftpServer(servers_folder / "sshd") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def vsftpd(servers_folder: Path, served_root: Path) -> Iterator[FtpServer]:
     """The run's vsftpd without TLS."""
-    folder = servers_folder / "ftp"
-    folder.mkdir()
-    server = FtpServer(folder, served_root)
-    yield server
-    server.stop()
+    with FtpServer(servers_folder / "ftp", served_root) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def vsftpd_tls(servers_folder: Path, served_root: Path, authority: Authority) -> Iterator[FtpServer]:
     """The run's vsftpd with TLS."""
-    folder = servers_folder / "ftps"
-    folder.mkdir()
-    server = FtpServer(folder, served_root, authority.issue())
-    yield server
-    server.stop()
+    with FtpServer(servers_folder / "ftps", served_root, authority.issue()) as server:
+        yield server
 
 
 @pytest.fixture
 def sftp_server(openssh: SftpServer, served_folder: Path) -> Share:
     """A folder served by OpenSSH, with a key to log in."""
-    return Share(
-        served_folder,
-        SourceProtocol.SFTP,
-        openssh.hostname,
-        username=getpass.getuser(),
-        accesskey=f"key:{openssh.key}",
-        base_path=str(served_folder),
-        host_keys=openssh.host_keys,
-    )
+    return Share(served_folder, SourceProtocol.SFTP, openssh.hostname, base_path=str(served_folder), **openssh.login)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Several commands of `dcc` in one process of its own, which imports once what they need."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What takes long to make or to start is shared: by modules of one process of the run, or by all of its processes."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Callable

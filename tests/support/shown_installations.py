@@ -1,8 +1,5 @@
 """An installation after a session that Dagster was shown, made once a test process: `shown` is a copy."""
 
-from __future__ import annotations
-
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
 from tests.support.dagster_instances import Dagster, put_prepared, set_environment
 from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.environments import forget_settings
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import begun_installation, copy_installation, opened_installation
 
@@ -62,8 +60,7 @@ class Shown:
 @pytest.fixture
 def shown(shown_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shown]:
     """A copy, which the environment names."""
-    for name in [name for name in os.environ if name.startswith("DCC_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
     data = opened_installation(tmp_path)
     copy_installation(shown_root, data)

@@ -1,7 +1,5 @@
 """A small file system of a test's own, which fills up as a disk does and can be made larger."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

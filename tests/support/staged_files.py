@@ -1,7 +1,5 @@
 """Files of staging that differ by the day only."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from zlib import crc32

@@ -20,25 +20,8 @@ BASE = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/"
 NAMESPACES = {DocumentKind.SPECIMEN: BASE + "specimen", DocumentKind.EXPERIMENT: BASE + "procedure"}
 ROOTS = {DocumentKind.SPECIMEN: "centreSpecimenSet", DocumentKind.EXPERIMENT: "centreProcedureSet"}
 
-CENTRES = [
-    "Bcm",
-    "Gmc",
-    "H",
-    "Ics",
-    "J",
-    "Krb",
-    "Ning",
-    "Rbrc",
-    "Tcp",
-    "Ucd",
-    "Wtsi",
-    "CDTA",
-    "Crl",
-    "Kmpc",
-    "Ph",
-    "Biat",
-    "Ccpcz",
-]
+CENTRES = ["Bcm", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi"]
+CENTRES += ["CDTA", "Crl", "Kmpc", "Ph", "Biat", "Ccpcz"]
 _VOCABULARIES = {
     "ilar": CENTRES,
     "zygosity": ["wild type", "homozygous", "heterozygous", "hemizygous"],

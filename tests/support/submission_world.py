@@ -3,8 +3,6 @@
 `submission_desk` is one that all tests of a process share, to be read only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
@@ -16,23 +14,18 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from dcc.cli.demo import submissions
-from dcc.databases.transactions import writing
 from dcc.operations.sessions import open_session
 from dcc.qc.models import DOCUMENT
-from dcc.qc.reference import snapshots as reference_store
-from dcc.reference.loading import load_shipped
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Report, SubmissionReport
 from dcc.reports.submissions.page import render_html
 from dcc.session.crawling import crawl_file_sources
-from dcc.settings import Settings
 from tests.support.asking import column_in, execute_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.installations import Installation
+from tests.support.prepared_installations import begun_installation
 from tests.support.report_pages import Page
-from tests.support.stores import Store
 
 NAME_REFUSED = "add/H.2013-02-31.1.impc.zip"
 HOSTILE = "add/<script>alert(1)<script>\u202e'\".impc.zip"
@@ -148,15 +141,8 @@ class Desk:
 def submission_desk(prepared_files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """A desk on SQLite."""
     root = tmp_path_factory.mktemp("world")
-    settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05, database_retry=10.0)
-    settings.home.mkdir()
-    store = Store(settings, prepared_files).init()
-    base = Installation(store.tracker, settings, root)
-    base.add_centre("H", "J")
-    with writing(store.qc) as connection:
-        for snapshot in load_shipped():
-            reference_store.save(connection, snapshot)
-    data = populate(DataInstallation(base, store.qc, base.add_folder()))
-    with store.tracker.connect() as tracker, store.qc.connect() as qc:
+    data = populate(begun_installation(root, prepared_files))
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
         yield Desk(data, tracker, qc)
-    store.close()
+    data.tracker.dispose()
+    data.qc.dispose()

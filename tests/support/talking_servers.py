@@ -1,7 +1,5 @@
 """Servers that talk as a test says to whoever connects, on loopback, in threads of the test process."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """How much a test tries: `make test` tries a part, TESTS_EVERYWHERE=1 all."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from typing import Final, TypeVar

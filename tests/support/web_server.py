@@ -1,18 +1,16 @@
 """A web server in a thread of the test process that serves a folder, with faults chosen by keyword."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import html
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import quote, unquote_to_bytes
 
 IndexStyle = Callable[[str, list[tuple[str, bool]]], str]
@@ -57,13 +55,39 @@ def nginx_index(path: str, entries: list[tuple[str, bool]]) -> str:
     )
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    """Answers requests, and says nothing of them; its server is `web`."""
+
+    web: ClassVar[Any]
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def sent(self) -> bytes:
+        """What was sent with the request."""
+        return self.rfile.read(int(self.headers["Content-Length"]))
+
+    def answer(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None, reason: str | None = None
+    ) -> None:
+        """Answer with these headers, the length, and the body, which is not sent where there can be none."""
+        self.send_response(status, reason)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if status != 304 and "Content-Length" not in (headers or {}) and (headers or {}).get("Connection") != "close":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if status != 304 and self.command != "HEAD":
+            self.wfile.write(body)
+
+
 class ThreadedServer:
     """A web server in threads of the test process, by TLS with a `certificate` file or a context.
 
     Its handler finds it as `web`; what is to wait until the end waits for `released`.
     """
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler], certificate: Path | ssl.SSLContext | None = None) -> None:
+    def __init__(self, handler: type[QuietHandler], certificate: Path | ssl.SSLContext | None = None) -> None:
         self.released = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"web": self}))
         self._server.daemon_threads = True
@@ -127,13 +151,10 @@ class WebServer(ThreadedServer):
         return [path for asked, path, _ in self.requests if asked == method]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     web: ClassVar[WebServer]
     timeout = 30
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
 
     def handle(self) -> None:
         self.web.connections.append(self.connection)
@@ -143,22 +164,17 @@ class _Handler(BaseHTTPRequestHandler):
             with self.web.one_connection:
                 super().handle()
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_GET(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
         web = self.web
         web.requests.append((self.command, self.path, dict(self.headers)))
         if web.password is not None:
             token = base64.b64encode(f"{web.username}:{web.password}".encode()).decode()
             if self.headers.get("Authorization") != f"Basic {token}":
-                self._send(401, {"WWW-Authenticate": 'Basic realm="x"'}, b"<html>no</html>")
+                self.answer(401, b"<html>no</html>", {"WWW-Authenticate": 'Basic realm="x"'})
                 return
         if self.path in web.pages:
-            self._send(*web.pages[self.path])
+            status, headers, body = web.pages[self.path]
+            self.answer(status, body, headers)
             return
         path = web.root / unquote_to_bytes(self.path.partition("?")[0]).decode("utf-8", "surrogateescape").strip("/")
         if path.is_dir():
@@ -166,25 +182,17 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.is_file():
             self._send_file(path)
         else:
-            self._send(404, {"Content-Type": "text/html"}, b"<html><h1>Not Found</h1></html>")
+            self.answer(404, b"<html><h1>Not Found</h1></html>", {"Content-Type": "text/html"})
 
-    def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        if "Content-Length" not in headers and headers.get("Connection") != "close":
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
+    do_HEAD = do_GET
 
     def _send_index(self, path: Path) -> None:
         if not self.path.endswith("/"):
-            self._send(301, {"Location": f"{self.path}/"}, b"")
+            self.answer(301, headers={"Location": f"{self.path}/"})
             return
         entries = [(quote(entry.name, errors="surrogateescape"), entry.is_dir()) for entry in sorted(path.iterdir())]
         page = self.web.index(self.path, entries).encode("utf-8", "surrogateescape")
-        self._send(200, {"Content-Type": "text/html; charset=utf-8"}, page)
+        self.answer(200, page, {"Content-Type": "text/html; charset=utf-8"})
 
     def _send_file(self, path: Path) -> None:
         web, content, modified = self.web, path.read_bytes(), int(path.stat().st_mtime)
@@ -192,14 +200,14 @@ class _Handler(BaseHTTPRequestHandler):
             web.released.wait(30)
         condition = self.headers.get("If-Unmodified-Since")
         if condition and not web.ignore_conditions and parsedate_to_datetime(condition).timestamp() < modified:
-            self._send(412, {}, b"changed")
+            self.answer(412, b"changed")
             return
         start, status = 0, 200
         headers = {} if web.no_times else {"Last-Modified": formatdate(modified, usegmt=True)}
         if web.etag is not None:
             headers["ETag"] = web.etag(content)
         if not web.ignore_conditions and self._is_known(headers):
-            self._send(304, headers, b"")
+            self.answer(304, headers=headers)
             return
         wanted = self.headers.get("Range")
         if_range = self.headers.get("If-Range")
@@ -207,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted and web.ranges and same:
             start, status = int(wanted.removeprefix("bytes=").rstrip("-")), 206
             if start >= len(content):
-                self._send(416, {"Content-Range": f"bytes */{len(content)}"}, b"")
+                self.answer(416, headers={"Content-Range": f"bytes */{len(content)}"})
                 return
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         self.send_response(status)

@@ -17,16 +17,17 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from dcc.databases.schema import init_database
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
 from tests.session.test_crash_recovery import ending
+from tests.support.asking import closing_all
 from tests.support.installations import Installation
 from tests.support.prepared_processes import run_dcc
 from tests.support.qc_files import all_rows
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import Bucket
+from tests.support.stores import Store
 
 PROGRAM = Path(sys.executable).parent
 WORKERS = ("one", "two")
@@ -63,12 +64,9 @@ def empty_installation(root: Path) -> Installation:
     """An installation of the centres H and J, whose databases are in its home."""
     root.mkdir()
     settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
-    tracker = open_tracker(settings)
-    init_database(tracker)
-    qc = open_qc_database(settings)
-    init_database(qc)
-    qc.dispose()
-    installation = Installation(tracker, settings, root)
+    store = Store(settings).init()
+    store.qc.dispose()
+    installation = Installation(store.tracker, settings, root)
     installation.add_centre("H", "J")
     return installation
 
@@ -94,30 +92,10 @@ def run(installation: Installation, *command: str, exit_code: int = 0, **more: s
     return printed.read_text(), said.read_text()
 
 
-def begin(installation: Installation, **more: str) -> subprocess.Popen[str]:
-    """Begin a session as a process; what it says comes from its standard output."""
-    variables = environment(installation.settings, DCC_LOG_FILE=str(installation.root / "log"), **more)
-    return subprocess.Popen(
-        [PROGRAM / "dcc", "crawl"], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def finish(session: subprocess.Popen[str], exit_code: int | None = 1, seconds: float = 600) -> str:
-    """Wait for a session; what it said. It ends with 1 where archives are faulty; with None, also with 0."""
-    said, _ = session.communicate(timeout=seconds)
-    assert session.returncode in ({0, 1} if exit_code is None else {exit_code}), (
-        f"The session ended with {session.returncode}: {said}"
-    )
-    return said
-
-
 def result(installation: Installation) -> dict[str, Any]:
     """What sessions left in both databases and in staging, but for ids and times."""
-    qc = open_qc_database(installation.settings)
-    try:
+    with closing_all(open_qc_database(installation.settings)) as qc:
         tables = all_rows(qc)
-    finally:
-        qc.dispose()
     return ending(installation) | {name: _without_ids_and_times(name, rows) for name, rows in tables.items()}
 
 

@@ -1,7 +1,5 @@
 """Work with the tracker database: cascades, transactions, retries, and what failures are called."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 import time

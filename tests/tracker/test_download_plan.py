@@ -1,7 +1,5 @@
 """Which submissions a session downloads or takes up again, and which file source is asked first."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,7 +1,5 @@
 """What waits for a session, and how long it should take by what earlier sessions took."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What file sources show, written to the tracker set by set and compared with what was known before."""
 
-from __future__ import annotations
-
 import time
 from datetime import date
 

@@ -1,7 +1,5 @@
 """The algebra of phase and status, and that nothing writes them but `progress`."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

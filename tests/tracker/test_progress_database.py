@@ -1,14 +1,12 @@
 """Phase and status in the database: promotion, re-opening, concurrent writers and cost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, delete, select
 
@@ -227,7 +225,7 @@ document_states = st.lists(
     after=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(STATES)), max_size=3),
     is_latest=st.booleans(),
 )
-@settings(max_examples=trials(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=trials(60))
 def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_further(
     scratch: tuple[Engine, list[int]],
     before: list[State],
@@ -276,7 +274,7 @@ proposed = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
 
 
 @given(reports=st.lists(st.lists(proposed, min_size=1, max_size=6), min_size=1, max_size=4))
-@settings(max_examples=trials(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=trials(60))
 def test_any_sequence_of_reports_ends_where_the_algebra_says(
     scratch: tuple[Engine, list[int]], reports: list[list[tuple[int, State, bool]]]
 ) -> None:

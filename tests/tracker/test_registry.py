@@ -1,7 +1,5 @@
 """Centres and file sources: registered, listed, changed, removed; no secret ever shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

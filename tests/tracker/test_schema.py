@@ -1,7 +1,5 @@
 """The tracker's schema: what `dcc init` makes on each database, and what it leaves alone."""
 
-from __future__ import annotations
-
 import sqlite3
 import stat
 from dataclasses import replace

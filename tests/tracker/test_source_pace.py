@@ -1,7 +1,5 @@
 """The pace of sources in the tracker: schedules, pauses, and how their past crawls count."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

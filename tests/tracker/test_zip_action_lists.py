@@ -1,7 +1,5 @@
 """What the tracker says when asked how far everything is, and what waits."""
 
-from __future__ import annotations
-
 import time
 from datetime import date, datetime, timedelta
 

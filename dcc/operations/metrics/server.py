@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.NOT_FOUND, b"There are /metrics and /healthz.\n")
 
-    do_HEAD = do_GET  # noqa: N815 - the library's name
+    do_HEAD = do_GET
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str = _TEXT) -> None:
         self.send_response(status)

@@ -1,18 +1,30 @@
-"""What Dagster is shown of a submission, for every way in which it may end."""
+"""What Dagster is shown of submissions and of crawls, and the links beside events."""
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
-from dagster import MarkdownMetadataValue, TableMetadataValue
+from dagster import AssetKey, MarkdownMetadataValue, TableMetadataValue
 
 from dcc.naming import Action
-from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
+from dcc.outcomes import HELD, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
+from dcc.tracker.models import utc_now
 from dcc_assets.keys import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
+from dcc_assets.metadata.file_sources import source_report
+from dcc_assets.metadata.links import (
+    links,
+    page_of_partition,
+    picture_of_centre,
+    pictures,
+    report_of_centre,
+    report_of_zip,
+)
 from dcc_dagster.partition_events import Report, Verdict
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
@@ -150,3 +162,69 @@ def rows(verdict: Verdict, name: str) -> list[dict[str, Any]]:
     table = verdict.metadata[name]
     assert isinstance(table, TableMetadataValue)
     return [dict(record.data) for record in table.records]
+
+
+def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = (), then: str = "") -> SourceCrawl:
+    counts = dict.fromkeys(("listed", "new", "known", "changed", "refused", "ignored", "gone"), 0)
+    source = {"source_id": 1, "partition": "H-1", "label": "file source 1", "centre": "H"}
+    ended = {"outcome": outcome, "error": error, "seconds": 1.0, "finished": utc_now(), "notes": notes, "then": then}
+    return SourceCrawl(**source | ended | counts)
+
+
+def test_what_is_being_uploaded_is_beside_the_listing() -> None:
+    (materialised,) = source_report(crawl("ok", notes=("add/H.zip is being uploaded.",))).materialised
+    records = materialised.metadata["findings"].records  # type: ignore[union-attr]
+    assert [row.data["finding"] for row in records] == ["add/H.zip is being uploaded."]
+
+
+def test_a_listing_that_shrank_is_a_failed_check_that_says_why() -> None:
+    said = "the directory add is gone, and held 5 before"
+    report = source_report(crawl("partial", Problem("ListingShrunkError", said)))
+    assert report.materialised == ()
+    (verdict,) = report.verdicts
+    assert not verdict.passed
+    assert verdict.metadata["reason"] == said
+
+
+def test_a_source_that_is_left_alone_after_failures_is_not_said_to_be_tried_again() -> None:
+    def advice(then: str) -> object:
+        (verdict,) = source_report(crawl("failed", Problem("LoginError", "refused"), then=then)).verdicts
+        return verdict.metadata["What to do"]
+
+    first = "Test the connection step by step: `dcc source test`."
+    alone = "failed 3 times in a row, left alone until 2026-11-01 13:00 UTC"
+    assert advice("") == f"{first} The next session tries again."
+    assert advice(alone) == f"{first} At present: {alone}."
+
+
+NAMES = [
+    "H.2013-10-31.1.impc.zip",
+    "[here](javascript:alert(1)).zip",
+    "![](x)<svg onload=alert(1)>.zip",
+    "a b?c#d&e=f%2e%2e.zip",
+    "\u202etwo\nlines\ud800 | `x` \\ ~.zip",
+    "x" * 200 + ".zip",
+]
+PLAIN = re.compile(r"[A-Za-z0-9/_.~%?=&-]+")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_is_a_path_of_this_server_in_characters_that_mean_nothing(name: str) -> None:
+    key = ZipKey(Action.ADD, name)
+    page = page_of_partition(AssetKey("zip_downloads"), key.partition)
+    for path in (report_of_zip(key), report_of_centre(name), picture_of_centre(name, 1), page):
+        assert PLAIN.fullmatch(path), path
+        assert path.startswith("/")
+        assert not path.startswith("//")
+        assert path.count("?") <= 1
+    assert unquote(report_of_zip(key), errors="surrogatepass") == f"/dcc/reports/{key.partition}"
+    assert unquote(page.partition("&partition=")[2], errors="surrogatepass") == key.partition
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_markdown_is_made_of_our_words_and_such_paths(name: str) -> None:
+    key = ZipKey(Action.EDIT, name)
+    made = links([("Report", report_of_zip(key)), ("Download", page_of_partition(AssetKey("a"), key.partition))])
+    assert re.fullmatch(rf"\[Report\]\({PLAIN.pattern}\) · \[Download\]\({PLAIN.pattern}\)", made.md_str)
+    shown = pictures([("Weights", picture_of_centre(name, 3))])
+    assert re.fullmatch(rf"!\[Weights\]\(/dcc/pictures/centre/{PLAIN.pattern}/3\.png\)", shown.md_str)

@@ -1,7 +1,5 @@
 """What Dagster is shown of a submission's documents, for every way in which the phases after validation may end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The reports in a browser, as a person opens them: narrow and wide, by keyboard, on paper."""
 
-from __future__ import annotations
-
 import importlib.resources
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reports and pictures as the web server of `dcc ui` answers for them: harmless, and clear about what failed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

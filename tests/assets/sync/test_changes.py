@@ -1,7 +1,5 @@
 """What people change beside sessions, and what was lost, is shown too: by a look, a session, or a rebuild."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Older submissions are archived: gone from Dagster, in the tracker, and shown again when something becomes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Sessions of two groups of centres at once: each shows all of its own, and nothing is lost or shown twice."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 

@@ -1,7 +1,5 @@
 """What is overdue is a check that fails, with what to do; it passes when its cause goes, and nothing is told twice."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,26 +1,26 @@
-"""Statements are compiled once a test process, as they are in a process of the platform, which keeps its engines.
-
-SQLAlchemy keeps them with the engine, and nearly every test has engines of its own. Engines whose dialects are alike
-in all that can be compared share them here.
-"""
-
-from __future__ import annotations
+"""What every test would do anew is done once a test process: statements are compiled, Dagster's migrations are read."""
 
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 from sqlalchemy.engine import Dialect
 from sqlalchemy.util import LRUCache
 
+_OF_DAGSTER = "dagster:"
 _STATEMENTS = 5_000
 _COMPARED = (bool, int, str, tuple, type(None))
 
 
 class SharedStatements:
-    """What engines take for their own cache: those with dialects that are alike find each other's statements."""
+    """What engines take for their own cache: those with dialects that are alike find each other's statements.
+
+    SQLAlchemy keeps them with the engine, and nearly every test has engines of its own.
+    """
 
     def __init__(self) -> None:
         self._compiled: LRUCache[Any, Any] = LRUCache(_STATEMENTS)
@@ -52,4 +52,24 @@ def shared_statements() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # Which an engine sets when it is made.
         patch.setattr(Engine, "_compiled_cache", property(lambda _: shared, lambda _, own: None), raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_migrations() -> Iterator[None]:
+    """Have all instances of the test process share what was read: one that is opened reads all, several times."""
+    read = ScriptDirectory.from_config
+    known: dict[str, ScriptDirectory] = {}
+
+    def read_once(config: Config) -> ScriptDirectory:
+        location = config.get_alembic_option("script_location")
+        # Those of the platform are changed by tests.
+        if location is None or not location.startswith(_OF_DAGSTER):
+            return read(config)
+        if location not in known:
+            known[location] = read(config)
+        return known[location]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", staticmethod(read_once))
         yield

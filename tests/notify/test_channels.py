@@ -1,0 +1,262 @@
+"""The channels: the mail server, the webhook, and those of installed packages."""
+
+import hashlib
+import hmac
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from email.message import EmailMessage
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import SecretStr
+
+from dcc.errors import ConfigurationError, NotificationNotSentError
+from dcc.notify.channels import opening
+from dcc.notify.channels.mail import MailTransport, Wording
+from dcc.notify.channels.webhook import WebhookChannel
+from dcc.notify.messages import Audience, Kind, Message
+from dcc.settings import Settings, load_settings
+from dcc.settings.recipients import parse_smtp_url
+from tests.support.ports import free_port
+from tests.support.servers import Authority
+from tests.support.talking_servers import Talk, greeting, repeating, serving
+from tests.support.web_server import QuietHandler, ThreadedServer
+
+SECONDS = 0.4
+
+
+@contextmanager
+def hung_up_on(talk: Talk) -> Iterator[str]:
+    """A server that talks so, and must be hung up on; its `host:port`."""
+    hung_up = threading.Event()
+
+    def noting(connection: socket.socket) -> None:
+        try:
+            talk(connection)
+        finally:
+            hung_up.set()
+
+    with serving(noting) as (hostname, _):
+        yield hostname
+        assert hung_up.wait(5)
+
+
+def transport(url: str, *, answer_seconds: float = 20.0, send_seconds: float = SECONDS) -> MailTransport:
+    wording = Wording("The letter", "DCC_SMTP_URL", NotificationNotSentError)
+    server = parse_smtp_url(SecretStr(url))
+    return MailTransport(server, Settings(), wording, answer_seconds=answer_seconds, send_seconds=send_seconds)
+
+
+def letter() -> EmailMessage:
+    made = EmailMessage()
+    made["From"], made["To"] = "a@example.org", "b@example.org"
+    made.set_content("text")
+    return made
+
+
+def fails_in_time(one: MailTransport, *, reach: bool = False) -> str:
+    began = time.monotonic()
+    with pytest.raises(NotificationNotSentError) as raised:
+        one.reach() if reach else one.deliver(letter(), ["b@example.org"])
+    assert time.monotonic() - began < 5 * SECONDS
+    assert one.may_have_arrived is False
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("reach", [False, True])
+def test_a_server_that_trickles_its_greeting_is_given_up(reach: bool) -> None:
+    with hung_up_on(repeating(b"220-wait\r\n", pause=0.05)) as hostname:
+        one = transport(f"smtp://{hostname}", answer_seconds=SECONDS if reach else 20.0)
+        assert "did not answer in time" in fails_in_time(one, reach=reach)
+
+
+def test_a_server_that_refuses_to_talk_is_hung_up_on() -> None:
+    with hung_up_on(greeting(b"554 not today\r\n")) as hostname:
+        assert "refused it (554 not today)" in fails_in_time(transport(f"smtp://{hostname}"))
+
+
+def test_a_name_service_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(10) and [])
+    assert "did not answer in time" in fails_in_time(transport("smtp://mail.example.org:25"))
+    done.set()
+
+
+SECRET = "signing key/4711"
+PATH = "/hooks/T0K3N-of-the-url?x=1"
+MESSAGE = Message("ab" * 16, Kind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
+
+
+class Receiver(ThreadedServer):
+    """A web server that notes what it is sent and answers as it is told: a status each, the last one for all others."""
+
+    def __init__(self, certificate: Path | None = None) -> None:
+        super().__init__(_Handler, certificate)
+        self.statuses = [200]
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        self.hangs = False
+
+
+class _Handler(QuietHandler):
+    web: ClassVar[Receiver]
+
+    def do_POST(self) -> None:
+        self.web.got.append((self.path, dict(self.headers), self.sent()))
+        if self.web.hangs:
+            self.web.released.wait(30)
+            return
+        statuses = self.web.statuses
+        status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
+        self.answer(status, headers={"Location": f"{self.web.url}/elsewhere"})
+
+
+@pytest.fixture
+def receiver() -> Iterator[Callable[..., Receiver]]:
+    with ExitStack() as stack:
+        yield lambda certificate=None: stack.enter_context(Receiver(certificate))
+
+
+def channel(port: int, scheme: str = "http", **settings: object) -> WebhookChannel:
+    made = load_settings(notify_webhook=f"{scheme}://127.0.0.1:{port}{PATH}", notify_webhook_secret=SECRET, **settings)
+    assert made.notify_webhook is not None
+    return WebhookChannel(made.notify_webhook, made.notify_webhook_secret, made, pause=0.01)
+
+
+def failure(one: WebhookChannel, seconds: float = 20) -> NotificationNotSentError:
+    with pytest.raises(NotificationNotSentError) as raised:
+        one.send(MESSAGE, "", seconds=seconds)
+    return raised.value
+
+
+def test_what_it_gets_is_json_and_signed_with_the_time(receiver: Callable[..., Receiver]) -> None:
+    server = receiver()
+    channel(server.port).send(MESSAGE, "", seconds=20)
+    ((path, headers, body),) = server.got
+    assert path == PATH
+    assert json.loads(body) == {
+        "version": 1,
+        "id": MESSAGE.id,
+        "kind": "digest",
+        "session": 3,
+        "centre": "H",
+        "language": "en",
+        "subject": "Sübject",
+        "text": "text",
+        "data": {"failed": ["add/x"]},
+    }
+    signed = f"{headers['X-DCC-Timestamp']}.".encode() + body
+    proof = hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
+    assert headers["X-DCC-Signature"] == f"sha256={proof}"
+    assert headers["X-DCC-Id"] == MESSAGE.id
+
+
+def test_a_server_in_trouble_is_tried_again_with_the_same_message(receiver: Callable[..., Receiver]) -> None:
+    server = receiver()
+    server.statuses = [503, 500, 204]
+    channel(server.port).send(MESSAGE, "", seconds=20)
+    assert [json.loads(body)["id"] for _, _, body in server.got] == [MESSAGE.id] * 3
+    server.statuses = [502]
+    error = failure(channel(server.port))
+    assert "answered 502 Bad Gateway" in str(error)
+    assert (len(server.got), error.may_have_arrived) == (6, False)
+    # A redirect is not followed, nor a refusal tried again.
+    server.got.clear()
+    answers = {302: "302 Found, and redirects are not followed", 400: "400 Bad Request", 401: "401"}
+    for status, said in answers.items():
+        server.statuses = [status]
+        assert said in str(failure(channel(server.port)))
+    assert [path for path, _, _ in server.got] == [PATH] * len(answers)
+
+
+def test_a_server_that_does_not_answer_is_given_up_and_may_have_taken_it(receiver: Callable[..., Receiver]) -> None:
+    server = receiver()
+    server.hangs = True
+    error = failure(channel(server.port), seconds=1.5)
+    assert "did not answer in time" in str(error)
+    assert error.may_have_arrived is True
+
+
+def test_no_secret_is_in_what_is_said_logged_or_shown(
+    receiver: Callable[..., Receiver], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = receiver()
+    server.statuses = [400]
+    refused, away = channel(server.port), channel(free_port())
+    settings = refused._settings
+    logging.getLogger("dcc").warning("A library says %s %s", PATH, SECRET)
+    seen = [str(failure(refused)), str(failure(away)), repr(settings), repr(refused), repr(vars(refused)), caplog.text]
+    for text in seen:
+        assert "T0K3N" not in text
+        assert SECRET not in text
+
+
+def test_its_certificate_is_verified(receiver: Callable[..., Receiver], authority: Authority) -> None:
+    server = receiver(authority.issue())
+    channel(server.port, "https", tls_ca_file=authority.ca_file).send(MESSAGE, "", seconds=20)
+    assert len(server.got) == 1
+    assert "TLS certificate that could not be verified" in str(failure(channel(server.port, "https")))
+    assert len(server.got) == 1
+
+
+SETTINGS = Settings(notify_log=True)
+
+
+def pager(name: object = "pager", recipients: object = (), fault: Exception | None = None) -> Any:
+    def send(*_: object, seconds: float) -> None:
+        if fault is not None:
+            raise fault
+
+    return SimpleNamespace(name=name, repeats=True, attaches=False, recipients=lambda *_: recipients, send=send)
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, make: object) -> tuple[list[Any], list[str]]:
+    """The channels with one of a package, and what is told."""
+
+    def load(*_: object) -> object:
+        if isinstance(make, Exception):
+            raise make
+        return make
+
+    monkeypatch.setattr(opening, "added_entries", lambda _: [("acme 1.0", EntryPoint("acme", "acme", "dcc.channels"))])
+    monkeypatch.setattr(opening, "load_entry", load)
+    problems: list[str] = []
+    return opening.open_channels(SETTINGS, problems), problems
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (ConfigurationError("acme 1.0 cannot be loaded."), "acme 1.0 cannot be loaded."),
+        (lambda: pager(), "takes 0 positional arguments"),
+        (lambda _: "text", "AttributeError"),
+        (lambda _: pager("the pager of the night"), "1 to 16 characters"),
+        (lambda _: pager("log"), "The channel log of the package acme 1.0 has the name of another one."),
+    ],
+)
+def test_a_channel_that_cannot_be_used_is_left_out(monkeypatch: pytest.MonkeyPatch, make: object, told: str) -> None:
+    channels, (problem,) = opened(monkeypatch, make)
+    assert [one.name for one in channels] == ["log"]
+    assert "acme 1.0" in problem
+    assert told in problem
+
+
+def test_a_channel_without_recipients_to_name_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, added), problems = opened(monkeypatch, lambda _: pager(recipients=None))
+    assert added.recipients(Audience.WRANGLERS, ()) == []
+    assert [one.partition(" sends")[0] for one in problems] == ["The channel pager of the package acme 1.0"]
+
+
+def test_whether_a_message_arrived_is_not_known_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, added), _ = opened(monkeypatch, lambda _: pager(fault=KeyError("x")))
+    with pytest.raises(NotificationNotSentError, match=r"channel pager of the package acme 1\.0 met a fault") as raised:
+        added.send(Message("1", Kind.TEST, "s", "t"), "somebody", seconds=1)
+    assert raised.value.may_have_arrived
