@@ -53,8 +53,8 @@ $ dcc rules waivers
 $ dcc rules revoke 1 --reason "the options are there"
 ```
 
-A waiver takes effect with the next session, and so does its end. The platform keeps and shows a waived finding, but
-does not count it. A waived fatal finding still leaves the content below it unchecked.
+A waiver takes effect with the next session, and so does its end. The platform keeps a waived finding
+(`dcc data findings --all`), but does not count it. A waived fatal finding still leaves the content below it unchecked.
 
 The history keeps cleared findings, with the document that cleared them. The platform records at most 1,000 findings
 of a document that fail it, and 1,000 others. A finding `more` counts the rest.
