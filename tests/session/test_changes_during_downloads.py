@@ -115,10 +115,13 @@ def test_an_archive_that_is_wanted_first_is_fetched_next(slow: Slow) -> None:
     wait_until(lambda: session.begun > 0)
     with writing(installation.tracker) as connection:
         request_urgently(connection, [ZipKey(Action.ADD, OLDEST.partition("/")[2])], "ann")
-    slow.hurry_after_a_look()
+    slow.wait_for_looks()
+    begun = session.begun
+    relay.delay = 0.0
     fetched = session.end()
     assert sorted(fetched) == KEYS
-    assert fetched.index(OLDEST) <= 3
+    # One that had begun may end later than it.
+    assert fetched.index(OLDEST) <= begun + 1
 
 
 def test_a_paused_source_gets_no_further_download(slow: Slow) -> None:
