@@ -115,13 +115,15 @@ def test_an_archive_that_is_wanted_first_is_fetched_next(slow: Slow) -> None:
     wait_until(lambda: session.begun > 0)
     with writing(installation.tracker) as connection:
         request_urgently(connection, [ZipKey(Action.ADD, OLDEST.partition("/")[2])], "ann")
-    slow.wait_for_looks()
+    # What it requested before the first look is in its queue at the second.
+    for _ in range(3):
+        slow.wait_for_looks()
     begun = session.begun
     relay.delay = 0.0
     fetched = session.end()
     assert sorted(fetched) == KEYS
-    # One that had begun may end later than it.
-    assert fetched.index(OLDEST) <= begun + 1
+    # Those that are checked at once end in any order; without the look it would be the last.
+    assert fetched.index(OLDEST) <= begun + 3 < len(KEYS) - 1
 
 
 def test_a_paused_source_gets_no_further_download(slow: Slow) -> None:
