@@ -17,7 +17,6 @@ from dcc.messages import Message, message_from_json
 from dcc.outcomes import EndReason, Problem
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
-from dcc.tracker.hostings.unusual_sizes import UNUSUAL_SIZE
 from dcc.tracker.models import (
     AnException,
     CrawlFinding,
@@ -35,8 +34,10 @@ from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import gathered, object_of
 
-CHANGED = "changed"
+CHANGED: Final = "changed"
 """The kind of a finding: an archive changed under its name."""
+UNUSUAL_SIZE: Final = "unusual_size"
+"""The kind of a finding: an archive's size is unusual for its centre."""
 _UNUSUAL_FOR: Final = timedelta(days=7)
 """How long an archive of unusual size is shown: the next crawl may come before anybody looks."""
 
@@ -176,7 +177,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
 
 
 def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
-    """The findings of each source's latest crawl, and changes of archives that still hold, oldest first.
+    """The findings of each source's latest crawl, and earlier ones that still hold, oldest first.
 
     With `sources`, of these alone.
     """

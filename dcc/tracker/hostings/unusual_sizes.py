@@ -12,12 +12,11 @@ from sqlalchemy import Connection, select
 from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message
 from dcc.outcomes import ZipKey
+from dcc.tracker.crawls import UNUSUAL_SIZE
 from dcc.tracker.models import CrawlFinding, ZipFile, utc_now
 from dcc.tracker.problems import message_columns
 from dcc.tracker.submission_rows import IDS, rows_about
 
-UNUSUAL_SIZE: Final = "unusual_size"
-"""The kind of a finding."""
 LEAST_EARLIER: Final = 20
 """The number of earlier archives of a centre from which on an unusual size is noticed."""
 

@@ -15,7 +15,6 @@ from dcc.tracker.archive_names import stored_name
 from dcc.tracker.listings.comparing import Absent, KnownHosting, content_differs
 from dcc.tracker.states import REFUSED, State
 
-CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"
 TAKEN_ANEW: Final = "taken_anew"
 MANIFEST_CHANGED: Final = "manifest_changed"

@@ -23,9 +23,10 @@ from dcc.phases import Phase
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.listing_watch import ListingWatch
 from dcc.tracker import progress
+from dcc.tracker.crawls import UNUSUAL_SIZE
 from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.changed_archives import loaded_zips
-from dcc.tracker.hostings.unusual_sizes import UNUSUAL_SIZE, earlier_sizes, unusual_size
+from dcc.tracker.hostings.unusual_sizes import earlier_sizes, unusual_size
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.comparing import ATTRIBUTES, attributes, differ
 from dcc.tracker.listings.findings import SIZE_DIFFERS, Finding, size_message

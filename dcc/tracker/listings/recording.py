@@ -19,6 +19,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
+from dcc.tracker.crawls import CHANGED
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
@@ -35,7 +36,6 @@ from dcc.tracker.listings.comparing import (
     manifest_differs,
 )
 from dcc.tracker.listings.findings import (
-    CHANGED,
     CONFIRMED_GONE,
     MANIFEST_CHANGED,
     PROPOSED,
