@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from dcc.databases.transactions import writing
-from dcc.naming import Action
-from dcc.outcomes import ZipKey
 from dcc.session.archives import coordination
+from dcc.session.archives.attempts import Attempts
 from dcc.sources.due import Pause
-from dcc.tracker.hostings.urgent_archives import request_urgently, urgent_keys
+from dcc.store.staging import Staging
+from dcc.tracker.hostings.urgent_archives import request_urgently
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.register.source_pace import set_pause
 from tests.support.asking import column_in
+from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, SessionResult
 from tests.support.served_sources import Relay, below, large_archive, register
@@ -51,20 +52,26 @@ def resume(installation: Installation, source_id: int) -> None:
 
 @dataclass
 class Slow:
-    """An installation before a slow relay, whose sessions ask often what people want; `asked` counts that."""
+    """An installation before a slow relay, whose sessions often look at what people want; `looks` counts that."""
 
     installation: Installation
     relay: Relay
-    asked: int = 0
+    looks: int = 0
 
-    def wait_for_looks(self) -> None:
-        """Wait until the session has asked what people want, and heeded it."""
-        seen = self.asked
-        wait_until(lambda: self.asked > seen)
+    def begin(self) -> Running:
+        """Begin a session; returns it once its first download has begun."""
+        session = Running(self.installation)
+        wait_until(lambda: session.begun > 0)
+        return session
+
+    def wait_for_a_look(self) -> None:
+        """Wait until the session has looked at what people want, and heeds it."""
+        before = self.looks
+        wait_until(lambda: self.looks > before)
 
     def hurry_after_a_look(self) -> None:
         """Send the rest at once after that."""
-        self.wait_for_looks()
+        self.wait_for_a_look()
         self.relay.delay = 0.0
 
 
@@ -86,7 +93,7 @@ class Running:
         return len(column_in(self._installation.tracker, query))
 
     def end(self) -> list[str]:
-        """Wait for its end; the archives that it fetched, in their order."""
+        """Wait for its end; the archives that it fetched."""
         self._thread.join(30)
         assert self._result is not None
         return [key for key, outcome in self._result.zips.items() if outcome.downloaded]
@@ -98,12 +105,15 @@ def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytes
     with Relay(share, delay=0.1) as relay:
         slow = Slow(quick.with_settings(downloads_per_source=1, max_retries=0), relay)
 
-        def asked(connection: Connection) -> list[ZipKey]:
-            slow.asked += 1
-            return urgent_keys(connection)
+        pause_attempts = Attempts.pause
+
+        def looked(attempts: Attempts, paused: Collection[int]) -> None:
+            pause_attempts(attempts, paused)
+            slow.looks += 1
 
         monkeypatch.setattr(coordination, "_ASKING_SECONDS", 0.1)
-        monkeypatch.setattr(coordination, "urgent_keys", asked)
+        # The last that a look does.
+        monkeypatch.setattr(Attempts, "pause", looked)
         yield slow
 
 
@@ -111,27 +121,23 @@ def test_an_archive_that_is_wanted_first_is_fetched_next(slow: Slow) -> None:
     installation, relay = slow.installation, slow.relay
     put_all(relay.share)
     register(installation, relay.share)
-    session = Running(installation)
-    wait_until(lambda: session.begun > 0)
+    session = slow.begin()
     with writing(installation.tracker) as connection:
-        request_urgently(connection, [ZipKey(Action.ADD, OLDEST.partition("/")[2])], "ann")
-    # What it requested before the first look is in its queue at the second.
-    for _ in range(3):
-        slow.wait_for_looks()
+        request_urgently(connection, [key_of(OLDEST)], "ann")
+    slow.hurry_after_a_look()
     begun = session.begun
-    relay.delay = 0.0
-    fetched = session.end()
-    assert sorted(fetched) == KEYS
-    # Those that are checked at once end in any order; without the look it would be the last.
-    assert fetched.index(OLDEST) <= begun + 3 < len(KEYS) - 1
+    assert sorted(session.end()) == KEYS
+    staging = Staging(installation.settings.staging_directory)
+    # When each arrived: archives that are checked at once end in any order.
+    arrived = {key: staging.archive(key_of(key)).stat().st_mtime_ns for key in KEYS}
+    assert sorted(KEYS, key=arrived.__getitem__).index(OLDEST) <= begun + 1
 
 
 def test_a_paused_source_gets_no_further_download(slow: Slow) -> None:
     installation, relay = slow.installation, slow.relay
     put_all(relay.share)
     source_id = register(installation, relay.share)
-    session = Running(installation)
-    wait_until(lambda: session.begun > 0)
+    session = slow.begin()
     pause(installation, source_id)
     slow.hurry_after_a_look()
     fetched = session.end()
@@ -152,8 +158,7 @@ def test_what_a_paused_source_does_not_send_another_does(slow: Slow) -> None:
     put_all(two)
     register(installation, one)
     register(installation, two)
-    session = Running(installation)
-    wait_until(lambda: session.begun > 0)
+    session = slow.begin()
     used = {source_id for key in KEYS for source_id, _ in installation.attempts(key)}
     assert len(used) == 1
     pause(installation, paused := used.pop())
@@ -167,10 +172,9 @@ def test_a_pause_that_ends_within_a_session_loses_nothing(slow: Slow) -> None:
     installation, relay = slow.installation, slow.relay
     put_all(relay.share)
     source_id = register(installation, relay.share)
-    session = Running(installation)
-    wait_until(lambda: session.begun > 0)
+    session = slow.begin()
     pause(installation, source_id)
-    slow.wait_for_looks()
+    slow.wait_for_a_look()
     resume(installation, source_id)
     slow.hurry_after_a_look()
     assert sorted([*session.end(), *Running(installation).end()]) == KEYS
