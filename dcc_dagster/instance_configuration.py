@@ -8,7 +8,13 @@ from typing import Any, Final
 import yaml  # type: ignore[import-untyped]
 
 from dcc.errors import ConfigurationError, DagsterStorageError
-from dcc.runtime.private_files import PRIVATE_FILE, make_directory, remove_access_of_others, replacement_file
+from dcc.runtime.private_files import (
+    PRIVATE_FILE,
+    keep_earlier,
+    make_directory,
+    remove_access_of_others,
+    replacement_file,
+)
 from dcc.settings import Settings
 from dcc_dagster.earlier_configuration import bring_up_to_date
 
@@ -111,7 +117,7 @@ def configuration_path(settings: Settings) -> Path:
 def write_configuration(settings: Settings, *, replace: bool = False) -> Path | None:
     """Write a `dagster.yaml` for the settings if there is none.
 
-    An existing one stays; with `replace` it is kept as `dagster.yaml.before`, whose path is returned. Raises
+    An existing one stays; with `replace` it is kept under another name, whose path is returned. Raises
     DagsterStorageError.
     """
     path = configuration_path(settings)
@@ -122,8 +128,7 @@ def write_configuration(settings: Settings, *, replace: bool = False) -> Path | 
         if path.exists():
             if not replace:
                 return None
-            kept = path.with_name(f"{path.name}.before")
-            path.replace(kept)
+            kept = keep_earlier(path)
         storage = _SQLITE if settings.dagster_url is None else _DATABASE
         with replacement_file(path, PRIVATE_FILE) as draft:
             draft.write_text(_BEGINNING + storage + _END, "utf-8")

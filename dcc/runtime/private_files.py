@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -78,6 +79,17 @@ def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+def keep_earlier(path: Path) -> Path:
+    """Give a file that will be replaced a further name, which is returned: NAME.before, or NAME.before.2 and so on.
+
+    Raises OSError.
+    """
+    places = (path.with_name(f"{path.name}.before{f'.{number}' if number > 1 else ''}") for number in count(1))
+    kept = next(place for place in places if not place.exists())
+    kept.hardlink_to(path)
+    return kept
 
 
 @contextmanager

@@ -205,6 +205,9 @@ def test_a_configuration_that_is_there_is_never_overwritten_unless_asked(unmade:
     assert f"Kept {path} as it is." in said
     assert path.read_text("utf-8").endswith("# mine\n")
     assert "GRANT SELECT ON" in said
+    made = unmade.dcc.json("init", "--production", "--force")
+    assert Path(made["dagster_yaml"]["kept"]).read_text("utf-8").endswith("# mine\n")
+    assert Path(f"{path}.before").read_text("utf-8") == "telemetry:\n  enabled: false\n"
 
 
 @only_mariadb

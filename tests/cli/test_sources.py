@@ -164,6 +164,8 @@ def test_a_file_that_an_access_key_names_is_found_from_other_directories(
 def test_a_change_of_a_source_needs_an_option(dcc: Dcc) -> None:
     assert "give at least one option" in dcc.error("source", "change", 1, exit_code=2)
     assert "give at least one option" in dcc.error("source", "change", 1, "--plain", exit_code=2)
+    source_id = dcc.add_folder().source_id
+    dcc("source", "change", source_id, "--depth", 0, "--include", "")
 
 
 def test_a_password_is_never_shown_and_may_come_from_standard_input(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable
 from dcc.configuration_file import VARIABLE, configuration_path
 from dcc.errors import ConfigurationError
-from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
+from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory, replacement_file
 
 if TYPE_CHECKING:
     from dcc.cli.installation.production import Configuration
@@ -210,12 +209,6 @@ def show_settings(target: str | None, as_json: bool) -> None:
         click.echo(f"    {entry['description']}")
 
 
-def _place_of_earlier(path: Path) -> Path:
-    """Where an earlier file is kept: none that was kept before is lost."""
-    places = (path.with_name(f"{path.name}.before{f'.{number}' if number > 1 else ''}") for number in count(1))
-    return next(place for place in places if not place.exists())
-
-
 def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     from dcc.settings import given_settings, variable_of
     from dcc.settings.written_file import configuration_text
@@ -223,10 +216,8 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     given = given_settings(os.environ)
     usual = configuration_path(os.environ)
     path = Path(target).expanduser().absolute() if target or usual is None else usual
-    kept = _place_of_earlier(path) if path.exists() else None
     try:
-        if kept is not None:
-            kept.hardlink_to(path)
+        kept = keep_earlier(path) if path.exists() else None
         make_directory(path.parent)
         with replacement_file(path, PRIVATE_FILE) as draft:
             draft.write_text(configuration_text(given, settings, path), "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -311,7 +312,7 @@ def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, 
         wait = "waits" if count == 1 else "wait"
         text = (
             f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive. "
-            f"What that one waits for: dcc show {older}"
+            f"What that one waits for: dcc show {shlex.quote(older)}"
         )
         yield _note("waits", text)
 

@@ -269,8 +269,6 @@ def read_accesskey(given: str, *, plain: bool) -> str:
         if not plain:
             raise ConfigurationError(_NOT_PLAIN)
         return accesskey
-    if Path(accesskey).is_file():
-        return absolute_path(accesskey)
     return _FILE_NAMED.sub(lambda found: f"{found[1]}{absolute_path(found[2])}", accesskey)
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from dcc.cli.shell.context import (
     PLAIN_HELP,
@@ -182,7 +183,8 @@ def change(
     from dcc.sources.base import DeltaStrategy
     from dcc.tracker.register import file_sources
 
-    given = {name for name, value in click.get_current_context().params.items() if value not in (None, (), False)}
+    context = click.get_current_context()
+    given = {name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
     if given <= {"source_id", "plain"}:
         raise click.UsageError("Nothing would change: give at least one option.")
     if hostname is not None:
