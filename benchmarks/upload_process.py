@@ -32,7 +32,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from pydantic import SecretStr
 
     from dcc.outcomes import ZipKey
-    from dcc.qc.apply.documents import ToApply, apply_documents
+    from dcc.qc.apply.documents import DocumentWithRows, apply_documents
     from dcc.qc.apply.entity_rows import columns_for
     from dcc.qc.database import open_qc_database
     from dcc.qc.rows.prepared_file import PreparedFile
@@ -58,7 +58,8 @@ def apply(url: str, paths: Sequence[Path]) -> int:
             made.result()
             file = PreparedFile(target)
             group = [
-                ToApply(_document(inc, path), file.document(path.name, "")) for inc, path in enumerate(some, start)
+                DocumentWithRows(_document(inc, path), file.document(path.name, ""))
+                for inc, path in enumerate(some, start)
             ]
             applied = apply_documents(engine, group)
             file.close()

@@ -53,10 +53,10 @@ class SchemaModel:
     def __init__(self, schema: XMLSchema10) -> None:
         self._schema = schema
 
-    def declared(self, element: etree._Element) -> Declared | None:
+    def declared(self, element: etree._Element) -> ElementDeclaration | None:
         """What is declared of an element by those around it; None for one that is not, or that names its own type."""
         found = self._find(element)
-        return None if found is None else Declared(found)
+        return None if found is None else ElementDeclaration(found)
 
     def _find(self, element: etree._Element) -> Any:
         if _XSI_TYPE in element.attrib:
@@ -73,7 +73,7 @@ class SchemaModel:
         return None
 
 
-class Declared:
+class ElementDeclaration:
     """What a schema declares of an element."""
 
     def __init__(self, element: Any) -> None:

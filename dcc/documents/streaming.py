@@ -32,7 +32,7 @@ class NoElementError(Exception):
 
 
 @dataclass
-class Streamed:
+class StreamedErrors:
     """The result of streaming: the number of schema errors, and that in each chunk, counted from 0.
 
     `broken`: the parser refused the document, for these errors or for being not well-formed. `stopped`: enough errors
@@ -56,7 +56,7 @@ class Streamed:
         return not self.errors and not self.broken
 
 
-class Pruned:
+class PruningParser:
     """A pull parser, validating if a schema is given, that keeps next to nothing of the tree it builds.
 
     With `remember`, it keeps the names of removed children while their parent is open.
@@ -129,10 +129,10 @@ def _runs(names: Iterable[str]) -> Runs:
     return tuple((name, sum(1 for _ in same)) for name, same in groupby(names))
 
 
-def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> Streamed:
+def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> StreamedErrors:
     """Validate a document given in chunks; stop once `enough` schema errors are found."""
-    result = Streamed()
-    parser = Pruned(root_tag, schema)
+    result = StreamedErrors()
+    parser = PruningParser(root_tag, schema)
     number = 0
     try:
         for number, chunk in enumerate(chunks):

@@ -17,8 +17,16 @@ from typing import Any
 from lxml import etree
 
 from dcc.declarations import code_of
-from dcc.documents.prolog import LONGEST_TAG, Doctype, Root, TagTooLongError, Unreadable, read_prolog, with_short_tags
-from dcc.documents.schema_errors import Located, find_schema_errors
+from dcc.documents.prolog import (
+    LONGEST_TAG,
+    Doctype,
+    Root,
+    TagTooLongError,
+    UnreadableProlog,
+    read_prolog,
+    with_short_tags,
+)
+from dcc.documents.schema_errors import LocatedViolation, find_schema_errors
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.streaming import CHUNK, stream
 from dcc.documents.well_formedness import Chunks, Fault, find_fault, place_of
@@ -115,7 +123,7 @@ def _is_valid_tree(content: bytes, schema: etree.XMLSchema) -> bool:
         return False
 
 
-def _prolog_problem(found: Doctype | Unreadable, chunks: Chunks, path: Path) -> Problem:
+def _prolog_problem(found: Doctype | UnreadableProlog, chunks: Chunks, path: Path) -> Problem:
     if isinstance(found, Doctype):
         return _problem(
             ForbiddenMarkupError,
@@ -176,7 +184,9 @@ def _rooted(name: str, namespace: str) -> Message:
     return message(mark("<{root}> in the namespace {namespace}"), root=name, namespace=namespace)
 
 
-def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *, complete: bool) -> list[Problem]:
+def _problems(
+    errors: Sequence[LocatedViolation], fault: Fault | None, max_errors: int, *, complete: bool
+) -> list[Problem]:
     """The problems to report, at most `max_errors`; `complete`: `errors` are all that there are."""
     found = [
         _problem(
@@ -199,7 +209,7 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
     return listed
 
 
-def _in_context(error: Located) -> Message:
+def _in_context(error: LocatedViolation) -> Message:
     text = error.violation.message
     return _around(mark("{problem} In {context}."), text, context=error.context) if error.context else text
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
 
-from dcc.documents.streaming import MOST_RUNS, Pruned, Runs
+from dcc.documents.streaming import MOST_RUNS, PruningParser, Runs
 from dcc.messages import Message, mark, message
 
 if TYPE_CHECKING:
-    from dcc.documents.schema_model import Declared, Refusal, SchemaModel
+    from dcc.documents.schema_model import ElementDeclaration, Refusal, SchemaModel
 
 _LONGEST_VALUE = 80
 _LONGEST_SENTENCE = 500
@@ -81,7 +81,7 @@ class Tag:
     element: etree._Element
     begins: bool
     ends: bool
-    tree: Pruned
+    tree: PruningParser
     model: SchemaModel | None
 
     @property
@@ -95,7 +95,7 @@ class Tag:
         return {str(name): str(value) for name, value in self.element.attrib.items()}
 
     @cached_property
-    def declared(self) -> Declared | None:
+    def declared(self) -> ElementDeclaration | None:
         """What the schema says of the element; None where it says nothing."""
         return None if self.model is None else self.model.declared(self.element)
 
@@ -111,7 +111,7 @@ class Tag:
         return _expected_after(self.declared, self.tree.children(self.element))
 
 
-def _expected_after(declared: Declared | None, children: Runs) -> list[str] | None:
+def _expected_after(declared: ElementDeclaration | None, children: Runs) -> list[str] | None:
     return None if declared is None or len(children) >= MOST_RUNS else declared.children_after(children)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from lxml import etree
 
 from dcc.documents.prolog import LONGEST_TOKEN
-from dcc.documents.streaming import NoElementError, Pruned
+from dcc.documents.streaming import NoElementError, PruningParser
 from dcc.documents.violations import quoted
 from dcc.messages import Details, Message, mark, message
 
@@ -70,7 +70,7 @@ def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
 
 
 def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int, int] | None:
-    parser = Pruned(root_tag, None)
+    parser = PruningParser(root_tag, None)
     try:
         for chunk in chunks:
             parser.feed(chunk)

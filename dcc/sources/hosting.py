@@ -17,7 +17,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KnownBad:
+class KnownBadCopy:
     """A bad copy of an archive, with its MD5; its source lists it unchanged."""
 
     md5: str
@@ -49,7 +49,7 @@ class Hosting:
     has_md5: bool
     failed_before: bool = False
     own: bool = field(default=False, compare=False)
-    bad: KnownBad | None = field(default=None, compare=False)
+    bad: KnownBadCopy | None = field(default=None, compare=False)
     folder: str = field(default="", compare=False)
     manifest: str = field(default="", compare=False)
 

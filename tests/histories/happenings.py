@@ -112,7 +112,7 @@ class Retried:
     archive: int
 
 
-Happening = Uploaded | Uploading | Removed | Published | Away | Delegated | LeftOut | Crawled | Retried
+EventKind = Uploaded | Uploading | Removed | Published | Away | Delegated | LeftOut | Crawled | Retried
 
 ARCHIVES: Final = 3
 STEPS: Final = ("upload", "data", "context", "overview")
@@ -121,7 +121,7 @@ _SESSIONS: Final = 7
 _BETWEEN: Final = 3
 
 
-def history(seed: int) -> Iterator[Happening]:
+def history(seed: int) -> Iterator[EventKind]:
     """A random history: what happens, with a session now and then, and one at the end."""
     rng = random.Random(f"history {seed}")
     for _ in range(_SESSIONS):
@@ -134,7 +134,7 @@ def history(seed: int) -> Iterator[Happening]:
     yield Crawled()
 
 
-def _one(rng: random.Random) -> Happening:
+def _one(rng: random.Random) -> EventKind:
     place, archive = rng.choices(list(Place), (3, 2))[0], rng.randrange(ARCHIVES)
     match rng.choices(range(7), (10, 2, 2, 3, 1, 1, 3))[0]:
         case 0:

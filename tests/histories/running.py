@@ -20,7 +20,7 @@ from tests.histories.happenings import (
     Away,
     Crawled,
     Delegated,
-    Happening,
+    EventKind,
     LeftOut,
     Place,
     Published,
@@ -154,7 +154,7 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
     return outcome
 
 
-def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> bool:
+def _happen(happening: submissions.EventKind, centre: Centre, model: Model) -> bool:
     """Let it happen, for real and in the model; whether it can."""
     match happening:
         case submissions.Submitted(submission):
@@ -189,7 +189,7 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False
             centre.fulfil(wish, model.records[number].submission.key)
-        case submissions.Decided(accepts):
+        case submissions.DecisionResult(accepts):
             centre.decide(accepts)
             model.decide(accepts)
         case LeftOut(step):
@@ -201,7 +201,7 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
     return True
 
 
-def _befall(happening: Happening, life: Life, expected: Expected) -> bool:
+def _befall(happening: EventKind, life: Life, expected: Expected) -> bool:
     """Let it happen, for real and in the model; whether it can."""
     match happening:
         case Uploaded(place, copy):

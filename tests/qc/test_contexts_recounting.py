@@ -10,7 +10,7 @@ from sqlalchemy import Engine, Insert, delete, insert, literal, select, update
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.recounting import Recounted, recount_contexts
+from dcc.qc.contexts.recounting import RecountResult, recount_contexts
 from tests.support.asking import execute_in
 from tests.support.qc_contexts import TABLES, assert_contexts_are_right, know_important_metadata, submit
 from tests.support.qc_documents import apply, experiment, housing, line, specimen
@@ -37,7 +37,7 @@ def built(qc_database: Engine) -> Engine:
     return qc_database
 
 
-def recount(engine: Engine) -> Recounted:
+def recount(engine: Engine) -> RecountResult:
     return recount_contexts(engine, author="anna", reason="restored in part")
 
 

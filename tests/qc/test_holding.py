@@ -10,7 +10,7 @@ from sqlalchemy import Engine, select
 from dcc.documents.contents import Entity
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.apply.holding import confirm_held
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
@@ -33,7 +33,9 @@ HELD, APPLIED, REFUSED = DocumentState.HELD, DocumentState.APPLIED, DocumentStat
 THREE = [specimen(f"S{number}", "new") for number in range(3)]
 
 
-def hand_in(engine: Engine, document: DocumentToApply, *entities: Entity, hold_above: int | None = 2) -> Applied:
+def hand_in(
+    engine: Engine, document: DocumentToApply, *entities: Entity, hold_above: int | None = 2
+) -> AppliedDocument:
     return apply_document(engine, document, reading(*entities), patience_seconds=5, hold_above=hold_above)
 
 

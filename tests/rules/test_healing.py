@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, update
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
-from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT
@@ -38,7 +38,7 @@ from tests.support.qc_documents import undo_documents
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
 
-def judged(qc: Engine, *contents: Any, action: Action = ADD, **options: Any) -> Applied:
+def judged(qc: Engine, *contents: Any, action: Action = ADD, **options: Any) -> AppliedDocument:
     applied = upload(qc, list(contents), action, **options)
     judge(qc, applied)
     return applied
@@ -50,7 +50,7 @@ def on(*specimen_ids: str, name: str = "E1", value: str = "5", **changes: Any) -
     return experiments(experiment(done, specimen_ids=specimen_ids, experiment_id=name, **changes))
 
 
-def again(qc: Engine, *documents: Applied | int) -> list[int]:
+def again(qc: Engine, *documents: AppliedDocument | int) -> list[int]:
     ids = [each if isinstance(each, int) else each.document_id for each in documents]
     return in_reading(qc, healing.documents_to_judge_again, ids)
 
@@ -138,9 +138,9 @@ def test_documents_are_found_by_rule_and_centre(qc_database: Engine) -> None:
 
 
 @pytest.fixture
-def faulty(qc_database: Engine) -> tuple[Applied, Applied]:
+def faulty(qc_database: Engine) -> tuple[AppliedDocument, AppliedDocument]:
     """Two documents in which a value is no number, of the centres H and J."""
-    values: list[Applied] = []
+    values: list[AppliedDocument] = []
     for centre in ("H", "J"):
         judged(qc_database, specimen_block(centre=centre), mutant(phenotyping_centre=centre), centre=centre)
         (_, done) = on("M1", value="x")
@@ -155,7 +155,7 @@ def given(connection: Connection, made: Waiver) -> Waiver:
 
 @pytest.mark.both_databases
 def test_a_waiver_concerns_documents_with_findings_that_it_covers(
-    qc_database: Engine, faulty: tuple[Applied, Applied]
+    qc_database: Engine, faulty: tuple[AppliedDocument, AppliedDocument]
 ) -> None:
     for changes, concerned in (
         ({}, faulty),
@@ -179,7 +179,7 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
 
 @pytest.mark.both_databases
 def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
-    qc_database: Engine, faulty: tuple[Applied, Applied]
+    qc_database: Engine, faulty: tuple[AppliedDocument, AppliedDocument]
 ) -> None:
     ids = add_snapshots(qc_database)
     by = basis(reference=ActiveReference(REFERENCE, ids))

@@ -17,7 +17,7 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import Undone
+from dcc.qc.apply.withdrawal import WithdrawalResult
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
@@ -144,7 +144,7 @@ class DataInstallation:
         """Confirm the documents of a submission that wait for it."""
         return confirm_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
-    def withdraw(self, key: str | ZipKey, **who: str) -> Undone:
+    def withdraw(self, key: str | ZipKey, **who: str) -> WithdrawalResult:
         """Withdraw a submission."""
         return withdraw_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.qc.contexts.listings import ContextFilter
-    from dcc.qc.contexts.states import Decided
+    from dcc.qc.contexts.states import DecisionResult
 
 _FILTERS = (
     ("--centre", "Only of this centre (ILAR code)."),
@@ -275,7 +275,7 @@ def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
     return ContextFilter(states=states, **given)
 
 
-def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: str) -> Decided:
+def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: str) -> DecisionResult:
     """Decide on the selected contexts, and update the tracker."""
     from dcc.qc.contexts.states import decide
     from dcc.session.data.quality_control import settle_qc

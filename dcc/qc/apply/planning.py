@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping
 
 from dcc.databases.list_parameters import portions, rows_with
 from dcc.databases.transactions import RollBackError, run_writing
-from dcc.qc.apply.documents import Applied, ToApply, apply_on
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.versions import UPDATED, is_lifetime_of, key_columns, key_of_row, same_animal, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
@@ -61,13 +61,13 @@ class Plan:
     nothing: `would_be` is `repeated`, with the document's id in the QC database.
     """
 
-    would_be: Applied
+    would_be: AppliedDocument
     changed: int
     changes: tuple[Change, ...]
     contexts: frozenset[TouchedContext]
 
 
-def plan_document(engine: Engine, document: ToApply) -> Plan:
+def plan_document(engine: Engine, document: DocumentWithRows) -> Plan:
     """What applying a document would change; nothing is changed. Raises as `apply_documents`."""
 
     def work(connection: Connection) -> Plan:
@@ -78,7 +78,7 @@ def plan_document(engine: Engine, document: ToApply) -> Plan:
     return run_writing(engine, work)
 
 
-def _compare(connection: Connection, applied: Applied) -> Plan:
+def _compare(connection: Connection, applied: AppliedDocument) -> Plan:
     if applied.repeated:
         return Plan(applied, 0, (), frozenset())
     changed = 0

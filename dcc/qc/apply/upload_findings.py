@@ -71,7 +71,7 @@ class UploadFinding(NamedTuple):
         return {**self._asdict(), **facts._asdict()}
 
 
-class FindingsKept:
+class FindingCollector:
     """The findings of one document, with an `origin`: of each rule the first ones, and the number of the others."""
 
     def __init__(self, origin: Origin | None = None) -> None:

@@ -41,7 +41,7 @@ _COMMON_LOCK: Final = select(UPLOAD_LOCK.c.id).where(UPLOAD_LOCK.c.id == _COMMON
 _HOST: Final = socket.gethostname()[:128]
 
 
-class Reserved(NamedTuple):
+class IdReservation(NamedTuple):
     """The next ids by the names of tables, reserved for the transaction, and the time of the reservation.
 
     Neither the ids of documents nor the times are lower than earlier ones.
@@ -99,7 +99,7 @@ def aside(connection: Connection) -> Iterator[Connection]:
             yield own
 
 
-def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[Table, int]) -> Reserved:
+def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[Table, int]) -> IdReservation:
     """Reserve ids for so many rows of tables, for a transaction that has locked these centres.
 
     They follow the highest existing or reserved ones. A transaction reserves all its ids at once: unused earlier
@@ -107,7 +107,7 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
     """
     with aside(connection) as own:
         if own.dialect.name == "sqlite":
-            return Reserved({name: last + 1 for name, last in _highest(own, rows)}, utc_now())
+            return IdReservation({name: last + 1 for name, last in _highest(own, rows)}, utc_now())
         _hold(own, UPLOAD_LOCK, [{"id": _IDS}])
         at = own.scalars(select(UPLOAD_LOCK.c.acquired).where(UPLOAD_LOCK.c.id == _IDS)).one()
         owner = min(_names(centres), default="")
@@ -119,7 +119,7 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
             for table, number in rows.items()
         ]
         upsert(own, RESERVED_IDS, reserved)
-        return Reserved(following, at)
+        return IdReservation(following, at)
 
 
 def await_uploads(engine: Engine) -> None:

@@ -21,7 +21,7 @@ from dcc.databases.list_parameters import portions, rows_with
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.contexts.affected_runs import (
-    OfArchives,
+    ArchiveFilter,
     affected_runs,
     due_documents,
     mark_built,
@@ -64,7 +64,7 @@ class _Step:
         self.happened.update((key.centre, event) for key, event in happened.items())
 
 
-def build_contexts(qc: Engine, *, is_own: OfArchives = None) -> ContextsBuilt:
+def build_contexts(qc: Engine, *, is_own: ArchiveFilter = None) -> ContextsBuilt:
     """Include all documents that the data contexts do not include yet, or those of some archives.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
@@ -112,7 +112,7 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchives) -> _Step:
+def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveFilter) -> _Step:
     """`followed` are documents that the validity of experiments follows."""
     step = _Step()
     documents = due_documents(connection, Build.CONTEXTS, is_own)

@@ -18,7 +18,7 @@ from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import same_animal, same_text
 from dcc.qc.contexts.affected_runs import (
-    OfArchives,
+    ArchiveFilter,
     changed_by_documents,
     document_parameters,
     documents_due_for_contexts,
@@ -27,7 +27,7 @@ from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIM
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 
 
-def update_validity(connection: Connection, is_own: OfArchives) -> set[int]:
+def update_validity(connection: Connection, is_own: ArchiveFilter) -> set[int]:
     """Update the validity of experiments with animals in documents due for contexts; returns these documents.
 
     Nobody else applies documents of their centres, or builds, until the transaction ends.

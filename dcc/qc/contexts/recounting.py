@@ -37,7 +37,7 @@ _WAITS: Final = DOCUMENT.c.contexts_built.is_(False)
 
 
 @dataclass(frozen=True, slots=True)
-class Recounted:
+class RecountResult:
     """The result of a recount: the number of contexts, and of corrected ones."""
 
     contexts: int
@@ -45,7 +45,7 @@ class Recounted:
     seconds: float
 
 
-def recount_contexts(qc: Engine, *, author: str, reason: str) -> Recounted:
+def recount_contexts(qc: Engine, *, author: str, reason: str) -> RecountResult:
     """Recount all data contexts, correct those that differ, and rebuild the overviews.
 
     Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
@@ -61,7 +61,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str) -> Recounted:
     return replace(recounted, seconds=time.monotonic() - started)
 
 
-def _recount(connection: Connection, *, reason: str) -> Recounted:
+def _recount(connection: Connection, *, reason: str) -> RecountResult:
     lock_all(connection)
     update_all_validity(connection)
     basis = recorded_basis(connection, Build.CONTEXTS)
@@ -69,7 +69,7 @@ def _recount(connection: Connection, *, reason: str) -> Recounted:
         _correct_members(connection, basis)
     corrected = sum(len(_correct_sums(connection, *group, reason)) for group in _groups(connection))
     contexts = connection.scalar(select(func.count()).select_from(CONTEXT)) or 0
-    return Recounted(contexts, corrected, 0.0)
+    return RecountResult(contexts, corrected, 0.0)
 
 
 def _correct_members(connection: Connection, basis: Basis) -> None:

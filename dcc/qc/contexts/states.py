@@ -85,14 +85,14 @@ _DECISIONS: Final[Mapping[ContextEvent, tuple[ColumnElement[bool], Mapping[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionResult:
     """The result of a decision: the number of changed contexts, and of those left because of open issues."""
 
     changed: int
     left: int = 0
 
 
-def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author: str, reason: str) -> Decided:
+def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author: str, reason: str) -> DecisionResult:
     """Decide on contexts.
 
     - DONE: they are qcdone, or nodata. Those with open issues stay as they are.
@@ -105,7 +105,7 @@ def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author:
     require_text("reason", reason, HISTORY.c.reason)
     concerned, values = _DECISIONS[decision]
 
-    def work(connection: Connection) -> Decided:
+    def work(connection: Connection) -> DecisionResult:
         if wanted.centre is None:
             lock_all(connection)
         else:
@@ -138,7 +138,7 @@ def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author:
         # MySQL and MariaDB assign from left to right, and later assignments see earlier ones: the state comes first.
         ordered = [(CONTEXT.c[name], value) for name, value in values.items()]
         changed = update(CONTEXT).where(condition).ordered_values(*ordered, (CONTEXT.c.changed, now))
-        return Decided(connection.execute(changed).rowcount, left)
+        return DecisionResult(connection.execute(changed).rowcount, left)
 
     return run_writing(qc, work, patience_seconds=_PATIENCE_SECONDS)
 

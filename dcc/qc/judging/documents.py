@@ -38,7 +38,7 @@ from dcc.qc.judging.finding_store import (
     upload_findings,
 )
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.version_validity import Invalid, set_validity
+from dcc.qc.judging.version_validity import InvalidEntities, set_validity
 from dcc.qc.models import DOCUMENT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
@@ -46,7 +46,7 @@ from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import MORE_RULE, Finding, facts_of
 from dcc.rules.upload import DUPLICATE
-from dcc.rules.waivers import Judged, Waiver, apply_waivers
+from dcc.rules.waivers import JudgedFinding, Waiver, apply_waivers
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
 LIMIT: Final = 1_000
@@ -217,11 +217,11 @@ class _Tally:
     counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     excess: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     recorded: Counter[bool] = field(default_factory=Counter)
-    invalid: Invalid = field(default_factory=Invalid)
+    invalid: InvalidEntities = field(default_factory=InvalidEntities)
     ended_by: dict[Key, int] = field(default_factory=dict)
     is_copy: bool = False
 
-    def take(self, judged: Judged, place: Place) -> None:
+    def take(self, judged: JudgedFinding, place: Place) -> None:
         """Take a finding of the rules."""
         row = self.row(judged, place)
         counts = row.verdict.is_active and row.verdict.severity in _COUNTING
@@ -239,7 +239,7 @@ class _Tally:
         elif row.verdict.is_active:
             self.excess[row.rule, row.verdict.severity] += 1
 
-    def row(self, judged: Judged, place: Place) -> FindingRow:
+    def row(self, judged: JudgedFinding, place: Place) -> FindingRow:
         """A finding as it is stored."""
         finding = judged.finding
         ids = self.basis.reference.snapshot_ids

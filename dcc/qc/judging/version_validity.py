@@ -30,7 +30,7 @@ _UNJUDGED: Final = {
 
 
 @dataclass
-class Invalid:
+class InvalidEntities:
     """Where the errors of a document are: in rows of entities, in centre elements, or in the document as a whole."""
 
     entities: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -47,7 +47,7 @@ class Invalid:
             self.entities[place.kind].add(place.id)
 
 
-def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: Invalid) -> bool:
+def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: InvalidEntities) -> bool:
     """Set the validity of all versions that a document brought; returns whether anything changed.
 
     A few statements, and one for every 2,000 versions whose validity changes.
@@ -63,7 +63,7 @@ def kinds_in(kind: DocumentKind) -> list[EntityKind]:
     return [each for each in EntityKind if each is not EntityKind.SPECIMEN]
 
 
-def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: Invalid) -> bool:
+def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: InvalidEntities) -> bool:
     table = ENTITY_TABLES[kind]
     known = set(connection.scalars(_KNOWN[kind], {"document": document_id}))
     wrong = _wrong(connection, document_id, table, invalid)
@@ -72,7 +72,7 @@ def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: In
     return connection.execute(_UNJUDGED[kind], {"document": document_id}).rowcount > 0 or known != wrong
 
 
-def _wrong(connection: Connection, document_id: int, table: Table, invalid: Invalid) -> set[int]:
+def _wrong(connection: Connection, document_id: int, table: Table, invalid: InvalidEntities) -> set[int]:
     mine = select(table.c.id).where(table.c.document_id == document_id)
     if invalid.whole:
         return set(connection.scalars(mine))

@@ -58,7 +58,7 @@ class RefreshOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class RefreshResult:
     """The result of refreshing a set.
 
     `rows`, `source` and `snapshot_id` are those of the active snapshot afterwards, 0 and None without one; `added`,
@@ -81,7 +81,7 @@ class Refreshed:
 
 def ensure_reference(
     qc: Engine, settings: Settings, active: Mapping[str, StoredSnapshot] | None = None
-) -> list[Refreshed]:
+) -> list[RefreshResult]:
     """Read the sets that are not as the settings name them now; returns the results of those.
 
     Without a setting that is the shipped set. A file is read again if it has changed; a server is asked if a set was
@@ -97,7 +97,7 @@ def ensure_reference(
 
 def refresh(
     qc: Engine, settings: Settings, names: Iterable[str] | None = None, *, force: bool = False
-) -> list[Refreshed]:
+) -> list[RefreshResult]:
     """Read sets again from their sources, by default all; returns the results, in the order of SETS.
 
     A failed one does not stop the others. `force` accepts a set that has shrunk. Raises NotFoundError for an unknown
@@ -121,7 +121,7 @@ def chosen_sets(names: Iterable[str] | None) -> Sequence[str]:
     return [name for name in SETS if name in chosen]
 
 
-def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refreshed:
+def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> RefreshResult:
     try:
         snapshot = read_source(qc, settings, name)
         configured = settings.reference_sources[name]
@@ -168,7 +168,7 @@ def setting_of(name: str) -> str:
     return f"DCC_REFERENCE_{name.upper()}"
 
 
-def _take_over(connection: Connection, snapshot: Snapshot, configured: str | None, force: bool) -> Refreshed:
+def _take_over(connection: Connection, snapshot: Snapshot, configured: str | None, force: bool) -> RefreshResult:
     before = active_snapshots(connection).get(snapshot.name)
     if before is not None and not force:
         _require_size(before, snapshot, configured)
@@ -177,7 +177,7 @@ def _take_over(connection: Connection, snapshot: Snapshot, configured: str | Non
     forget_refusal(connection, snapshot.name)
     is_new = before is None or before.id != snapshot_id
     changes = f"{added:,} added, {removed:,} removed, {changed:,} changed" if is_new else "nothing has changed"
-    return Refreshed(
+    return RefreshResult(
         snapshot.name,
         RefreshOutcome.NEW if is_new else RefreshOutcome.UNCHANGED,
         snapshot.rows,
@@ -211,12 +211,12 @@ def _compared(connection: Connection, before: StoredSnapshot | None, snapshot: S
     return len(new) - len(common), len(old) - len(common), sum(old[key] != new[key] for key in common)
 
 
-def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> Refreshed:
+def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> RefreshResult:
     if active is None:
         remains = f"There are no {name}: the rules that need them are skipped."
     else:
         remains = f"Those retrieved on {active.retrieved:%Y-%m-%d} from {active.source} stay in use."
-    return Refreshed(
+    return RefreshResult(
         name,
         RefreshOutcome.FAILED,
         active.rows if active is not None else 0,

@@ -19,7 +19,7 @@ from dcc.runtime.log_context import logging_about
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBad
+from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBadCopy
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.copies import FoundBad, centre_is_to_blame
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
@@ -138,7 +138,7 @@ class Job:
             self.published, self.heard_published = md5, True
             for other in self.hostings:
                 # Only the checksum beside it was wrong.
-                if other.bad == KnownBad(md5, Fault.CHECKSUM):
+                if other.bad == KnownBadCopy(md5, Fault.CHECKSUM):
                     del self.bad_md5s[other.id]
             if centre_is_to_blame(self.bad_md5s, md5):
                 self.untried = iter(())

@@ -21,10 +21,10 @@ from dcc.naming import Action
 from dcc.outcomes import HELD as HELD_KIND
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.documents import ToApply
+from dcc.qc.apply.documents import DocumentWithRows
 from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
-from dcc.qc.apply.withdrawal import Undone, undo_submission
+from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.judging import healing
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
@@ -78,7 +78,7 @@ class Rechecked:
 
 def withdraw_submission(
     tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
-) -> Undone:
+) -> WithdrawalResult:
     """Withdraw all data of a submission, if no later document builds on them.
 
     Its documents become (upload, cancelled), including those that wait for upload or confirmation; documents whose
@@ -96,7 +96,7 @@ def withdraw_submission(
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
         unfetched = None
     except NotFoundError as error:
-        undone, unfetched = Undone((), (), ()), error
+        undone, unfetched = WithdrawalResult((), (), ()), error
     if undone.builders:
         return undone
     withdrawn = run_reading(qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
@@ -105,7 +105,7 @@ def withdraw_submission(
         if not told:
             both.refuse_unfetched(key)
             raise unfetched
-        undone = Undone(tuple(found.id for found in withdrawn), (), ())
+        undone = WithdrawalResult(tuple(found.id for found in withdrawn), (), ())
 
     def conclude(connection: Connection) -> None:
         if archive.za_id is not None:
@@ -396,7 +396,7 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey
     plans = []
     with prepared_once(staging, due, qc) as prepared:
         for document in due:
-            to_apply = ToApply(document_to_apply(document, delegations), prepared(document))
+            to_apply = DocumentWithRows(document_to_apply(document, delegations), prepared(document))
             plan = plan_document(qc, to_apply)
             plans.append(DocumentPlan(document.name.file_name, plan))
     return plans

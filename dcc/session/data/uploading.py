@@ -30,7 +30,7 @@ from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.qc.apply.documents import Applied, ToApply, apply_documents
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
 from dcc.qc.apply.holding import add_what_is_there, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
@@ -89,7 +89,7 @@ class Uploader:
         """
         began = time.monotonic()
         to_apply = [
-            ToApply(document_to_apply(document, self.delegations, self.together_from), one)
+            DocumentWithRows(document_to_apply(document, self.delegations, self.together_from), one)
             for document, one in zip(documents, prepared, strict=True)
         ]
         applied = apply_documents(self.qc, to_apply, hold_above=self.settings.hold_threshold)
@@ -108,7 +108,7 @@ class Uploader:
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """The result of a document that was refused before the tracker recorded it."""
         findings = run_reading(self.qc, lambda connection: findings_of(connection, document_id))
-        refused = Applied(
+        refused = AppliedDocument(
             document_id,
             DocumentState.REFUSED,
             {},
@@ -121,7 +121,7 @@ class Uploader:
         )
         return self.fact(document, refused, 0.0)
 
-    def fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
+    def fact(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> Fact:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(map(_entry, applied.findings))
         data = data_of(
@@ -154,7 +154,7 @@ def failed_upload(document: DueDocument, error: DccError) -> Fact:
     return Fact(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
 
 
-def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
+def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]:
     """Notices for other centres about a document that was applied, held or refused."""
     outcome, done_by = _OUTCOMES.get(applied.state, Outcome.DONE), applied.confirmed_by
     if outcome is Outcome.DONE and done_by is not None and document.key.action is Action.ADD:

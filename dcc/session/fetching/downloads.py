@@ -28,7 +28,7 @@ from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
 from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
 from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
-from dcc.sources.base import Connection, SourceAddress, Upcoming
+from dcc.sources.base import Connection, SourceAddress, UpcomingFile
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.sources.transfer_speed import Pace
@@ -262,10 +262,10 @@ class SourceDownloads:
         if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
             connection.announce([self._upcoming(each) for each in (transfer, *following)])
 
-    def _upcoming(self, transfer: Transfer) -> Upcoming:
+    def _upcoming(self, transfer: Transfer) -> UpcomingFile:
         key, hosting = transfer.key, transfer.hosting
         offset = self._staging.resumable(key, origin_of(hosting))
-        return Upcoming(key.action, transfer.path, hosting.size_bytes, offset, transfer.reads_checksum)
+        return UpcomingFile(key.action, transfer.path, hosting.size_bytes, offset, transfer.reads_checksum)
 
     def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: DownloadSlot) -> bool:
         """Carry out one transfer; returns whether it succeeded."""

@@ -37,7 +37,7 @@ from dcc.errors import (
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
-from dcc.qc.apply.documents import Applied, ToApply, apply_documents
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging import documents as judging
 from dcc.qc.judging.documents import lock_documents
@@ -304,12 +304,12 @@ class _Application:
         for one, result in zip(group, applied, strict=True):
             self._take(one, result)
 
-    def _to_apply(self, one: ToJudge, together_from: int) -> ToApply:
+    def _to_apply(self, one: ToJudge, together_from: int) -> DocumentWithRows:
         to_apply = document_to_apply(one.document, self._replayer.delegations, together_from)
         prepared = self._files.document(one)
-        return ToApply(replace(to_apply, rights=None) if one.is_confirmed else to_apply, prepared)
+        return DocumentWithRows(replace(to_apply, rights=None) if one.is_confirmed else to_apply, prepared)
 
-    def _take(self, one: ToJudge, applied: Applied) -> None:
+    def _take(self, one: ToJudge, applied: AppliedDocument) -> None:
         if applied.state is DocumentState.APPLIED:
             noted = bool(applied.findings)
             self.standing.append(Standing(applied.document_id, one.document, one.prepared, noted))

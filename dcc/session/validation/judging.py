@@ -23,14 +23,14 @@ from dcc.naming import Action
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.entity_rows import LIMITS
-from dcc.qc.apply.upload_findings import FindingsKept, UploadFinding, duplicate, too_long
+from dcc.qc.apply.upload_findings import FindingCollector, UploadFinding, duplicate, too_long
 from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key, key_of
 from dcc.qc.rows.types import Row, TooLong
 from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, NEEDING_OTHERS, all_rules, check_contents
-from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Lookups, Where
+from dcc.rules.context import DocumentContext, EntityLocation, ExperimentKey, KnownSpecimen, Lookups
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, with_value
 from dcc.session.data.due_documents import DueDocument, in_order_of_upload
@@ -46,7 +46,7 @@ class TextLimits:
     """
 
     def __init__(self, origin: Origin | None) -> None:
-        self.findings: Final = FindingsKept(origin)
+        self.findings: Final = FindingCollector(origin)
         self._tables: dict[str, list[Row]] = {table: [] for table in LIMITS}
         self._rows = RowBuilder(1, dict.fromkeys(NUMBERED, count(1).__next__), self._tables, LIMITS)
         self._block: Block | None = None
@@ -166,11 +166,11 @@ def _without_measurements(entity: Experiment | Line | Housing) -> Content:
 class _Applied(NamedTuple):
     """An experiment that was applied: its place, and its animals."""
 
-    where: Where
+    where: EntityLocation
     animals: tuple[str, ...]
 
 
-_NO_EXPERIMENT: Final = _Applied(Where(0, 0, 0), ())
+_NO_EXPERIMENT: Final = _Applied(EntityLocation(0, 0, 0), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Submitted:
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
         """See `Lookups`."""
         return self.neighbours.known_experiments(centre, keys)
 
@@ -262,7 +262,7 @@ class Neighbours:
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
         """See `Lookups`."""
         found = ((key, self._experiments.get((centre, key))) for key in keys)
         return {key: (known.where,) for key, known in found if known is not None}
@@ -309,7 +309,7 @@ class Neighbours:
                 self._deletions[document.centre, document.said] = number
             # What is added takes the place of what was only presumed to be there.
             done = Action.EDIT if action is Action.ADD and is_presumed else action
-            where = Where(number, block.position, entity.position)
+            where = EntityLocation(number, block.position, entity.position)
             if isinstance(entity, Specimen):
                 self._apply_specimen(block.centre, entity, where, done)
             elif isinstance(entity, Experiment):
@@ -319,7 +319,7 @@ class Neighbours:
             else:
                 _take(self._further, key, number, done)
 
-    def _apply_specimen(self, centre: str, specimen: Specimen, where: Where, action: Action) -> None:
+    def _apply_specimen(self, centre: str, specimen: Specimen, where: EntityLocation, action: Action) -> None:
         if action is Action.DELETE and self._experiments_on[centre][specimen.specimen_id]:
             # Rule Q4: it stays.
             return

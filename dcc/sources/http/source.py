@@ -45,7 +45,7 @@ from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, find_facts, modified_time
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Below, Entry, action_listing, manifest_version
+from dcc.sources.listing import Entry, SubfolderListing, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
@@ -89,7 +89,7 @@ class HttpConnection(Connection):
                 if entries is None:
                     return ActionListing(action, missing=True)
                 # An index tells of no links: there is none to follow, and a folder over a link is one like others.
-                below = Below(
+                below = SubfolderListing(
                     self._extent,
                     lambda folder: self._entries(self._target(action, printable(folder)) + "/") or (),
                     lambda _, __: None,

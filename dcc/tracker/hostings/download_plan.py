@@ -13,7 +13,7 @@ from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.due import Due, Why
-from dcc.sources.hosting import Fault, Hosting, KnownBad
+from dcc.sources.hosting import Fault, Hosting, KnownBadCopy
 from dcc.tracker import progress
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
 from dcc.tracker.hostings.copies import centre_is_to_blame, published_checksums
@@ -412,7 +412,7 @@ def hosting_of(row: Any, **given: object) -> Hosting:
 def _hosting(row: Any, by_name: bool) -> Hosting:
     same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
     is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
-    bad = KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None
+    bad = KnownBadCopy(row.bad_md5, Fault(row.bad_reason)) if is_bad else None
     return hosting_of(row, own=bool(row.own), bad=bad)
 
 

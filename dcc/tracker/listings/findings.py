@@ -10,7 +10,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.base import ActionListing, ListedFile, ListedTwice, SourceAddress
+from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.listings.comparing import Absent, KnownHosting, content_differs
 from dcc.tracker.states import REFUSED, State
@@ -194,7 +194,7 @@ def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int)
     return message(text, directory=listing.action.value, number=lost, source=address.label)
 
 
-def twice_finding(address: SourceAddress, action: Action, twice: ListedTwice) -> Finding:
+def twice_finding(address: SourceAddress, action: Action, twice: DuplicateEntry) -> Finding:
     """The finding on an archive or folder that was found at two paths."""
     known = {"taken": f"{action}/{twice.taken}", "other": f"{action}/{twice.other}", "source": address.label}
     if twice.is_folder:
