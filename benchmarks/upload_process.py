@@ -38,12 +38,12 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from dcc.qc.rows.prepared_file import PreparedFile
     from dcc.reference.loading import load_shipped
     from dcc.runtime.worker_processes import WorkerProcesses
-    from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, begin, prepare
+    from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, begin, prepare
     from dcc.settings import Settings
     from dcc.vocabulary import DocumentState
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
-    basis = Basis(load_shipped(), "", datetime.now(UTC).date(), columns_for(engine))
+    basis = PreparationBasis(load_shipped(), "", datetime.now(UTC).date(), columns_for(engine))
     measurements = 0
     processes = WorkerProcesses(os.cpu_count() or 1, begin, basis)
     with TemporaryDirectory() as folder:

@@ -34,7 +34,7 @@ from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import Batch, BatchArchive
-from dcc.session.batches.results import FromWorkers
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings, load_settings
@@ -121,7 +121,7 @@ class WorkersBenchmark:
 
     def _prepare(self, settings: Settings, archives: Sequence[BatchArchive], batches: int) -> float:
         """Have archives prepared in so many batches; how long all of them take at the rate at which they come."""
-        results = FromWorkers(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
+        results = SessionWorkerResults(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
         names = [f"{time.monotonic_ns()}_{number}" for number in range(batches)]
         for number, name in enumerate(names):
             results.put_batch(name, Batch(1, tuple(archives[number::batches])))

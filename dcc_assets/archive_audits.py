@@ -20,7 +20,7 @@ from dagster import (
 )
 
 from dcc.databases.transactions import run_reading
-from dcc.operations.archive_audits import Audited, audit_archives
+from dcc.operations.archive_audits import AuditResult, audit_archives
 from dcc.operations.archive_overview import StoreOverview, store_overview
 from dcc.reports.checks import CHECKS
 from dcc.store.copies import CopyState
@@ -106,7 +106,7 @@ def _figures(found: StoreOverview) -> Metadata:
     return figures
 
 
-def _audits(done: Audited) -> Metadata:
+def _audits(done: AuditResult) -> Metadata:
     rows = [
         (audit.replica, audit.copies, audit.bad, audit.missing, audit.repaired, audit.message or "")
         for audit in done.audits
@@ -114,7 +114,7 @@ def _audits(done: Audited) -> Metadata:
     return {"this audit": table(("replica", "read", "bad", "missing", "repaired", "ended early"), rows)}
 
 
-def _replicas(done: Audited) -> AssetCheckResult:
+def _replicas(done: AuditResult) -> AssetCheckResult:
     """A warning at most: other replicas have the archives, and the next audit goes on."""
     return AssetCheckResult(
         asset_key=ARCHIVE_STORE,

@@ -35,7 +35,7 @@ from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 GROUP: Final = "collection"
 
@@ -120,7 +120,7 @@ def chosen_file_sources(
 
 def crawl(
     context: OpExecutionContext,
-    work: Work,
+    work: SessionWork,
     recorder: EventRecorder,
     source_ids: Sequence[int] | None = None,
 ) -> Iterator[Report]:

@@ -34,7 +34,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.databases import QcDatabaseResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 GROUP: Final = "data"
 
@@ -91,7 +91,7 @@ def chosen_data(
     yield from load_chosen(context, session, qc_database, again=True)
 
 
-def load(context: OpExecutionContext, work: Work, qc: Engine, recorder: EventRecorder) -> Iterator[Report]:
+def load(context: OpExecutionContext, work: SessionWork, qc: Engine, recorder: EventRecorder) -> Iterator[Report]:
     """Process all waiting documents; report their results, and changes made outside of sessions.
 
     Faulty data fail checks, never the run. Raises as the work.

@@ -23,7 +23,7 @@ from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
 from dcc_assets.partitions import known_keys
 from dcc_dagster.metadata import Metadata, table
-from dcc_dagster.partition_events import Materialised, Report, Result, results
+from dcc_dagster.partition_events import MaterialisedPartition, Report, Result, results
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 
 GROUP: Final = "reports"
@@ -93,4 +93,6 @@ def _keep_report(
     }
     if states:
         metadata["documents by state"] = table(("phase", "status", "documents"), states)
-    return Report(key.partition, (Materialised(SUBMISSION_REPORTS, metadata),), partitions=str(ZIP_ACTIONS.name))
+    return Report(
+        key.partition, (MaterialisedPartition(SUBMISSION_REPORTS, metadata),), partitions=str(ZIP_ACTIONS.name)
+    )

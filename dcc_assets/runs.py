@@ -25,7 +25,7 @@ from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import Step
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_resources.file_sources import FileSourceResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 SESSION_TAG: Final = "dcc/session"
 """Tag of every run of a crawling session: the session's id in the tracker."""
@@ -73,7 +73,9 @@ def step_of(context: OpExecutionContext) -> Step:
 
 
 @contextmanager
-def session_work(context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource) -> Iterator[Work]:
+def session_work(
+    context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource
+) -> Iterator[SessionWork]:
     """The work of the run's crawling session; `kinds` configure the connections to sources of each kind.
 
     Tags the run with its session and process, and marks runs of dead processes as failed. Raises as

@@ -33,7 +33,7 @@ from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 GROUP: Final = "validation"
 
@@ -107,7 +107,7 @@ def chosen_zip_actions(
 
 def process(
     context: OpExecutionContext,
-    work: Work,
+    work: SessionWork,
     recorder: EventRecorder,
     staging: Staging,
     keys: Sequence[ZipKey] | None = None,

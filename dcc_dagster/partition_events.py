@@ -40,7 +40,7 @@ Target = AssetCheckEvaluationTargetMaterializationData
 
 
 @dataclass(frozen=True, slots=True)
-class Materialised:
+class MaterialisedPartition:
     """An asset's partition that was materialised."""
 
     asset: AssetKey
@@ -76,7 +76,7 @@ class Report:
     """
 
     partition: str
-    materialised: Sequence[Materialised] = ()
+    materialised: Sequence[MaterialisedPartition] = ()
     verdicts: Sequence[Verdict] = ()
     timestamp: float | None = None
     partitions: str | None = None
@@ -243,7 +243,7 @@ def results(
                 yield event
 
 
-def _materialisation(report: Report, materialised: Materialised) -> AssetMaterialization:
+def _materialisation(report: Report, materialised: MaterialisedPartition) -> AssetMaterialization:
     description = None if materialised.description is None else _as_description(materialised.description)
     return AssetMaterialization(
         materialised.asset,
@@ -253,7 +253,7 @@ def _materialisation(report: Report, materialised: Materialised) -> AssetMateria
     )
 
 
-def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[Materialised]:
+def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[MaterialisedPartition]:
     """Each asset once, with what the web page shows: it shows a partition's latest materialisation, not its checks.
 
     An asset with failed checks is shown with their verdicts, even if the partition did not get that far.
@@ -264,7 +264,9 @@ def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[M
         yield _failed(asset, failed, reached.get(asset)) if failed else reached[asset]
 
 
-def _failed(asset: AssetKey, failures: Sequence[Verdict], reached: Materialised | None) -> Materialised:
+def _failed(
+    asset: AssetKey, failures: Sequence[Verdict], reached: MaterialisedPartition | None
+) -> MaterialisedPartition:
     """An asset's partition with its failed checks: the worst in full, and one line of each other."""
     worst_first = sorted(failures, key=lambda verdict: verdict.severity is not AssetCheckSeverity.ERROR)
     lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
@@ -275,7 +277,7 @@ def _failed(asset: AssetKey, failures: Sequence[Verdict], reached: Materialised 
     more = {} if reached is None else reached.metadata
     first = worst_first[0].metadata
     added = {name: value for name, value in {**several, **more}.items() if name not in first}
-    return Materialised(asset, {**first, **added}, " ".join(lines))
+    return MaterialisedPartition(asset, {**first, **added}, " ".join(lines))
 
 
 def _evaluation(report: Report, verdict: Verdict, target: Target | None) -> AssetCheckEvaluation:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Work:
+class SessionWork:
     """A session and what it has to do.
 
     `source_ids`: the sources to crawl, `keys`: the submissions to process; None for all that are due. `only_scheduled`:
@@ -182,7 +182,7 @@ class SessionResource(PlatformResource):
     max_document_errors: int | None = setting("max_document_errors")
 
     @contextmanager
-    def work(self, resume: int | None, *sources: FileSourceResource, group: str | None = None) -> Iterator[Work]:
+    def work(self, resume: int | None, *sources: FileSourceResource, group: str | None = None) -> Iterator[SessionWork]:
         """The work, with a session that is open during the block; `sources` configure the connections.
 
         `resume` names a session that an earlier run handed over; a new one is for a `group` of centres, or for all.
@@ -191,7 +191,7 @@ class SessionResource(PlatformResource):
         """
         settings, tracker = self.session_settings(*sources), self.tracker.ready()
         with open_session(tracker, settings, group=group, resume=resume) as session:
-            yield Work(settings, tracker, session, hands_over=True, until=settings.last_phase)
+            yield SessionWork(settings, tracker, session, hands_over=True, until=settings.last_phase)
 
     def session_settings(self, *sources: FileSourceResource) -> Settings:
         """The settings of sessions. Raises ConfigurationError."""

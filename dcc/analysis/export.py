@@ -23,7 +23,7 @@ from dcc.analysis.export_directory import (
     ExportFormat,
     Manifest,
     Partition,
-    Written,
+    WrittenFile,
     open_directory,
     path_of,
     read_manifest,
@@ -244,7 +244,7 @@ def _write_files(
                 done += batch.num_rows
                 if on_progress is not None:
                     on_progress(ExportProgress(done, rows, partition))
-        manifest.files[path] = Written(summary.rows, file.stat().st_size, summary.fingerprint)
+        manifest.files[path] = WrittenFile(summary.rows, file.stat().st_size, summary.fingerprint)
         manifest.unfinished.discard(path)
         if time.monotonic() - saved > _SAVE_SECONDS:
             save_manifest(directory, manifest)

@@ -50,7 +50,7 @@ class Partition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A written file: its rows and bytes, and a fingerprint of the rows."""
 
     rows: int
@@ -64,7 +64,7 @@ class Manifest:
 
     format: ExportFormat
     wanted: Mapping[str, object]
-    files: dict[str, Written] = field(default_factory=dict)
+    files: dict[str, WrittenFile] = field(default_factory=dict)
     unfinished: set[str] = field(default_factory=set)
 
 
@@ -160,7 +160,7 @@ def _parse(text: str) -> Manifest:
     read: dict[str, Any] = json.loads(text)
     if read["format_version"] != FORMAT_VERSIONS[ExportFormat(read["format"])]:
         raise ValueError(f"Format version {read['format_version']}")
-    files = {path: Written(**written) for path, written in read["files"].items()}
+    files = {path: WrittenFile(**written) for path, written in read["files"].items()}
     unfinished = set(read["unfinished"])
     if not all(map(_IS_PATH, (*files, *unfinished))):
         raise ValueError("A file that no export has")

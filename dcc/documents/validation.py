@@ -29,7 +29,7 @@ from dcc.documents.prolog import (
 from dcc.documents.schema_errors import LocatedViolation, find_schema_errors
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.streaming import CHUNK, stream
-from dcc.documents.well_formedness import Chunks, Fault, find_fault, place_of
+from dcc.documents.well_formedness import Chunks, WellFormednessFault, find_fault, place_of
 from dcc.errors import (
     DocumentError,
     ForbiddenMarkupError,
@@ -151,7 +151,7 @@ def _prolog_problem(found: Doctype | UnreadableProlog, chunks: Chunks, path: Pat
             "encoding",
         )
     unread = message(mark("The document cannot be read: {reason}."), reason=Message(found.reason))
-    fault = find_fault(chunks, "*") or Fault(unread, found.line, found.column)
+    fault = find_fault(chunks, "*") or WellFormednessFault(unread, found.line, found.column)
     return _problem(NotWellFormedError, fault.said, fault.line, fault.column, fault.case)
 
 
@@ -185,7 +185,7 @@ def _rooted(name: str, namespace: str) -> Message:
 
 
 def _problems(
-    errors: Sequence[LocatedViolation], fault: Fault | None, max_errors: int, *, complete: bool
+    errors: Sequence[LocatedViolation], fault: WellFormednessFault | None, max_errors: int, *, complete: bool
 ) -> list[Problem]:
     """The problems to report, at most `max_errors`; `complete`: `errors` are all that there are."""
     found = [

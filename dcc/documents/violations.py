@@ -17,7 +17,7 @@ from dcc.documents.streaming import MOST_RUNS, PruningParser, Runs
 from dcc.messages import Message, mark, message
 
 if TYPE_CHECKING:
-    from dcc.documents.schema_model import ElementDeclaration, Refusal, SchemaModel
+    from dcc.documents.schema_model import ElementDeclaration, SchemaModel, ValueRefusal
 
 _LONGEST_VALUE = 80
 _LONGEST_SENTENCE = 500
@@ -261,7 +261,7 @@ _FOUND: Final = {
 """The message on a value, by whether it is not empty, and whether it is an attribute's."""
 
 
-def _value(tag: Tag, attribute: str | None, refusal: Refusal) -> Violation:
+def _value(tag: Tag, attribute: str | None, refusal: ValueRefusal) -> Violation:
     known: dict[str, Any] = {"found": _shortened(refusal.value), "expected": _expected(refusal)}
     if refusal.permitted:
         known["permitted"] = [_shortened(each) for each in refusal.permitted[:_MOST_CHOICES]]
@@ -269,7 +269,7 @@ def _value(tag: Tag, attribute: str | None, refusal: Refusal) -> Violation:
     return _violation(tag, text, VALUE, attribute=attribute, **known)
 
 
-def _expected(refusal: Refusal) -> Message:
+def _expected(refusal: ValueRefusal) -> Message:
     if refusal.permitted:
         return _choice([quoted(each) for each in refusal.permitted])
     if refusal.kind in EXPECTATIONS:

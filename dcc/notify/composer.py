@@ -17,8 +17,8 @@ from dcc.errors import ConfigurationError
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
 from dcc.notify.digests import Digest
-from dcc.notify.messages import Attachment, Kind, Message
-from dcc.notify.outages import Trouble
+from dcc.notify.messages import Attachment, Message, MessageKind
+from dcc.notify.outages import OutageEntry
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
@@ -196,7 +196,7 @@ class Composer:
         code = digest.centre.short_name
         return self._message(
             message_id,
-            Kind.DIGEST,
+            MessageKind.DIGEST,
             "digest",
             catalogue,
             values,
@@ -230,9 +230,9 @@ class Composer:
             "parts": parts,
             "proposals": proposals,
         }
-        return self._message(message_id, Kind.SESSION, "summary", catalogue, values, {}, session=session)
+        return self._message(message_id, MessageKind.SESSION, "summary", catalogue, values, {}, session=session)
 
-    def outages(self, message_id: str, away: Sequence[Trouble], back: Mapping[str, str]) -> Message:
+    def outages(self, message_id: str, away: Sequence[OutageEntry], back: Mapping[str, str]) -> Message:
         """New outages and recoveries; `back` has the labels of what recovered, by subject."""
         catalogue = self.catalogue(None)
         what = [catalogue.say("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
@@ -257,7 +257,7 @@ class Composer:
         }
         values = {"headline": catalogue.list(what), "away": away, "back": list(back.values())}
         session = next((one.session for one in away), None)
-        kind = Kind.OUTAGE if away else Kind.RECOVERY
+        kind = MessageKind.OUTAGE if away else MessageKind.RECOVERY
         return self._message(message_id, kind, "outage", catalogue, values, data, session=session)
 
     def missing_addresses(self, message_id: str, centres: Sequence[str]) -> Message:
@@ -275,7 +275,7 @@ class Composer:
             for centre in centres
         ]
         values = {"headline": headline, "sentences": sentences}
-        return self._message(message_id, Kind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
+        return self._message(message_id, MessageKind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
 
     def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
         """Archives of a centre that failed long ago, in its language."""
@@ -296,7 +296,7 @@ class Composer:
         code = centre.short_name
         values = {"headline": f"{code}: {headline}", "sentences": sentences}
         data = {"failed": failed, "failed_total": late.failed}
-        return self._message(message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code)
+        return self._message(message_id, MessageKind.OUTAGE, "notice", catalogue, values, data, centre=code)
 
     def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
         """What archives of other centres did, or tried to do, with data of a centre, in its language."""
@@ -325,7 +325,7 @@ class Composer:
         headline = catalogue.say(text, centre=owner.short_name)
         values = {"headline": headline, "sentences": sentences}
         code = owner.short_name
-        return self._message(message_id, Kind.OWNER, "notice", catalogue, values, data, centre=code)
+        return self._message(message_id, MessageKind.OWNER, "notice", catalogue, values, data, centre=code)
 
     def test(self, message_id: str) -> Message:
         """A test message."""
@@ -334,7 +334,7 @@ class Composer:
             "headline": catalogue.say("a test of notifications"),
             "sentences": [catalogue.say("Notifications arrive here. You need not do anything.")],
         }
-        return self._message(message_id, Kind.TEST, "notice", catalogue, values, {})
+        return self._message(message_id, MessageKind.TEST, "notice", catalogue, values, {})
 
     def catalogue(self, code: str | None) -> Catalogue:
         """The catalogue of a language. Uses that of DCC_LANGUAGE, and says so, if there is none."""
@@ -351,7 +351,7 @@ class Composer:
     def _message(
         self,
         message_id: str,
-        kind: Kind,
+        kind: MessageKind,
         template: str,
         catalogue: Catalogue,
         values: Mapping[str, Any],

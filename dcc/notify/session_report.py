@@ -24,7 +24,7 @@ from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
 from dcc.settings import Settings
-from dcc.sources.due import Why
+from dcc.sources.due import DueReason
 from dcc.tracker.crawls import CrawlEntry, SessionEntry, require_session, session_findings
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -203,7 +203,7 @@ def _add_sources(text: _Text, connection: Connection, session: SessionEntry, fai
         centre = sources[number].centre if number in sources else ""
         if due.is_due or (session.centres is not None and centre not in session.centres):
             continue
-        if due.why is Why.RECENT:
+        if due.why is DueReason.RECENT:
             recent += 1
         else:
             text.add(2, f"{label(number)}: {due}")

@@ -35,7 +35,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
 from dcc.tracker.stored_archives import (
-    Offer,
+    ListedCopy,
     WantedCopy,
     delivered_as,
     note_stored,
@@ -55,7 +55,7 @@ _BATCH: Final = 50
 
 
 @dataclass
-class CaughtUp:
+class CatchUpResult:
     """What was brought up to date: archives from staging, and copies; and why replicas lack copies still.
 
     `failing` are the replicas to which a copy could not be written; others only lacked the time.
@@ -118,16 +118,16 @@ class ArchiveCopies:
     def __exit__(self, *_: object) -> None:
         self.store.close()
 
-    def catch_up(self, seconds: float | None = None) -> CaughtUp:
+    def catch_up(self, seconds: float | None = None) -> CatchUpResult:
         """Keep what is only in staging, then make pending copies; no new one begins after `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        done = CaughtUp()
+        done = CatchUpResult()
         self._keep_staged(done, deadline)
         for replica in self.store.replicas:
             self._make_copies(replica, done, deadline)
         return done
 
-    def _keep_staged(self, done: CaughtUp, deadline: float | None) -> None:
+    def _keep_staged(self, done: CatchUpResult, deadline: float | None) -> None:
         kept: list[tuple[int | None, StoredCopies]] = []
         missing = self.read(unkept)
         staged = _staged_names(self._staging) if missing else set()
@@ -151,7 +151,7 @@ class ArchiveCopies:
             self.write(lambda connection: record_kept(connection, kept))
             kept.clear()
 
-    def _make_copies(self, replica: Replica, done: CaughtUp, deadline: float | None) -> None:
+    def _make_copies(self, replica: Replica, done: CatchUpResult, deadline: float | None) -> None:
         after = 0
         while wanted := self.read(partial(pending_copies, replica=replica.url, after=after, most=_BATCH)):
             found: list[tuple[int, str, Copy]] = []
@@ -232,7 +232,7 @@ class ArchiveCopies:
                     return True
         return False
 
-    def _fetch(self, offer: Offer, address: SourceAddress, path: Path) -> None:
+    def _fetch(self, offer: ListedCopy, address: SourceAddress, path: Path) -> None:
         """Write what a source offers to a file. Raises SourceError, also if others use all its connections."""
         settings = self._settings.for_protocol(address.protocol)
         patience = for_seconds(settings.connect_timeout + settings.login_timeout)

@@ -11,7 +11,7 @@ from dcc.operations.archive_overview import StoreOverview, store_overview
 from dcc.outcomes import ZipKey
 from dcc.reports.overdue import CentreActivity, activity_of_centres
 from dcc.settings import Settings
-from dcc.sources.due import Due
+from dcc.sources.due import CrawlDue
 from dcc.tracker import crawls
 from dcc.tracker.crawls import CrawlEntry, SessionEntry
 from dcc.tracker.decisions import DecisionKind, count_decided
@@ -31,7 +31,7 @@ class SourceOverview:
 
     entry: SourceEntry
     crawl: CrawlEntry | None
-    due: Due | None
+    due: CrawlDue | None
     expected: ExpectedWork
 
     @property

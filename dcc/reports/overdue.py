@@ -19,7 +19,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
-from dcc.sources.due import Due, Why, overdue_at
+from dcc.sources.due import CrawlDue, DueReason, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.models import (
     Centre,
@@ -59,7 +59,7 @@ class CrawledSource:
     since: datetime
     overdue: bool
     is_tried: bool
-    due: Due
+    due: CrawlDue
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         partition = source_partition(centre, source_id)
         is_tried = tried is not None and tried >= before
         due = dues[source_id]
-        overdue = due.why is not Why.PAUSED and overdue_at(due.pace, since, now - before) < now
+        overdue = due.why is not DueReason.PAUSED and overdue_at(due.pace, since, now - before) < now
         found.append(CrawledSource(source_id, partition, centre, listed, since, overdue, is_tried, due))
     return found
 

@@ -46,7 +46,7 @@ _TURN: Final = ServerTurn.__table__
 _LINE: Final = select(_PLACE, func.current_timestamp().label("now")).order_by(_PLACE.c.id)
 
 
-class InLine(NamedTuple):
+class QueuedProcess(NamedTuple):
     """A process that has a place at a source and its server, or waits for one; `most` is the source's limit."""
 
     number: int
@@ -125,7 +125,7 @@ class ConnectionPlaces:
                 # The tracker may come back before others get the places.
                 log.warning("Places for connections could not be renewed: %s", error)
 
-    def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[InLine]) -> None:
+    def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[QueuedProcess]) -> None:
         """Record who waits for a connection to the same source, or to another one on the same server."""
         having = self._rows_with_places(line)
         waiting = [one for one in line if one.number not in having]
@@ -182,14 +182,16 @@ class ConnectionPlaces:
             # It is not renewed any more.
             log.warning("A place for a connection could not be given back: %s", error)
 
-    def _read_line(self) -> list[InLine]:
+    def _read_line(self) -> list[QueuedProcess]:
         """The living rows of the queue."""
         rows = run_reading(self._tracker, lambda connection: connection.execute(_LINE).all())
         return [
-            InLine(row.id, row.file_source_id, row.server, row.most) for row in rows if is_alive(row, self._settings)
+            QueuedProcess(row.id, row.file_source_id, row.server, row.most)
+            for row in rows
+            if is_alive(row, self._settings)
         ]
 
-    def _rows_with_places(self, line: Iterable[InLine]) -> set[int]:
+    def _rows_with_places(self, line: Iterable[QueuedProcess]) -> set[int]:
         return rows_with_places(line, lambda server: self._settings.limits_of(server).connections or math.inf)
 
     def _reserve_turns(self, server: str, seconds: float) -> float:
@@ -208,7 +210,7 @@ class ConnectionPlaces:
         return run_writing(self._tracker, work)
 
 
-def rows_with_places(line: Iterable[InLine], most_at_server: Callable[[str], float]) -> set[int]:
+def rows_with_places(line: Iterable[QueuedProcess], most_at_server: Callable[[str], float]) -> set[int]:
     """The numbers of the rows with a place: those for which earlier ones leave room at their source and server.
 
     A row keeps its place whoever leaves, because that makes room for one more at most.

@@ -36,7 +36,7 @@ from dcc.session.source_listings import (
 )
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
-from dcc.sources.due import Due, PastCrawls, due
+from dcc.sources.due import CrawlDue, PastCrawls, due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
@@ -85,7 +85,7 @@ def crawl_file_sources(
             unsettled[crawl.source_id] = listing, crawl, recent
         else:
             yield ended(crawl)
-    looks = [Relisting(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
+    looks = [RelistedSource(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
     for second in list_again(looks, session):
         _, crawl, recent = unsettled[second.address.id]
         with logging_about_source(second.address):
@@ -95,7 +95,7 @@ def crawl_file_sources(
 
 def _to_crawl(
     connection: Connection, *, session: Session, ids: Sequence[int] | None, only_scheduled: bool
-) -> tuple[list[SourceAddress], dict[int, Due]]:
+) -> tuple[list[SourceAddress], dict[int, CrawlDue]]:
     """The sources to crawl, and whether each source is due; see `crawl_file_sources`."""
     dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
@@ -105,7 +105,7 @@ def _to_crawl(
     return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
 
 
-def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
+def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
     """Add a notice that names the sources which are left alone, paused or not due, with the reasons and the ends."""
     waiting = {number: due for number, due in dues.items() if not due.is_due}
     if not waiting:
@@ -123,7 +123,7 @@ def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
         session.notices += (notice,)
 
 
-def _following(before: Due, crawl: SourceCrawl, failure_limit: int) -> Due:
+def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> CrawlDue:
     """Whether a source is due again at once, after a crawl."""
     past = PastCrawls(listed=crawl.finished - timedelta(seconds=crawl.seconds))
     if crawl.outcome == FAILED:
@@ -132,7 +132,7 @@ def _following(before: Due, crawl: SourceCrawl, failure_limit: int) -> Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Relisting:
+class RelistedSource:
     """A source to list once more for some archives; `ended` is the time of its last listing (monotonic)."""
 
     address: SourceAddress
@@ -140,7 +140,7 @@ class Relisting:
     archives: Collection[ZipKey]
 
 
-def list_again(looks: Collection[Relisting], session: Session) -> Iterator[SourceListing]:
+def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[SourceListing]:
     """List the directories of some archives again, after the quiet period of each source."""
     by_source = {look.address.id: look for look in looks}
 
@@ -163,21 +163,21 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
     Recent archives are listed once more, as in a crawl: those that are still being uploaded cannot be fetched.
     """
 
-    def look(connection: Connection) -> list[Relisting]:
+    def look(connection: Connection) -> list[RelistedSource]:
         archives = archives_by_source(connection, keys)
         addresses = load_addresses(connection, ids=list(archives)) if archives else []
-        return [Relisting(address, -math.inf, archives[address.id]) for address in addresses]
+        return [RelistedSource(address, -math.inf, archives[address.id]) for address in addresses]
 
     looks = session.read(look)
     archives = {look.address.id: look.archives for look in looks}
     unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
-    again: list[Relisting] = []
+    again: list[RelistedSource] = []
     for listing in list_again(looks, session):
         if listing.error is not None:
             log.warning("%s", listing.error)
         if recent := _record_archives(session, listing, archives[listing.address.id]):
             unsettled[listing.address.id] = recent
-            again.append(Relisting(listing.address, listing.ended, recent))
+            again.append(RelistedSource(listing.address, listing.ended, recent))
     for second in list_again(again, session):
         settle(session, second, unsettled[second.address.id])
 

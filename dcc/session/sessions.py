@@ -37,7 +37,7 @@ from dcc.runtime.logging_setup import RAISED
 from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
     COMMENT_LENGTH,
-    Acquired,
+    AcquiredSession,
     Lease,
     acquire_lease,
     await_turn,
@@ -231,7 +231,7 @@ def hold_session(
     wanted = None if group is None else named_group(settings, group)
     holder = uuid.uuid4().hex
 
-    def acquire(connection: Connection) -> tuple[float, Acquired]:
+    def acquire(connection: Connection) -> tuple[float, AcquiredSession]:
         return time.monotonic(), acquire_lease(connection, holder, settings, wanted, resume)
 
     began, acquired = run_writing(tracker, acquire)

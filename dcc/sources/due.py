@@ -143,7 +143,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CrawlPolicy:
     """When a source may be crawled: `every`, the oldest that its listing may become, and `schedule`, whichever is
     first; without both: with every session.
     """
@@ -192,7 +192,7 @@ class PastCrawls:
         return self.changed is not None and not self.failures and (self.listed is None or self.listed < self.changed)
 
 
-class Why(StrEnum):
+class DueReason(StrEnum):
     """Why a source is crawled now, or is not."""
 
     DUE = "due"
@@ -203,18 +203,18 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class CrawlDue:
     """Whether a source is due, and if not, why and until when; a pause may be without an end: None."""
 
-    why: Why
+    why: DueReason
     until: datetime | None
-    pace: Pace
+    pace: CrawlPolicy
     past: PastCrawls
 
     @property
     def is_due(self) -> bool:
         """Whether it must be crawled now."""
-        return self.why is Why.DUE
+        return self.why is DueReason.DUE
 
     @property
     def needs_no_other(self) -> bool:
@@ -224,7 +224,7 @@ class Due:
     @property
     def may_be_used(self) -> bool:
         """Whether archives may be fetched from it now."""
-        return self.why in (Why.DUE, Why.RECENT)
+        return self.why in (DueReason.DUE, DueReason.RECENT)
 
     @property
     def in_words(self) -> str:
@@ -234,18 +234,18 @@ class Due:
     def __str__(self) -> str:
         until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M} UTC"
         match self.why:
-            case Why.PAUSED if self.pace.pause is not None:
+            case DueReason.PAUSED if self.pace.pause is not None:
                 return f"paused by {self.pace.pause.by}{until}: {self.pace.pause.reason}"
-            case Why.FAILING:
+            case DueReason.FAILING:
                 return f"failed {self.past.failures} times in a row, left alone{until}"
-            case Why.CLOSED:
+            case DueReason.CLOSED:
                 return f"outside its window{until}"
-            case Why.RECENT:
+            case DueReason.RECENT:
                 return f"not due{until}"
         return "due"
 
 
-def due(pace: Pace, past: PastCrawls, now: datetime, failure_limit: int, *, is_named: bool = False) -> Due:
+def due(pace: CrawlPolicy, past: PastCrawls, now: datetime, failure_limit: int, *, is_named: bool = False) -> CrawlDue:
     """Whether a source is due at a time.
 
     After `failure_limit` failures in a row it is left alone for an hour, and for twice as long after each further one,
@@ -253,28 +253,28 @@ def due(pace: Pace, past: PastCrawls, now: datetime, failure_limit: int, *, is_n
     """
     past = past.known_at(now)
 
-    def not_before(why: Why, until: datetime | None) -> Due:
-        return Due(why, until, pace, past)
+    def not_before(why: DueReason, until: datetime | None) -> CrawlDue:
+        return CrawlDue(why, until, pace, past)
 
     pause = pace.pause
     if pause is not None and (pause.until is None or pause.until > now):
-        return not_before(Why.PAUSED, pause.until)
+        return not_before(DueReason.PAUSED, pause.until)
     if is_named:
-        return not_before(Why.DUE, None)
+        return not_before(DueReason.DUE, None)
     if past.failed is not None and past.failures >= failure_limit:
         doublings = min(past.failures - failure_limit, 10)
         again = past.failed + min(_FIRST_BACK_OFF * 2**doublings, MOST_BACK_OFF)
         if again > now:
-            return not_before(Why.FAILING, again if pace.windows is None else pace.windows.opens(again))
+            return not_before(DueReason.FAILING, again if pace.windows is None else pace.windows.opens(again))
     ready = ready_at(pace, past)
     if ready is not None and ready > now:
-        return not_before(Why.RECENT, ready)
+        return not_before(DueReason.RECENT, ready)
     if pace.windows is not None and not pace.windows.is_open(now):
-        return not_before(Why.CLOSED, pace.windows.opens(now))
-    return not_before(Why.DUE, None)
+        return not_before(DueReason.CLOSED, pace.windows.opens(now))
+    return not_before(DueReason.DUE, None)
 
 
-def overdue_at(pace: Pace, since: datetime, patience: timedelta) -> datetime:
+def overdue_at(pace: CrawlPolicy, since: datetime, patience: timedelta) -> datetime:
     """When a source that was listed at a time is overdue: it was due, the patience is over, and it could be used."""
     scheduled = [] if pace.schedule is None else [pace.schedule.after(since)]
     aged = [since + (pace.every or timedelta())] if pace.every or not scheduled else []
@@ -284,7 +284,7 @@ def overdue_at(pace: Pace, since: datetime, patience: timedelta) -> datetime:
     return pace.windows.opens(at) + patience
 
 
-def ready_at(pace: Pace, past: PastCrawls) -> datetime | None:
+def ready_at(pace: CrawlPolicy, past: PastCrawls) -> datetime | None:
     """From when on a source without failures is due; None: at any time."""
     if past.listed is None:
         return None

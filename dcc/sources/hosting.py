@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dcc.sources.base import Validators
 
 
-class Fault(StrEnum):
+class CopyFault(StrEnum):
     """The fault of a bad copy of an archive: it cannot be opened, or its MD5 is not the published one."""
 
     DAMAGED = "damaged"
@@ -21,7 +21,7 @@ class KnownBadCopy:
     """A bad copy of an archive, with its MD5; its source lists it unchanged."""
 
     md5: str
-    fault: Fault
+    fault: CopyFault
 
 
 class EarlierCopy(NamedTuple):
@@ -61,7 +61,7 @@ class Hosting:
         """
         if self.bad is None:
             return False
-        if self.bad.fault is Fault.DAMAGED:
+        if self.bad.fault is CopyFault.DAMAGED:
             return self.own and self.has_md5 and published is None
         bound = None if self.own and self.has_md5 else published
         return bound in {None, self.bad.md5}

@@ -13,7 +13,7 @@ from dcc.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SpeedLimits:
     """At least `slowest` bytes a second over every `over` seconds, and no more than `longest` seconds in all."""
 
     slowest: int = 0

@@ -112,7 +112,7 @@ _OFFERS: Final = (
 )
 
 
-class Unkept(NamedTuple):
+class UnstoredArchive(NamedTuple):
     """An archive that is not in the store yet; `size_bytes` and `md5` as it arrived."""
 
     download_id: int
@@ -129,14 +129,14 @@ class WantedCopy(NamedTuple):
     size_bytes: int
 
 
-class Holdings(NamedTuple):
+class ArchiveTotals(NamedTuple):
     """A number of archives, and their bytes."""
 
     archives: int
     size_bytes: int
 
 
-class Offer(NamedTuple):
+class ListedCopy(NamedTuple):
     """An archive as a source still lists it, of the same size as when it delivered these bytes."""
 
     source_id: int
@@ -212,9 +212,11 @@ def note_stored(connection: Connection, archive_ids: Collection[int], required: 
     change_about(connection, _STORED, everywhere, at=utc_now())
 
 
-def unkept(connection: Connection) -> list[Unkept]:
+def unkept(connection: Connection) -> list[UnstoredArchive]:
     """Archives whose latest attempt with bytes is not in the store, oldest first."""
-    return [Unkept(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_UNKEPT)]
+    return [
+        UnstoredArchive(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_UNKEPT)
+    ]
 
 
 def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
@@ -272,10 +274,10 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[Wante
     return _wanted_copies(connection, query.order_by(StoredArchive.id))
 
 
-def offers(connection: Connection, sha256: str) -> list[Offer]:
+def offers(connection: Connection, sha256: str) -> list[ListedCopy]:
     """The sources that may still have these bytes."""
     return [
-        Offer(row.file_source_id, key_of(row), row.folder, row.size_bytes, row.modified)
+        ListedCopy(row.file_source_id, key_of(row), row.folder, row.size_bytes, row.modified)
         for row in connection.execute(_OFFERS, {"sha256": sha256})
     ]
 
@@ -315,7 +317,7 @@ def oldest_check(connection: Connection, replica: str) -> datetime | None:
     return connection.scalar(query)
 
 
-def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:
+def holdings(connection: Connection) -> dict[str, dict[str, ArchiveTotals]]:
     """The archives and bytes of each replica by the state of their copies."""
     query = (
         select(ArchiveCopy.replica, ArchiveCopy.state, func.count(), func.sum(StoredArchive.size_bytes))
@@ -323,9 +325,9 @@ def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:
         .group_by(ArchiveCopy.replica, ArchiveCopy.state)
         .order_by(ArchiveCopy.replica, ArchiveCopy.state)
     )
-    found: dict[str, dict[str, Holdings]] = {}
+    found: dict[str, dict[str, ArchiveTotals]] = {}
     for replica, state, archives, size_bytes in connection.execute(query):
-        found.setdefault(replica, {})[state] = Holdings(archives, int(size_bytes))
+        found.setdefault(replica, {})[state] = ArchiveTotals(archives, int(size_bytes))
     return found
 
 
@@ -339,13 +341,13 @@ def replicas_with_copies(connection: Connection, settings: Settings) -> set[str]
     }
 
 
-def stored_since(connection: Connection, since: datetime | None = None) -> Holdings:
+def stored_since(connection: Connection, since: datetime | None = None) -> ArchiveTotals:
     """The archives that arrived in the store since a time in UTC, or ever, and their bytes."""
     query = select(func.count(), func.sum(StoredArchive.size_bytes)).select_from(StoredArchive)
     if since is not None:
         query = query.where(StoredArchive.created >= since)
     archives, size_bytes = connection.execute(query).one()
-    return Holdings(archives, int(size_bytes or 0))
+    return ArchiveTotals(archives, int(size_bytes or 0))
 
 
 def _wanted_copies(connection: Connection, query: Select[int, str, int]) -> list[WantedCopy]:

@@ -38,7 +38,7 @@ from dcc_assets.metadata.links import (
     xml_of_documents,
 )
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report, Verdict
+from dcc_dagster.partition_events import MaterialisedPartition, Report, Verdict
 
 DOCUMENTS_SHOWN: Final = 200
 """Documents in a table; the rest are counted."""
@@ -98,7 +98,7 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
         return replace(report, whole=True)
     name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
-    materialised = Materialised(
+    materialised = MaterialisedPartition(
         ZIP_ACTIONS_ASSET,
         about(outcome)
         | {"action": outcome.key.action.value}
@@ -108,13 +108,13 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     return replace(report, materialised=(materialised, *report.materialised), verdicts=(name, *others), whole=True)
 
 
-def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:
+def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[MaterialisedPartition]:
     held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
     if held is not None:
         known = about(outcome) | {"action": outcome.key.action.value, "held": held}
-        yield Materialised(ZIP_ACTIONS_ASSET, known | _links(outcome, ZIP_ACTIONS_ASSET))
+        yield MaterialisedPartition(ZIP_ACTIONS_ASSET, known | _links(outcome, ZIP_ACTIONS_ASSET))
     if outcome.downloaded:
-        yield Materialised(
+        yield MaterialisedPartition(
             ZIP_DOWNLOADS,
             about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, ZIP_DOWNLOADS),
             _received(outcome),
@@ -127,11 +127,11 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
         }
         documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
         known = about(outcome) | counts | documents | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
-        yield Materialised(XML_DOCUMENTS, known)
+        yield MaterialisedPartition(XML_DOCUMENTS, known)
     if outcome.succeeded:
         valid: Metadata = {"valid": len(outcome.documents), "errors": 0}
         known = about(outcome) | valid | _documents(outcome) | _links(outcome, VALIDATED_DOCUMENTS)
-        yield Materialised(VALIDATED_DOCUMENTS, known)
+        yield MaterialisedPartition(VALIDATED_DOCUMENTS, known)
 
 
 def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:

@@ -19,7 +19,7 @@ from dcc_assets.metadata.links import (
     report_of_centre,
 )
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report
+from dcc_dagster.partition_events import MaterialisedPartition, Report
 
 _PICTURES: Final = (1, 2)
 """How many plots of a centre are shown with its overviews: of the parameters with most values."""
@@ -30,7 +30,7 @@ def contexts_reports(built: ContextsBuilt) -> Iterator[Report]:
     for counts in built.centres:
         yield Report(
             counts.centre,
-            (Materialised(CONTEXTS, _contexts(counts), _summary(counts)),),
+            (MaterialisedPartition(CONTEXTS, _contexts(counts), _summary(counts)),),
             timestamp=utc_timestamp(built.finished),
         )
 
@@ -39,7 +39,7 @@ def overviews_reports(built: OverviewsBuilt) -> Iterator[Report]:
     """The overviews of each centre that the build changed."""
     for centre, counts in sorted(built.centres.items()):
         summary = ", ".join(f"{number:,} {_words(name)}" for name, number in counts.items())
-        materialised = Materialised(OVERVIEWS, _overviews(centre, counts), summary)
+        materialised = MaterialisedPartition(OVERVIEWS, _overviews(centre, counts), summary)
         yield Report(centre, (materialised,), timestamp=utc_timestamp(built.finished))
 
 

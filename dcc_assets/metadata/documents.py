@@ -24,7 +24,7 @@ from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UP
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report, Verdict
+from dcc_dagster.partition_events import MaterialisedPartition, Report, Verdict
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases shown on submissions; contexts and overviews are shown on centres."""
@@ -74,7 +74,7 @@ def data_report(outcome: ZipData) -> Report | None:
 
     For the phase data, `outcome.documents` must be all of the submission's: a check is about all of them.
     """
-    materialised: Sequence[Materialised] = ()
+    materialised: Sequence[MaterialisedPartition] = ()
     verdicts: Sequence[Verdict] = ()
     if outcome.reached is Phase.UPLOAD:
         materialised, verdicts = _upload(outcome)
@@ -100,7 +100,7 @@ def data_reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
     return (report for outcome in outcomes if (report := data_report(outcome)) is not None)
 
 
-def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]]:
+def _upload(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[Verdict]]:
     faulty = [document for document in outcome.documents if _not_uploaded(document)]
     if faulty:
         headline = _upload_headline(faulty, len(outcome.documents))
@@ -116,7 +116,7 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]
         return (), ()
     documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
-    materialised = Materialised(UPLOADED_DATA, shown)
+    materialised = MaterialisedPartition(UPLOADED_DATA, shown)
     return (materialised,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)]
 
 
@@ -182,7 +182,7 @@ def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
     return metadata
 
 
-def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]]:
+def _integrity(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[Verdict]]:
     if left_out := _lacking(outcome.documents, Phase.DATA):
         return (), [_not_made(outcome, group, _cancelled(left_out, Phase.DATA)) for group in GROUPS]
     verdicts = [_group_verdict(outcome, group) for group in GROUPS]
@@ -191,7 +191,7 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdi
     if not _whole(outcome, Phase.DATA):
         return (), verdicts
     counts = _count(outcome.documents)
-    materialised = Materialised(
+    materialised = MaterialisedPartition(
         DATA_INTEGRITY,
         about(outcome)
         | {"documents": len(outcome.documents)}
@@ -246,9 +246,9 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     )
 
 
-def _quality_control(outcome: ZipData, more: Metadata, description: str) -> Materialised:
+def _quality_control(outcome: ZipData, more: Metadata, description: str) -> MaterialisedPartition:
     state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name}
-    return Materialised(QC, about(outcome) | state | more | _links(outcome, QC), description)
+    return MaterialisedPartition(QC, about(outcome) | state | more | _links(outcome, QC), description)
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:

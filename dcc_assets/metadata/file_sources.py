@@ -14,7 +14,7 @@ from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP
 from dcc_assets.metadata.archives import WHAT_TO_DO
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report, Verdict
+from dcc_dagster.partition_events import MaterialisedPartition, Report, Verdict
 
 _OK = "ok"
 _NEW_SHOWN = 50
@@ -44,7 +44,7 @@ def source_report(crawl: SourceCrawl) -> Report:
         details,
     )
     materialised = (
-        () if crawl.outcome != _OK else (Materialised(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
+        () if crawl.outcome != _OK else (MaterialisedPartition(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
     )
     return Report(crawl.partition, materialised, (verdict,), utc_timestamp(crawl.finished))
 
@@ -70,7 +70,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 **found_on,
                 "Links": links([("Submission report", report_of_zip(key)), source]),
             }
-            materialised = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
+            materialised = MaterialisedPartition(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
             fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", always=False)
             yield Report(key.partition, (materialised,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
     for key, reason in refused.items():

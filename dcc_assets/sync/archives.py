@@ -54,7 +54,7 @@ from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report
-from dcc_resources.session import Work
+from dcc_resources.session import SessionWork
 
 _AT_ONCE: Final = 500
 
@@ -80,7 +80,7 @@ class ZipMark:
 ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
 
 
-def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: Work) -> None:
+def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: SessionWork) -> None:
     """Show unreported submissions of this session's centres; the marks stay until the recorder has stored them.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
@@ -109,7 +109,7 @@ def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]
             yield complete_zip_report(outcome, staging)
 
 
-def note_shown(instance: DagsterInstance, work: Work) -> None:
+def note_shown(instance: DagsterInstance, work: SessionWork) -> None:
     """Record that everything of the session's centres is shown; call after leaving the recorder.
 
     A later session, which may be killed, reports unfinished submissions: while there are any, downloads count as not

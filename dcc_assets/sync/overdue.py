@@ -29,7 +29,7 @@ from dcc.reports.overdue import (
     late_centres,
 )
 from dcc.settings import Settings
-from dcc.sources.due import Why
+from dcc.sources.due import DueReason
 from dcc.vocabulary import Actor
 from dcc_assets.keys import (
     CENTRE_SILENT,
@@ -171,7 +171,7 @@ def _of_centre(centre: str) -> Metadata:
 def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdict:
     within = f"{settings.crawl_overdue_hours:g} hours"
     metadata: Metadata = {"crawled": source.due.in_words, **_of_centre(source.centre)}
-    if source.due.why is Why.PAUSED:
+    if source.due.why is DueReason.PAUSED:
         return Verdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
         reason = f"It is listed within {within}, or new. It is crawled: {source.due.pace}."

@@ -20,13 +20,13 @@ from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import recorded_data
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionEvents, Report
-from dcc_resources.session import Work
+from dcc_resources.session import SessionWork
 
 PASSES_SHOWN: Final = 100
 """How many submissions of a step have their passed checks shown, at fifteen milliseconds each."""
 
 
-def session_recorder(context: OpExecutionContext, work: Work, qc: Engine | None = None) -> EventRecorder:
+def session_recorder(context: OpExecutionContext, work: SessionWork, qc: Engine | None = None) -> EventRecorder:
     """The recorder for a step of a session. Without `qc`, archives are shown up to their validation."""
     return recorder_of(context, work.tracker, work.settings, qc)
 

@@ -23,7 +23,7 @@ from dcc.documents.origins import Origin, read_origin
 from dcc.errors import ConfigurationError
 from dcc.messages import message
 from dcc.naming import DocumentKind, NamingConvention
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 
 SPECIMEN = DocumentKind.SPECIMEN
 ARCHIVE = "H.2013-10-31.3.impc.zip"
@@ -52,7 +52,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 def check(
     folder: Path, files: Mapping[str, bytes], name: str = ARCHIVE, checker: ArchiveChecker = CHECKER
-) -> CheckedArchive | NotOpened:
+) -> CheckedArchive | UnopenedArchive:
     """Check an archive of these files."""
     (folder / name).write_bytes(packed(files))
     return checker.check(folder / name, folder / "contents")
@@ -114,8 +114,8 @@ def test_documents_that_are_converted_keep_to_the_limits_of_the_archive(tmp_path
 def test_a_manifest_is_held_against_the_tables(tmp_path: Path, counts: str, said: str) -> None:
     manifest = f"file,size,specimens,experiments\nspecimens.csv,{len(TABLE)},{counts}\n".encode()
     found = check(tmp_path, {"specimens.csv": TABLE, "manifest.csv": manifest})
-    assert isinstance(found, NotOpened if said else CheckedArchive)
-    assert not isinstance(found, NotOpened) or said in str(found.error)
+    assert isinstance(found, UnopenedArchive if said else CheckedArchive)
+    assert not isinstance(found, UnopenedArchive) or said in str(found.error)
 
 
 BLOCK = element(SPECIMEN, "", 1, {"centreID": "H"})

@@ -11,7 +11,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
 from dcc.errors import DagsterStorageError
 from dcc_dagster.event_recorder import EventRecorder, Step
 from dcc_dagster.metadata import Metadata
-from dcc_dagster.partition_events import Failure, Materialised, PartitionEvents, Report, Verdict
+from dcc_dagster.partition_events import Failure, MaterialisedPartition, PartitionEvents, Report, Verdict
 from tests.support.dagster_instances import Dagster
 from tests.support.raising import raising
 
@@ -53,7 +53,7 @@ def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> 
 
 
 def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: Dagster) -> None:
-    told(dagster, Report("one", (Materialised(ASSET, {"bytes": 1}),), (verdict(False),)))
+    told(dagster, Report("one", (MaterialisedPartition(ASSET, {"bytes": 1}),), (verdict(False),)))
     newest = dagster.instance.get_latest_materialization_event(ASSET)
     assert newest is not None
     (info,) = dagster.instance.event_log_storage.get_asset_check_partition_info([CHECK])
@@ -65,7 +65,7 @@ def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: D
 
 
 def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
-    told(dagster, Report("one", (Materialised(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0))
+    told(dagster, Report("one", (MaterialisedPartition(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0))
     newest = dagster.instance.get_latest_materialization_event(ASSET)
     assert newest is not None
     assert newest.timestamp == 1_400_000_000.0
@@ -80,7 +80,7 @@ def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
             for number in range(300):
-                recorder.record(Report(f"zip {number}", (Materialised(ASSET, {}),)))
+                recorder.record(Report(f"zip {number}", (MaterialisedPartition(ASSET, {}),)))
                 done.append(number)
 
     with pytest.raises(DagsterStorageError, match=r"disk full.*dcc instance rebuild") as failure:
@@ -96,7 +96,7 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
 
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
-            recorder.record(Report("one", (Materialised(ASSET, {}),)))
+            recorder.record(Report("one", (MaterialisedPartition(ASSET, {}),)))
             raise ValueError("the work")
 
     with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="the work"):
@@ -129,12 +129,14 @@ EARLY = AssetKey("zip_actions")
 
 def recalled(partitions: Sequence[str]) -> list[Report]:
     """All there is of partitions that had been archived."""
-    return [Report(name, (Materialised(EARLY, {}),), (verdict(False),), partitions="zips") for name in partitions]
+    return [
+        Report(name, (MaterialisedPartition(EARLY, {}),), (verdict(False),), partitions="zips") for name in partitions
+    ]
 
 
 def tell_of_an_archived_one(dagster: Dagster, partition: str) -> None:
     with EventRecorder(dagster.instance, STEP, recall=recalled) as recorder:
-        recorder.record(Report(partition, (Materialised(ASSET, {}),), partitions="zips"))
+        recorder.record(Report(partition, (MaterialisedPartition(ASSET, {}),), partitions="zips"))
 
 
 def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(

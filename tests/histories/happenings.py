@@ -71,7 +71,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ChecksumPublished:
     """The checksum of a copy lies beside an archive at a place; None takes it away."""
 
     place: Place
@@ -112,7 +112,7 @@ class Retried:
     archive: int
 
 
-EventKind = Uploaded | Uploading | Removed | Published | Away | Delegated | LeftOut | Crawled | Retried
+EventKind = Uploaded | Uploading | Removed | ChecksumPublished | Away | Delegated | LeftOut | Crawled | Retried
 
 ARCHIVES: Final = 3
 STEPS: Final = ("upload", "data", "context", "overview")
@@ -145,7 +145,7 @@ def _one(rng: random.Random) -> EventKind:
             return Removed(place, archive)
         case 3:
             version = rng.choice((None, Version.FIRST, Version.FIRST, Version.SECOND))
-            return Published(place, archive, None if version is None else Copy(archive, version))
+            return ChecksumPublished(place, archive, None if version is None else Copy(archive, version))
         case 4:
             return Away(place)
         case 5:

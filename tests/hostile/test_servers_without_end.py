@@ -39,7 +39,7 @@ from dcc.sources.http.client import UnusableAnswerError
 from dcc.sources.http.index import MAX_TAGS, read_page
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
-from dcc.sources.transfer_speed import Pace
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, sftp
 from tests.support.talking_servers import serving
@@ -289,12 +289,15 @@ class TestTransfers:
     @pytest.mark.parametrize(
         ("pace", "reason"),
         [
-            (Pace(slowest=1_000, over=0.2), "10 bytes arrived in 0.2 seconds; DCC_MIN_DOWNLOAD_SPEED|0 bytes arrived"),
-            (Pace(longest=0.2), "not done within 0.2 seconds; DCC_DOWNLOAD_TIMEOUT"),
+            (
+                SpeedLimits(slowest=1_000, over=0.2),
+                "10 bytes arrived in 0.2 seconds; DCC_MIN_DOWNLOAD_SPEED|0 bytes arrived",
+            ),
+            (SpeedLimits(longest=0.2), "not done within 0.2 seconds; DCC_DOWNLOAD_TIMEOUT"),
         ],
     )
     def test_a_transfer_that_trickles_is_given_up_and_what_arrived_is_kept(
-        self, pace: Pace, reason: str, staging: Staging
+        self, pace: SpeedLimits, reason: str, staging: Staging
     ) -> None:
         connection: Any = Trickle(iter([b"0123456789"]))
         with pytest.raises(SourceTimeoutError, match=reason):

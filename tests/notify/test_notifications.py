@@ -22,7 +22,7 @@ from dcc.notify.channels.mail import MailChannel
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
-from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
+from dcc.notify.messages import Attachment, Audience, Item, Message, MessageKind
 from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
@@ -280,7 +280,7 @@ def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_i
 def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
     mailing: Mailing, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
-    monkeypatch.setattr("dcc.notify.notifications.SessionNews", Mock(side_effect=error))
+    monkeypatch.setattr("dcc.notify.notifications.SessionNotifier", Mock(side_effect=error))
     found = notify_session(mailing.tracker, mailing.settings, 1)
     (sentence,) = found.sentences
     assert found.failed == 1
@@ -420,7 +420,7 @@ def test_no_text_can_add_a_header_to_an_e_mail(installation: Installation) -> No
     channel = MailChannel(installation.settings)
     nasty = "a\r\nBcc: thief@example.org\u2028\x00b"
     attached = Attachment(nasty, "text/html", b"x")
-    message = Message("0" * 32, Kind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
+    message = Message("0" * 32, MessageKind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
     letter = channel.letter(message, CENTRE)
     assert letter["Subject"] == "a Bcc: thief@example.org b"
     assert letter["To"] == CENTRE
@@ -456,7 +456,10 @@ def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest
     round_ = Round(installation.tracker, installation.settings)
     for own, recipient in round_.recipients(Audience.WRANGLERS):
         round_.notify(
-            own, recipient, [Item(Kind.ADDRESS, "x")], lambda number, *_: Message(number, Kind.TEST, "s", "t")
+            own,
+            recipient,
+            [Item(MessageKind.ADDRESS, "x")],
+            lambda number, *_: Message(number, MessageKind.TEST, "s", "t"),
         )
     return round_
 
@@ -483,13 +486,13 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     def compose(number: str, items: Sequence[Item], _: object) -> Message:
         if items[0].subject == "a":
             raise ZeroDivisionError
-        return Message(number, Kind.TEST, "s", "t")
+        return Message(number, MessageKind.TEST, "s", "t")
 
     for subject in ("a", "b"):
-        round_.notify(channel, "somebody", [Item(Kind.ADDRESS, subject)], compose)
+        round_.notify(channel, "somebody", [Item(MessageKind.ADDRESS, subject)], compose)
     assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
     assert "ZeroDivisionError" in " ".join(round_.conclude())
-    assert round_.ledger.unsent([Item(Kind.ADDRESS, "a")], "mail", "somebody") != []
+    assert round_.ledger.unsent([Item(MessageKind.ADDRESS, "a")], "mail", "somebody") != []
 
 
 @pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])
@@ -512,7 +515,7 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
 
 def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(mailing: Mailing) -> None:
     settings = mailing.settings
-    message = Message("0" * 32, Kind.TEST, "s", "t")
+    message = Message("0" * 32, MessageKind.TEST, "s", "t")
     mailing.server.refuse = CENTRE
     with pytest.raises(NotificationNotSentError) as refused:
         MailChannel(settings).send(message, CENTRE, seconds=10)

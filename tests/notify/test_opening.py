@@ -10,7 +10,7 @@ import pytest
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
 from dcc.notify.channels import opening
-from dcc.notify.messages import Audience, Kind, Message
+from dcc.notify.messages import Audience, Message, MessageKind
 from dcc.settings import Settings
 
 SETTINGS = Settings(notify_log=True)
@@ -64,5 +64,5 @@ def test_a_channel_without_recipients_to_name_sends_nothing(monkeypatch: pytest.
 def test_whether_a_message_arrived_is_not_known_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     (_, added), _ = opened(monkeypatch, lambda _: channel(fault=KeyError("x")))
     with pytest.raises(NotificationNotSentError, match=r"channel pager of the package acme 1\.0 met a fault") as raised:
-        added.send(Message("1", Kind.TEST, "s", "t"), "somebody", seconds=1)
+        added.send(Message("1", MessageKind.TEST, "s", "t"), "somebody", seconds=1)
     assert raised.value.may_have_arrived

@@ -16,7 +16,7 @@ import pytest
 
 from dcc.errors import NotificationNotSentError
 from dcc.notify.channels.webhook import WebhookChannel
-from dcc.notify.messages import Kind, Message
+from dcc.notify.messages import Message, MessageKind
 from dcc.settings import load_settings
 from tests.support.ports import free_port
 from tests.support.servers import Authority
@@ -24,7 +24,7 @@ from tests.support.web_server import ThreadedServer
 
 SECRET = "signing key/4711"
 PATH = "/hooks/T0K3N-of-the-url?x=1"
-MESSAGE = Message("ab" * 16, Kind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
+MESSAGE = Message("ab" * 16, MessageKind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
 
 
 class Receiver(ThreadedServer):

@@ -11,9 +11,15 @@ import pytest
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import Cleaned, clean, review_staging
+from dcc.operations.retention.cleanup import CleaningResult, clean, review_staging
 from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
-from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, read_staging
+from dcc.operations.retention.staged_files import (
+    RemovalDirectories,
+    StagedArchive,
+    StagedEntry,
+    StagedKind,
+    read_staging,
+)
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -34,7 +40,7 @@ NOW = datetime(2026, 11, 21, 12)
 POLICY = Policy(keep_days=90, keep_failed_days=365, keep_part_days=7, phase=Phase.QC)
 AT_ONCE = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.DATA)
 ARCHIVE, CONTENTS, PART, ORIGIN = "x.zip", "x.zip.contents", "x.zip.part", "x.zip.part.json"
-KINDS = {ARCHIVE: Kind.ARCHIVE, CONTENTS: Kind.CONTENTS, PART: Kind.PART, ORIGIN: Kind.ORIGIN}
+KINDS = {ARCHIVE: StagedKind.ARCHIVE, CONTENTS: StagedKind.CONTENTS, PART: StagedKind.PART, ORIGIN: StagedKind.ORIGIN}
 
 
 def _staged(*names: str, days: float) -> StagedArchive:
@@ -106,7 +112,7 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     found = {one.place: one for one in read_staging(root)}
     assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
     assert found["add/y.zip"].bytes == 6
-    assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {Kind.UNKNOWN}
+    assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {StagedKind.UNKNOWN}
     (decision,) = decide(found["edit"], None, POLICY, NOW)
     assert (decision.verdict, decision.reason) == (Verdict.KEEP, "a link, which is not followed")
 
@@ -129,7 +135,7 @@ class TestAside:
 
     def test_what_was_taken_is_gone_at_the_end_and_taking_it_again_changes_nothing(self, root: Path) -> None:
         (staged,) = read_staging(root)
-        with Aside(root) as aside:
+        with RemovalDirectories(root) as aside:
             assert aside.take(staged.entries) == list(staged.entries)
             assert not (root / "add" / "x.zip").exists()
             assert aside.take(staged.entries) == list(staged.entries)
@@ -139,7 +145,7 @@ class TestAside:
         (staged,) = read_staging(root)
         (root / "add" / "x.zip").replace(root / "add" / "old")
         (root / "add" / "x.zip").write_bytes(b"new")
-        with Aside(root) as aside:
+        with RemovalDirectories(root) as aside:
             assert [entry.name for entry in aside.take(staged.entries)] == ["x.zip.contents"]
         assert (root / "add" / "x.zip").read_bytes() == b"new"
 
@@ -147,7 +153,7 @@ class TestAside:
         (staged,) = read_staging(root)
         (root / "add").rename(tmp_path / "moved")
         (root / "add").symlink_to(tmp_path / "moved")
-        with pytest.raises(NotADirectoryError), Aside(root) as aside:
+        with pytest.raises(NotADirectoryError), RemovalDirectories(root) as aside:
             aside.take(staged.entries)
         assert (tmp_path / "moved" / "x.zip").exists()
 
@@ -156,13 +162,13 @@ class TestAside:
         (tmp_path / "precious" / "file").touch()
         (root / "add" / "x.zip.contents" / "link").symlink_to(tmp_path / "precious")
         (staged,) = read_staging(root)
-        with Aside(root) as aside:
+        with RemovalDirectories(root) as aside:
             aside.take(staged.entries)
         assert (tmp_path / "precious" / "file").exists()
         assert not (root / "add" / "x.zip.contents").exists()
 
 
-def _clean(data: DataInstallation | Installation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> Cleaned:
+def _clean(data: DataInstallation | Installation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> CleaningResult:
     decisions = review_staging(data.tracker, data.settings, policy)
     return clean(data.tracker, data.settings, policy, decisions, unknown=unknown)
 
@@ -319,7 +325,7 @@ def test_a_session_whose_cleaning_fails_is_done_all_the_same(
 def test_a_cleaning_that_was_killed_leaves_nothing_behind(
     damaged: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Aside, "_remove", lambda self: None)
+    monkeypatch.setattr(RemovalDirectories, "_remove", lambda self: None)
     _clean(damaged)
     (left,) = damaged.settings.staging_directory.glob("add/.*.removed-*")
     assert [path.name for path in left.iterdir()] == [KEY.file_name]

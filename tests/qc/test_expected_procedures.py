@@ -15,7 +15,7 @@ from dcc.naming import Action
 from dcc.qc.expected_procedures import Deliveries, Delivery, Expected, count_deliveries, lacking_procedures
 from dcc.qc.models import EXPERIMENT, NAMED, SPECIMEN
 from dcc.qc.reference.snapshots import save
-from dcc.reference.impress import Due, Impress, Pipeline, Procedure
+from dcc.reference.impress import Impress, Pipeline, Procedure, ProcedureDue
 from tests.reference.test_snapshots import provenance
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
@@ -27,13 +27,21 @@ SIXTEEN = Expected(BORN + timedelta(weeks=16))
 
 
 def impress(
-    *asked: tuple[str, Due], active: bool = True, mandatory: bool = True, level: str = "experiment"
+    *asked: tuple[str, ProcedureDue], active: bool = True, mandatory: bool = True, level: str = "experiment"
 ) -> dict[str, Procedure]:
     return {key: Procedure(key, active, {}, frozenset(), key.lower(), mandatory, level) for key, _ in asked}
 
 
-CBC, EYE, FER = ("IMPC_CBC_003", Due(16.0)), ("IMPC_EYE_001", Due(15.0)), ("IMPC_FER_001", Due(14.0))
-OLD, OPTIONAL, EMBRYO = ("IMPC_CBC_001", Due(10.0)), ("IMPC_PAT_001", Due(1.0)), ("IMPC_EOL_001", Due(stage="E12.5"))
+CBC, EYE, FER = (
+    ("IMPC_CBC_003", ProcedureDue(16.0)),
+    ("IMPC_EYE_001", ProcedureDue(15.0)),
+    ("IMPC_FER_001", ProcedureDue(14.0)),
+)
+OLD, OPTIONAL, EMBRYO = (
+    ("IMPC_CBC_001", ProcedureDue(10.0)),
+    ("IMPC_PAT_001", ProcedureDue(1.0)),
+    ("IMPC_EOL_001", ProcedureDue(stage="E12.5")),
+)
 PIPELINE = Pipeline(
     "IMPC_001",
     {
@@ -69,8 +77,8 @@ def test_a_procedure_is_due_at_its_age(qc: Engine) -> None:
 
 
 def test_an_age_of_a_part_of_a_day_is_reached_on_that_day_and_an_impossible_one_never(qc_database: Engine) -> None:
-    absurd = tuple((f"IMPC_HEM_00{weeks:.0e}", Due(weeks)) for weeks in (1e7, 1e12, 1e300))
-    of_days = ("IMPC_CBC_003", Due(12.57))
+    absurd = tuple((f"IMPC_HEM_00{weeks:.0e}", ProcedureDue(weeks)) for weeks in (1e7, 1e12, 1e300))
+    of_days = ("IMPC_CBC_003", ProcedureDue(12.57))
     pipeline = Pipeline("IMPC_001", impress(of_days, *absurd), due=dict((of_days, *absurd)))
     in_writing(qc_database, save, Impress(provenance(), {pipeline.key: pipeline}))
     submit(qc_database, Action.ADD, specimen("S1"))

@@ -16,7 +16,7 @@ from dcc.documents.violations import EXPECTATIONS
 from dcc.messages import Message
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem
-from dcc.qc.apply.upload_findings import Judgement, UploadFinding, judge
+from dcc.qc.apply.upload_findings import UploadFinding, UploadJudgement, judge
 from dcc.qc.apply.versions import Version
 from dcc.reports.languages import load_catalogue
 from dcc.rules.findings import with_value
@@ -67,7 +67,7 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
     named = [[f"E{number}" for number in range(most)] for most in (0, 1, 2, 20)]
     for kind, action, document, experiments in product(EntityKind, Action, [None, 1, 2], named):
         there = None if document is None else Version(*[document] * len(Version._fields))
-        finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments, str), 3, 4)
+        finding = judge(UploadJudgement(action, kind, KEYS[kind], there, 1, experiments, str), 3, 4)
         if finding is not None:
             assert_said(finding)
 

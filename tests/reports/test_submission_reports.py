@@ -20,7 +20,7 @@ from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.json_form import as_json
-from dcc.reports.submissions.model import Accepted, EntityCount, Outcome
+from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
@@ -110,7 +110,7 @@ def _says_the_same_of_what_came(page: Page, shown: dict[str, Any]) -> None:
     assert [row[1] for row in rows] == [attempt["label"] for attempt in shown["attempts"]]
 
 
-def counts_of(accepted: Accepted) -> dict[str, tuple[int, ...]]:
+def counts_of(accepted: AcceptedData) -> dict[str, tuple[int, ...]]:
     return {
         one.kind: (one.named, one.accepted, one.faulty, one.animal_faulty, one.refused) for one in accepted.entities
     }
@@ -234,7 +234,7 @@ def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:
 def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
     replaced = EntityCount("specimen", 24, 0, 0, 0, 0, 24, 0, 24)
     edited = EntityCount("experiment", 1200, 1185, 1, 2, 5, 3, 4, 0)
-    report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(replaced, edited)))
+    report = replace(desk.report(world.GOOD), accepted=AcceptedData(entities=(replaced, edited)))
     text = " ".join(render_text(report, desk.catalogue()).split())
     told = "24 replaced or deleted since; 24 of the earlier ones replaced or deleted"
     assert f"Animals: 0 of 24; {told} Experiments:" in text

@@ -11,7 +11,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.batches import planning
 from dcc.session.batches.planning import BATCH_SECONDS, MOST_BYTES, Batch, plan_round
-from dcc.sources.hosting import Fault, Hosting, KnownBadCopy
+from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.download_plan import PlannedZip
 
 SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MOST_BYTES)
@@ -20,7 +20,7 @@ RATES = st.dictionaries(st.integers(1, 3), st.floats(1_000, 1e9))
 
 def planned(number: int, source_id: int, size: int | None, *, bad: bool = False) -> PlannedZip:
     """An archive that waits, at one file source."""
-    known = KnownBadCopy("0" * 32, Fault.DAMAGED) if bad else None
+    known = KnownBadCopy("0" * 32, CopyFault.DAMAGED) if bad else None
     hosting = Hosting(number, source_id, size, 1_400_000_000, has_md5=False, bad=known)
     return PlannedZip(number, number, ZipKey(Action.ADD, f"H.2014-01-01.{number}.impc.zip"), "H", (hosting,))
 

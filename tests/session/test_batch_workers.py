@@ -25,7 +25,7 @@ from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import Batch, BatchArchive
-from dcc.session.batches.results import FromWorkers
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.batches.worker import prepare_batch
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
@@ -61,7 +61,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
 ) -> None:
     """A worker that hung must neither go on using the source beside its session nor leave what nobody takes."""
     store = ObjectStore(first.settings)
-    results = FromWorkers(store, 1, tmp_path / "scratch")
+    results = SessionWorkerResults(store, 1, tmp_path / "scratch")
     results.put_batch("batch_1", batch_of(first.folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
     put = ObjectStore.put
 
@@ -82,7 +82,7 @@ def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
     first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker removes what this one has just listed."""
-    results = FromWorkers(ObjectStore(first.settings), 1, tmp_path / "scratch")
+    results = SessionWorkerResults(ObjectStore(first.settings), 1, tmp_path / "scratch")
     results.put_batch("batch_1", batch_of(first.folder, ["H.2013-10-30.1.impc.zip"]))
     leftovers = [first.settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
     for left in leftovers:

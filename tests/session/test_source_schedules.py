@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import pytest
 
-from dcc.session.connection_places import InLine, rows_with_places
+from dcc.session.connection_places import QueuedProcess, rows_with_places
 from dcc.sources import request_turns
-from dcc.sources.due import Pace, PastCrawls, Pause, Schedule, Why, Windows, due
+from dcc.sources.due import CrawlPolicy, DueReason, PastCrawls, Pause, Schedule, Windows, due
 from dcc.sources.request_turns import Turns
 from dcc_sensors.sessions import DUE_SECONDS
 from tests.support.trials import trials
@@ -39,7 +39,7 @@ class Site:
     """A source, which cannot be reached between the times of `away`."""
 
     number: int
-    pace: Pace
+    pace: CrawlPolicy
     server: str
     away: tuple[datetime, datetime]
     past: PastCrawls = field(default_factory=PastCrawls)
@@ -56,7 +56,7 @@ def sites(chance: random.Random) -> list[Site]:
         pause = Pause("a move", "ann", BEGIN, since) if number % 50 == 7 else None
         away = (since, since + timedelta(days=2)) if number % 20 == 1 else (END, END)
         schedule = Schedule.parse(chance.choice(SCHEDULES)) if number % 10 == 4 else None
-        pace = Pace(every, windows, pause) if schedule is None else Pace(pause=pause, schedule=schedule)
+        pace = CrawlPolicy(every, windows, pause) if schedule is None else CrawlPolicy(pause=pause, schedule=schedule)
         found.append(Site(number, pace, f"server{number % HOSTS}", away))
     return found
 
@@ -95,7 +95,7 @@ class Crawler:
 
     def crawl(self, due_now: list[Site], now: float) -> float:
         """A session from a time on; returns when it ends."""
-        line = {site.number: (site, InLine(site.number, site.number, site.server, 4)) for site in due_now}
+        line = {site.number: (site, QueuedProcess(site.number, site.number, site.server, 4)) for site in due_now}
         steps: list[tuple[float, int, int]] = []
         started: set[int] = set()
         while line:
@@ -148,7 +148,7 @@ def test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_
     hosts = {f"server{number}": Host(*rate, Turns(f"server{number}", rate[1])) for number, rate in enumerate(rates)}
     crawler = Crawler(chance, clock, hosts)
     not_before = dict.fromkeys(range(len(all_sites)), BEGIN)
-    waits: set[Why] = set()
+    waits: set[DueReason] = set()
     at = 0.0
     while (now := BEGIN + timedelta(seconds=at)) < END:
         # A source is not due before the time that `due` says, which a few are asked for at each look.
@@ -168,7 +168,7 @@ def test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_
         ended = crawler.crawl(ready, at)
         # The next look after the session.
         at = max(at + between, math.ceil(ended / between) * between)
-    assert waits == set(Why)
+    assert waits == set(DueReason)
     for host in hosts.values():
         assert 0 < host.most <= host.connections
         assert all(b - a >= 1 / host.per_second - 1e-3 for a, b in pairwise(sorted(host.sent)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paramiko.sftp import CMD_HANDLE, CMD_NAME, CMD_STATUS, CMD_VERSION
 
 from dcc.sources.sftp.bounds import StrictMessage
-from dcc.sources.sftp.client import Answer, Listed, SftpClient
+from dcc.sources.sftp.client import Answer, DirectoryEntry, SftpClient
 from tests.hostile.servers import sftp_packet
 
 NUMBERS = st.integers(0, 2**32 - 1)
@@ -136,7 +136,7 @@ def names_answer(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) ->
 
 @given(ENTRIES)
 def test_names_and_attributes_are_taken_apart(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) -> None:
-    expected = [Listed(name, told.st_mode, told.st_size, told.st_mtime) for name, _, told in entries]
+    expected = [DirectoryEntry(name, told.st_mode, told.st_size, told.st_mtime) for name, _, told in entries]
     assert list(Answer(CMD_NAME, StrictMessage(names_answer(entries))).names()) == expected
 
 

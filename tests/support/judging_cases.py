@@ -15,7 +15,7 @@ from dcc.documents.contents import Block, Content
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.documents import AppliedDocument
-from dcc.qc.judging.documents import Basis, Judgement, judge_document
+from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
@@ -26,10 +26,10 @@ from tests.support.integrity_cases import REFERENCE, TODAY
 from tests.support.qc_documents import apply_document, to_apply
 from tests.support.sent_statements import sent_statements
 
-BASIS = Basis(ActiveReference(REFERENCE, {}), (), TODAY)
+BASIS = JudgingBasis(ActiveReference(REFERENCE, {}), (), TODAY)
 
 
-def basis(*waivers: Waiver, **changes: Any) -> Basis:
+def basis(*waivers: Waiver, **changes: Any) -> JudgingBasis:
     return replace(BASIS, waivers=waivers, **changes)
 
 
@@ -64,7 +64,7 @@ def numbered(contents: list[Content]) -> Iterator[Content]:
             yield content._replace(position=entities)
 
 
-def judge(qc: Engine, document: AppliedDocument | int, by: Basis = BASIS) -> Judgement:
+def judge(qc: Engine, document: AppliedDocument | int, by: JudgingBasis = BASIS) -> Judgement:
     """Judge a document by its rows."""
     document_id = document if isinstance(document, int) else document.document_id
     with writing(qc) as connection:

@@ -15,8 +15,8 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dcc.operations.archive_audits import Audited
-    from dcc.operations.archive_overview import Lost
+    from dcc.operations.archive_audits import AuditResult
+    from dcc.operations.archive_overview import LostArchive
     from dcc.settings import Settings
 
 
@@ -141,7 +141,7 @@ def _show_audits(settings: Settings, limit: int, *, as_json: bool) -> None:
     )
 
 
-def _show(done: Audited, *, as_json: bool) -> None:
+def _show(done: AuditResult, *, as_json: bool) -> None:
     if as_json:
         caught_up = picked(done.caught_up, "lacking", kept="archives", copied="copies")
         echo_json({"audits": done.audits, **caught_up, "removed": done.removed, "lost": _lost(done.lost)})
@@ -171,10 +171,10 @@ def _show(done: Audited, *, as_json: bool) -> None:
         raise click.exceptions.Exit(4)
 
 
-def _lost(lost: Iterable[Lost]) -> list[dict[str, object]]:
+def _lost(lost: Iterable[LostArchive]) -> list[dict[str, object]]:
     return [{**picked(one, "sha256", "size_bytes"), "archives": [str(key) for key in one.keys]} for one in lost]
 
 
-def _warn_of_lost(lost: Iterable[Lost]) -> None:
+def _warn_of_lost(lost: Iterable[LostArchive]) -> None:
     for one in lost:
         warn(f"No copy is good of {one}. Ask the centre for it, or restore it: then dcc archive repair.")

@@ -20,7 +20,7 @@ from dcc.runtime.installed_packages import leaving_out_broken
 
 if TYPE_CHECKING:
     from dcc.databases.schema import UpgradePlan
-    from dcc.operations.doctor.checks import Examined
+    from dcc.operations.doctor.checks import CheckResult
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "blue"}
 _WARNINGS = 1
@@ -59,7 +59,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     from dcc.operations.doctor.checks import Verdict, worst
 
     settings = settings_from_environment()
-    found: list[Examined] = []
+    found: list[CheckResult] = []
     with leaving_out_broken():
         # Loads the rules, with those of packages that may be broken.
         from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
@@ -95,7 +95,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     ctx.exit({Verdict.FAILED: _FAILURES, Verdict.WARNING: _WARNINGS}.get(verdict, 0))
 
 
-def _echo(one: Examined) -> None:
+def _echo(one: CheckResult) -> None:
     finding = one.finding
     verdict = click.style(f"{finding.verdict:<11}", fg=_COLOURS[finding.verdict])
     click.echo(f"{verdict}  {click.style(printable(finding.subject), bold=True)}: {printable(finding.message)}")

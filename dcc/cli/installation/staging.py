@@ -132,7 +132,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     JSON: {"dry_run", "removed", "bytes", "changed" (places left alone, for they had changed
       meanwhile), "unknown"}; removed and unknown as of `dcc staging list`
     """
-    from dcc.operations.retention.cleanup import Cleaned, review_staging
+    from dcc.operations.retention.cleanup import CleaningResult, review_staging
     from dcc.operations.retention.cleanup import clean as remove
     from dcc.operations.retention.policy import Policy, Verdict
 
@@ -146,7 +146,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
             cleaned = remove(tracker, settings, rules, decisions, unknown=unknown)
         else:
             wanted = (Verdict.REMOVE, Verdict.UNKNOWN) if unknown else (Verdict.REMOVE,)
-            cleaned = Cleaned([decision for decision in decisions if decision.verdict in wanted])
+            cleaned = CleaningResult([decision for decision in decisions if decision.verdict in wanted])
     left = [] if unknown else [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
     if as_json:
         report = {

@@ -58,7 +58,7 @@ _NEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class AgreedSource:
     """What a person agreed to register: what the trial found, the trust, and the centre if that is new."""
 
     trial: Trial
@@ -80,7 +80,7 @@ def ask_for_source(
     plain: bool,
     accept_host_key: bool,
     test: bool,
-) -> Agreed:
+) -> AgreedSource:
     """Ask for what is not `given`, and try the source.
 
     `trust` is the trust of the options for a protocol; `plain`: a password may be typed and stored in the tracker.
@@ -117,7 +117,9 @@ def ask_for_source(
             continue
         if chosen == "stop" or not confirmed("Register it?", option=None, default=True):
             raise ConfigurationError("Nothing was registered.")
-        return Agreed(trial, replace(tls, fingerprints=trial.address.tls_fingerprints or tls.fingerprints), new_centre)
+        return AgreedSource(
+            trial, replace(tls, fingerprints=trial.address.tls_fingerprints or tls.fingerprints), new_centre
+        )
 
 
 def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAddress:

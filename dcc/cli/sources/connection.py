@@ -19,7 +19,7 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, picked, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.add_dialog import Agreed, ask_for_source, protocols
+from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
 from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
 from dcc.cli.sources.trial import Trial, host_key_to_pin, list_directories, listing_line, tell
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
@@ -178,7 +178,7 @@ def _as_given(
     *,
     accept: bool,
     test: bool,
-) -> tuple[Agreed, list[str]]:
+) -> tuple[AgreedSource, list[str]]:
     """What the options say to register, with a warning if its host key could not be seen.
 
     With `test` it looks up the host key of an sftp server. Raises UnreachableError if that fails, unless it may
@@ -200,7 +200,7 @@ def _as_given(
             if not accept:
                 raise
             warnings.append(f"{error} Its host key is not known yet.")
-    return Agreed(Trial(address, key), tls, None), warnings
+    return AgreedSource(Trial(address, key), tls, None), warnings
 
 
 def _report_addition(

@@ -13,7 +13,7 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from dcc.reports.causes.skipped_archives import Skipped
+    from dcc.reports.causes.skipped_archives import SkippedEntry
 
 
 @command(
@@ -51,7 +51,7 @@ def why(
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    skipped: list[tuple[int, str, Skipped]] = []
+    skipped: list[tuple[int, str, SkippedEntry]] = []
     exit_code = 0
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:

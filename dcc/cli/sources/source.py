@@ -29,7 +29,7 @@ from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.sources.base import Extent
-    from dcc.sources.due import Due
+    from dcc.sources.due import CrawlDue
 
 _TRUSTED = "host key or certificate"
 _STATES = ("available", "maintenance", "removed")
@@ -105,7 +105,7 @@ def list_sources(as_json: bool) -> None:
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
 
 
-def due_json(due: Due | None) -> object:
+def due_json(due: CrawlDue | None) -> object:
     """Whether a source is due, in JSON."""
     return None if due is None else {"why": due.why, "until": due.until, "failures": due.past.failures}
 
@@ -270,7 +270,7 @@ def resume(source_id: int) -> None:
     After it, a source that is left alone because it kept failing is due again. The next session crawls it, if its
     schedule allows that.
     """
-    from dcc.sources.due import Why
+    from dcc.sources.due import DueReason
     from dcc.tracker.register.source_pace import load_dues, set_pause
 
     settings = settings_from_environment()
@@ -279,6 +279,6 @@ def resume(source_id: int) -> None:
         set_pause(connection, source_id, None)
         after = load_dues(connection, settings.source_failure_limit).get(source_id)
     was = "was not paused" if before is None or before.pace.pause is None else "is not paused any more"
-    forgotten = "; its failures are forgotten" if before is not None and before.why is Why.FAILING else ""
+    forgotten = "; its failures are forgotten" if before is not None and before.why is DueReason.FAILING else ""
     following = "The next session crawls it" if after is None or after.is_due else f"It is {after}"
     click.echo(f"File source {source_id} {was}{forgotten}. {following}.")

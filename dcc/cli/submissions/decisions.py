@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dcc.tracker.queries.zip_action_lists import SelectedZip
 
-Refusal = Callable[["SelectedZip"], str]
+RefusalText = Callable[["SelectedZip"], str]
 """Why a submission is left out; empty if it is not."""
 
 _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it.")
@@ -74,7 +74,7 @@ def release(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
     def work(connection: Connection, za_ids: list[int], _: str) -> None:
         revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=user_name())
 
-    refusal: Refusal = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
+    refusal: RefusalText = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
     _do("released", given, refusal, work, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -156,7 +156,7 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_
 def _do(
     done: str,
     given: dict[str, Any],
-    refusal: Refusal,
+    refusal: RefusalText,
     work: Callable[[Connection, list[int], str], None],
     *,
     dry_run: bool,

@@ -150,7 +150,7 @@ def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class CheckResult:
     """A finding with the name of its check, and the seconds since the examination began."""
 
     check: str

@@ -22,8 +22,8 @@ from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
-from dcc.notify.ledger import Sending
-from dcc.notify.messages import Kind as MessageKind
+from dcc.notify.ledger import SendState
+from dcc.notify.messages import MessageKind
 from dcc.operations.archive_overview import store_overview
 from dcc.operations.doctor.checks import (
     Environment,
@@ -37,7 +37,7 @@ from dcc.operations.doctor.checks import (
 )
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
-from dcc.operations.retention.staged_files import Kind
+from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import TROUBLES
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
@@ -209,8 +209,8 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
         decisions = review_staging(tracker, surroundings.hurried_settings, policy, within=False)
     unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
     going = [decision for decision in decisions if decision.verdict is Verdict.REMOVE]
-    parts = sum(decision.staged.of(Kind.PART, Kind.ORIGIN) is not None for decision in going)
-    left = sum(decision.staged.of(Kind.LEFT_OVER) is not None for decision in decisions)
+    parts = sum(decision.staged.of(StagedKind.PART, StagedKind.ORIGIN) is not None for decision in going)
+    left = sum(decision.staged.of(StagedKind.LEFT_OVER) is not None for decision in decisions)
     of_no_use = (parts or left) and not active
     if unknown:
         places = ", ".join(decision.staged.place for decision in unknown[:3])
@@ -279,7 +279,7 @@ def _mail_server(subject: str, settings: Settings, wording: Wording) -> Finding:
 def _ledger(connection: Connection) -> Finding:
     query = (
         select(NotificationRow.state, func.count(NotificationRow.message_id.distinct()))
-        .where(NotificationRow.state.in_([Sending.FAILED, Sending.UNSURE]), NotificationRow.kind != MessageKind.ZIP)
+        .where(NotificationRow.state.in_([SendState.FAILED, SendState.UNSURE]), NotificationRow.kind != MessageKind.ZIP)
         .where(NotificationRow.changed > utc_now() - _RECENT)
         .group_by(NotificationRow.state)
     )
@@ -288,7 +288,7 @@ def _ledger(connection: Connection) -> Finding:
         return ok("notifications sent", "None failed in the last week.")
     return warning(
         "notifications sent",
-        f"{counts.get(Sending.FAILED, 0):,} could not be sent; of {counts.get(Sending.UNSURE, 0):,} nobody knows "
+        f"{counts.get(SendState.FAILED, 0):,} could not be sent; of {counts.get(SendState.UNSURE, 0):,} nobody knows "
         "whether they arrived.",
         "The next session sends the former. See: dcc notify --list",
     )

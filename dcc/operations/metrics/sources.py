@@ -15,7 +15,7 @@ from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_
 from dcc.reports.overdue import activity_of_centres
 from dcc.session.source_listings import FAILED, OK, PARTIAL
 from dcc.settings import Settings
-from dcc.sources.due import Why
+from dcc.sources.due import DueReason
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog, utc_now
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
@@ -54,7 +54,7 @@ def source_families(connection: Connection, failure_limit: int) -> Iterator[Metr
         "Whether the file source is due to be crawled, or why it is left alone at present.",
         _SOURCE,
         "why",
-        tuple(Why),
+        tuple(DueReason),
         {labels[number]: one.why for number, one in dues.items() if number in labels},
     )
     yield gauge(

@@ -19,7 +19,7 @@ from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
-from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, read_staging
+from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
@@ -96,7 +96,7 @@ _AT_ONCE: Final = 100
 
 
 @dataclass
-class Cleaned:
+class CleaningResult:
     """What was removed; `changed` are places that were left alone because they had changed meanwhile."""
 
     removed: list[Decision] = field(default_factory=list)
@@ -127,7 +127,7 @@ def clean(
     *,
     unknown: bool = False,
     session: Session | None = None,
-) -> Cleaned:
+) -> CleaningResult:
     """Remove what `decisions`, of `review_staging`, allow; with `unknown` also what the tracker does not know.
 
     Each decision is made again in its turn. `session` is the session that this belongs to; without one, none may be
@@ -138,15 +138,15 @@ def clean(
     if session is None:
         # Old reports are removed below even if staging keeps everything.
         run_writing(tracker, lambda connection: refuse_during_session(connection, settings))
-    cleaned = Cleaned()
+    cleaned = CleaningResult()
     going = [decision for decision in decisions if _goes(decision, unknown)]
     for start in range(0, len(going), _AT_ONCE):
         batch = going[start : start + _AT_ONCE]
         try:
-            with Aside(settings.staging_directory) as aside:
+            with RemovalDirectories(settings.staging_directory) as aside:
 
                 def take(
-                    connection: Connection, batch: Sequence[Decision] = batch, aside: Aside = aside
+                    connection: Connection, batch: Sequence[Decision] = batch, aside: RemovalDirectories = aside
                 ) -> tuple[list[Decision], list[str]]:
                     if session is None:
                         refuse_during_session(connection, settings)
@@ -207,7 +207,7 @@ def _decide(
 
 
 def _was_whole(removed: Decision) -> bool:
-    return removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS) is not None
+    return removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS) is not None
 
 
 def _goes(decision: Decision, unknown: bool) -> bool:
@@ -215,7 +215,7 @@ def _goes(decision: Decision, unknown: bool) -> bool:
 
 
 def _take(
-    connection: Connection, batch: Sequence[Decision], aside: Aside, policy: Policy, unknown: bool
+    connection: Connection, batch: Sequence[Decision], aside: RemovalDirectories, policy: Policy, unknown: bool
 ) -> tuple[list[Decision], list[str]]:
     """Move aside what may still be removed, and record it; returns this, and the places that had changed."""
     # An earlier attempt whose connection was lost may have moved something that a session wants by now.
@@ -239,12 +239,12 @@ def _take(
 
 def _row(connection: Connection, removed: Decision) -> list[dict[str, object]]:
     """The entry in the submission's log, if more than a part of its archive was removed."""
-    whole = removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS)
+    whole = removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS)
     if removed.known is None or whole is None:
         return []
     kinds = {entry.kind for entry in whole.entries}
     what = " and ".join(
-        noun for kind, noun in ((Kind.ARCHIVE, "archive"), (Kind.CONTENTS, "documents")) if kind in kinds
+        noun for kind, noun in ((StagedKind.ARCHIVE, "archive"), (StagedKind.CONTENTS, "documents")) if kind in kinds
     )
     message = (
         f"Its {what} ({whole.bytes:,} bytes) went from staging after {removed.age_days} days, since {removed.reason}. "

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from dcc.naming import Action
-from dcc.operations.retention.staged_files import Kind, StagedArchive
+from dcc.operations.retention.staged_files import StagedArchive, StagedKind
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker.states import NOT_ARRIVED, WAITING, State
@@ -84,7 +84,7 @@ def decide(staged: StagedArchive, known: KnownArchive | None, policy: Policy, no
     if known is None:
         return [_decide_on_unknown(staged, now)]
     decisions = []
-    whole, part = staged.of(Kind.ARCHIVE, Kind.CONTENTS), staged.of(Kind.PART, Kind.ORIGIN)
+    whole, part = staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS), staged.of(StagedKind.PART, StagedKind.ORIGIN)
     if whole is not None:
         decisions.append(_decide_on_whole(whole, known, policy, now))
     if part is not None:
@@ -94,7 +94,7 @@ def decide(staged: StagedArchive, known: KnownArchive | None, policy: Policy, no
 
 def _decide_on_unknown(staged: StagedArchive, now: datetime) -> Decision:
     age = _age(now, staged.modified)
-    if staged.of(Kind.LEFT_OVER) is not None:
+    if staged.of(StagedKind.LEFT_OVER) is not None:
         return Decision(staged, Verdict.REMOVE, "a left-over of a process that was killed", age)
     if staged.key is None and staged.place in set(Action):
         return Decision(staged, Verdict.KEEP, "a link, which is not followed", age)
@@ -110,7 +110,7 @@ def _decide_on_whole(staged: StagedArchive, known: KnownArchive, policy: Policy,
         return Decision(staged, Verdict.REMOVE if goes else Verdict.KEEP, reason, age, known)
 
     state = known.state
-    if not known.stored and staged.of(Kind.ARCHIVE) is not None:
+    if not known.stored and staged.of(StagedKind.ARCHIVE) is not None:
         return decision(None, "it is not in the archive store yet: dcc archive repair")
     if state == WAITING:
         return decision(policy.keep_failed_days, "it is to be downloaded again")

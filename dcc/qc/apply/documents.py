@@ -39,8 +39,8 @@ from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
 from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
     FindingCollector,
-    Judgement,
     UploadFinding,
+    UploadJudgement,
     duplicate,
     findings_of,
     judge,
@@ -506,7 +506,7 @@ class _Decision:
             current_version = current.get(there_as)
             if current_version is None or current_version.document_id != self.document_id:
                 self.owners.add(current_version and current_version.document_id)
-            judgement = Judgement(
+            judgement = UploadJudgement(
                 action, kind, key, current_version, self.document_id, held.get(key, ()), self._current.path_of
             )
             finding = judge(judgement, line, row_id)

@@ -57,7 +57,7 @@ _COUNTING: Final = (Severity.ERROR, Severity.FATAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class JudgingBasis:
     """What documents are judged by on a day, in UTC.
 
     `waivers` are those in force then. `limit` is the most active findings, and the most others, recorded for a
@@ -145,7 +145,9 @@ def require_standing(document_id: int, document: StoredDocument | None) -> Store
     return document
 
 
-def judge_document(connection: Connection, document_id: int, contents: Iterable[Content], basis: Basis) -> Judgement:
+def judge_document(
+    connection: Connection, document_id: int, contents: Iterable[Content], basis: JudgingBasis
+) -> Judgement:
     """Judge a document with these contents again, within a write transaction.
 
     Writes its findings, the validity of its entities, and the day; if a validity changed, its contexts are marked for a
@@ -165,7 +167,9 @@ def judge_document(connection: Connection, document_id: int, contents: Iterable[
     return settle(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
 
 
-def settle(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
+def settle(
+    connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: JudgingBasis
+) -> Judgement:
     """Judge a locked document by the rules' findings; see `judge_document`.
 
     `findings` are not used for a document that deletes, or is the same as one that stands: that one has them.
@@ -183,7 +187,9 @@ def settle(connection: Connection, document: StoredDocument, findings: Iterable[
     return _judgement(document.id, basis, tally, found, changes)
 
 
-def assess(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
+def assess(
+    connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: JudgingBasis
+) -> Judgement:
     """The judgement of `settle` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
     _judge_upload(connection, document, tally)
@@ -210,7 +216,7 @@ class _Tally:
     `is_copy`: the upload found that it is the same as one that stands.
     """
 
-    basis: Basis
+    basis: JudgingBasis
     known: Collection[Key]
     rows: list[FindingRow] = field(default_factory=list)
     of_upload: list[FindingRow] = field(default_factory=list)
@@ -325,7 +331,7 @@ def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tall
 
 
 def _judgement(
-    document_id: int, basis: Basis, tally: _Tally, found: Iterable[FindingRow], changes: Changes
+    document_id: int, basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], changes: Changes
 ) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
 

@@ -20,7 +20,7 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, NotFoundError, ReferenceDataError, ReferenceUnreachableError
 from dcc.qc.reference.retrieval import remove_pages_but_of, retrieve
 from dcc.qc.reference.snapshots import (
-    Refusal,
+    SourceRefusal,
     StoredSnapshot,
     active_snapshots,
     forget_refusal,
@@ -136,7 +136,7 @@ def _remember(qc: Engine, settings: Settings, name: str, reason: str) -> None:
     """Record why a server's set was refused; a file is read whenever the state of its set is asked for."""
     configured = settings.reference_sources[name]
     if configured is not None and is_url(configured):
-        refusal = Refusal(name, source_of(configured), utc_now(), reason)
+        refusal = SourceRefusal(name, source_of(configured), utc_now(), reason)
         run_writing(qc, lambda connection: remember_refusal(connection, refusal))
 
 

@@ -31,7 +31,7 @@ _LONGEST: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SourceRefusal:
     """Why the set `name` could not be read from `source`, an address for messages, at the last try."""
 
     name: str
@@ -45,13 +45,13 @@ def source_of(configured: str) -> str:
     return shown_source(configured)[:_LONGEST]
 
 
-def refusals(connection: Connection) -> dict[str, Refusal]:
+def refusals(connection: Connection) -> dict[str, SourceRefusal]:
     """The recorded refusals, by the name of the set; one counts only while the set has the same source."""
     found = connection.execute(select(REFUSAL))
-    return {row.name: Refusal(**row._mapping) for row in found}
+    return {row.name: SourceRefusal(**row._mapping) for row in found}
 
 
-def remember_refusal(connection: Connection, refusal: Refusal) -> None:
+def remember_refusal(connection: Connection, refusal: SourceRefusal) -> None:
     """Record a set's refusal, replacing an earlier one."""
     forget_refusal(connection, refusal.name)
     connection.execute(insert(REFUSAL).values(asdict(refusal)))

@@ -14,7 +14,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, PROCEDURE, RUN, SHARE
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
-from dcc.reports.submissions.model import Accepted, EntityCount, ProcedureCount
+from dcc.reports.submissions.model import AcceptedData, EntityCount, ProcedureCount
 from dcc.rules.upload import DUPLICATE
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Validity
 
@@ -35,12 +35,12 @@ _STANDS: Final = (
 """Conditions on a document: it was not withdrawn, is no withdrawal, and no refusal that another attempt followed."""
 
 
-def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
+def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> AcceptedData:
     """What was taken over of a submission's documents: of each kind, and of the first `most` procedures by size."""
     mine = and_(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value, *_STANDS)
     procedures = _largest(qc, _procedures(mine), most)
     contexts = _numbers(qc, _contexts(mine))
-    return Accepted(_entities(qc, mine), *procedures, contexts, _copies_of_withdrawn(qc, mine))
+    return AcceptedData(_entities(qc, mine), *procedures, contexts, _copies_of_withdrawn(qc, mine))
 
 
 def _copies_of_withdrawn(qc: Connection, mine: Any) -> int:
@@ -84,13 +84,13 @@ def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
     return {ZipKey(Action(action), file_name) for action, file_name in rows}
 
 
-def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:
+def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> AcceptedData:
     """The current data of a centre by procedure, from its data contexts; entities are not counted."""
     own = CONTEXT.c.centre == centre
     states = select(CONTEXT.c.state, func.count()).where(own).group_by(CONTEXT.c.state)
     procedure, total = CONTEXT.c.procedure_id, func.sum(CONTEXT.c.measurements)
     query = select(procedure, _name_of(procedure), literal(0), total, total).where(own).group_by(procedure)
-    return Accepted((), *_largest(qc, query, most), _numbers(qc, states))
+    return AcceptedData((), *_largest(qc, query, most), _numbers(qc, states))
 
 
 def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:

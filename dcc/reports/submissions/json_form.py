@@ -20,7 +20,7 @@ from dcc.reports.submissions.labels import (
 )
 from dcc.reports.submissions.limits import LONGEST_VALUE, MOST_HOSTS, MOST_PERMITTED, MOST_REASONS, shortened
 from dcc.reports.submissions.model import (
-    Accepted,
+    AcceptedData,
     CentreReport,
     DocumentReport,
     Report,
@@ -135,7 +135,7 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _accepted(accepted: Accepted | None) -> dict[str, Any] | None:
+def _accepted(accepted: AcceptedData | None) -> dict[str, Any] | None:
     return None if accepted is None else {**_fields(accepted), "measurements": accepted.measurements}
 
 

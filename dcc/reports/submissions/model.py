@@ -22,7 +22,7 @@ from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.skipped_archives import Skipped
+    from dcc.reports.causes.skipped_archives import SkippedEntry
     from dcc.reports.plots.picture import Picture
 
 
@@ -150,7 +150,7 @@ class ProcedureCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedData:
     """What the QC database has of a submission, or of a centre.
 
     `contexts` counts the data contexts that it has data in, by their state. `procedures_total` counts all, where the
@@ -205,7 +205,7 @@ class SubmissionReport:
     causes: tuple[Cause, ...]
     causes_total: int
     found: int
-    accepted: Accepted | None
+    accepted: AcceptedData | None
     qc_missing: str | None = None
     pictures: tuple[Picture, ...] = ()
     changed: datetime | None = None
@@ -263,7 +263,7 @@ class SourceReport:
     state: str
     hosted: int
     crawl: CrawlEntry | None
-    not_taken: tuple[Skipped, ...] = ()
+    not_taken: tuple[SkippedEntry, ...] = ()
     not_taken_total: int = 0
     done: SourceStatistics | None = None
 
@@ -292,7 +292,7 @@ class CentreReport(Summary):
 
     centre: str
     centre_name: str
-    accepted: Accepted | None
+    accepted: AcceptedData | None
     pictures: tuple[Picture, ...] = ()
 
 

@@ -194,7 +194,7 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
     return written, len(keys), faults
 
 
-class KeptReport(NamedTuple):
+class WrittenReport(NamedTuple):
     """A report that was stored, the path of its page, and its language."""
 
     report: SubmissionReport
@@ -210,7 +210,7 @@ def keep_report(
     settings: Settings,
     *,
     most_pictures: int = _MOST_PICTURES,
-) -> KeptReport:
+) -> WrittenReport:
     """Store the report of a submission in its centre's language; `missing` says why there is no QC database.
 
     Raises NotFoundError, ExportError and ConfigurationError.
@@ -227,7 +227,7 @@ def keep_report(
     _make_directory(page.parent)
     write_page(page, render_html(report, catalogue, settings))
     write_page(page.with_suffix(".json"), json_text(report, catalogue))
-    return KeptReport(report, page, catalogue.code)
+    return WrittenReport(report, page, catalogue.code)
 
 
 def _make_directory(directory: Path) -> None:

@@ -12,16 +12,16 @@ from typing import Final
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.outcomes import ZipKey
 from dcc.session.archives.jobs import Job
-from dcc.session.batches.results import FromWorkers
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.connection_places import ConnectionPlaces
-from dcc.session.fetching.archive_transfer import Received
+from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import utc_now
 
 _MOST_QUEUED_IN_WINDOW: Final = 8
@@ -35,7 +35,7 @@ class SourceQueue:
     """
 
     def __init__(self, downloads: SourceDownloads) -> None:
-        self.conduct = Conduct()
+        self.conduct = TransferStatistics()
         self.is_paused = False
         self._is_given_up = False
         self.downloads = downloads
@@ -78,7 +78,7 @@ class SourceQueue:
         self._waiting.clear()
         return taken
 
-    def note_arrival(self, received: Received) -> None:
+    def note_arrival(self, received: ReceivedArchive) -> None:
         """Record a successful attempt."""
         self._queued -= 1
         self.conduct.arrived += 1
@@ -108,7 +108,7 @@ class Attempts:
         staging: Staging,
         addresses: Mapping[int, SourceAddress],
         tell: Callable[[DownloadMessage], object],
-        from_workers: FromWorkers | None = None,
+        from_workers: SessionWorkerResults | None = None,
         places: ConnectionPlaces | None = None,
     ) -> None:
         allowance = DownloadSlots(settings.downloaders)

@@ -37,23 +37,23 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.pools import ArchivePools
-from dcc.session.archives.recording import Batch, Written
-from dcc.session.batches.results import FromWorkers
+from dcc.session.archives.recording import Batch, BatchResult
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.downloads import (
+    ChecksumPublished,
     DownloadMessage,
-    Progressed,
-    Published,
-    Started,
     TransferCompleted,
     TransferFailed,
+    TransferProgressed,
+    TransferStarted,
 )
-from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Setup
+from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.hosting import Fault
+from dcc.sources.hosting import CopyFault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.register.source_pace import paused_sources
@@ -98,7 +98,7 @@ class Coordinator:
         addresses: Mapping[int, SourceAddress],
         *,
         are_many: bool = False,
-        from_workers: FromWorkers | None = None,
+        from_workers: SessionWorkerResults | None = None,
     ) -> None:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
@@ -130,7 +130,7 @@ class Coordinator:
         self._attempts.join(_STOP_SECONDS)
 
     @property
-    def conduct(self) -> dict[int, Conduct]:
+    def conduct(self) -> dict[int, TransferStatistics]:
         """How each file source behaved, by id."""
         return {number: source.conduct for number, source in self._attempts.sources.items()}
 
@@ -175,11 +175,11 @@ class Coordinator:
 
     def _handle(self, message: Message) -> None:
         match message:
-            case Started():
+            case TransferStarted():
                 self._started(message)
-            case Progressed():
+            case TransferProgressed():
                 self._batch.change(ZipDownload, message.transfer.download_id, downloaded_size_bytes=message.received)
-            case Published():
+            case ChecksumPublished():
                 hosting = message.transfer.hosting
                 self._transferring[message.transfer.download_id].note_published(hosting, message.md5)
                 self._batch.published.append((hosting, message.md5))
@@ -215,7 +215,7 @@ class Coordinator:
             self._plan_or_leave(job)
         self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MOST_UNCHECKED))
 
-    def _started(self, message: Started) -> None:
+    def _started(self, message: TransferStarted) -> None:
         number = message.transfer.download_id
         job = self._transferring[number]
         job.attempts += 1
@@ -303,10 +303,10 @@ class Coordinator:
         if error.is_resumed:
             job.try_again_first()
             return NOT_DOWNLOADED
-        self._note_bad(job, error.received, Fault.CHECKSUM)
+        self._note_bad(job, error.received, CopyFault.CHECKSUM)
         return WRONG_CHECKSUM
 
-    def _note_bad(self, job: Job, md5: str, fault: Fault) -> None:
+    def _note_bad(self, job: Job, md5: str, fault: CopyFault) -> None:
         source = self._attempts.sources.get(job.source_id or 0)
         certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
         self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
@@ -354,13 +354,13 @@ class Coordinator:
         archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
         self._go_on_after(self._pools.check(job, archive, contents, ready), self._extracted, job)
 
-    def _extracted(self, job: Job, done: Future[CheckedArchive | NotOpened]) -> None:
+    def _extracted(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:
             found = done.result()
         except Exception as error:
             self._not_checked(job, error)
             return
-        if isinstance(found, NotOpened):
+        if isinstance(found, UnopenedArchive):
             self._not_checked(job, found.error, found.md5)
         else:
             self._checked(job, found)
@@ -388,7 +388,7 @@ class Coordinator:
         if md5 is not None:
             self._note_md5(job, md5)
         if isinstance(error, CorruptArchiveError) and md5 is not None:
-            self._note_bad(job, md5, Fault.DAMAGED)
+            self._note_bad(job, md5, CopyFault.DAMAGED)
             if self._attempts.plan(job):
                 self._batch.propose(number, NOT_EXTRACTED, promote=False)
                 self._drop(job, NOT_EXTRACTED)
@@ -499,7 +499,7 @@ class Coordinator:
         batch, self._batch = self._batch, Batch()
         asks = time.monotonic() - self._asked > _ASKING_SECONDS
 
-        def write(connection: Connection) -> Written:
+        def write(connection: Connection) -> BatchResult:
             if asks:
                 self._attempts.put_first(set(urgent_keys(connection)))
                 self._attempts.pause(paused_sources(connection))
@@ -528,8 +528,8 @@ _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
 """Protocols that do not detect changed bytes."""
 
 _BAD_COPIES = {
-    Fault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
-    Fault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
+    CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
+    CopyFault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
 }
 
 

@@ -19,9 +19,9 @@ from dcc.runtime.log_context import logging_about
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBadCopy
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.copies import FoundBad, centre_is_to_blame
+from dcc.tracker.hostings.copies import NewBadCopy, centre_is_to_blame
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import State
@@ -87,7 +87,7 @@ class Job:
     max_retries: int = 0
     published: str | None = None
     bad_md5s: dict[int, str] = field(default_factory=dict)
-    found_bad: dict[int, FoundBad] = field(default_factory=dict)
+    found_bad: dict[int, NewBadCopy] = field(default_factory=dict)
     heard_published: bool = False
     staged: StagedZip | None = None
 
@@ -138,12 +138,12 @@ class Job:
             self.published, self.heard_published = md5, True
             for other in self.hostings:
                 # Only the checksum beside it was wrong.
-                if other.bad == KnownBadCopy(md5, Fault.CHECKSUM):
+                if other.bad == KnownBadCopy(md5, CopyFault.CHECKSUM):
                     del self.bad_md5s[other.id]
             if centre_is_to_blame(self.bad_md5s, md5):
                 self.untried = iter(())
 
-    def note_bad(self, md5: str, fault: Fault, *, certain: bool) -> list[FoundBad]:
+    def note_bad(self, md5: str, fault: CopyFault, *, certain: bool) -> list[NewBadCopy]:
         """Record that the latest hosting's copy is bad; others may be tried. Returns the copies that are certainly bad.
 
         These are not fetched again. Unless `certain`, the transfer may have changed the bytes: then a second transfer
@@ -154,7 +154,7 @@ class Job:
         if hosting is None:
             return []
         certain = certain or self.bad_md5s.get(hosting.id) == md5
-        self.found_bad[hosting.id] = FoundBad(hosting, md5, fault)
+        self.found_bad[hosting.id] = NewBadCopy(hosting, md5, fault)
         self.bad_md5s[hosting.id] = md5
         if centre_is_to_blame(self.bad_md5s, self.published):
             self.untried = iter(())

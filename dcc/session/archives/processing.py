@@ -25,8 +25,8 @@ from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
 from dcc.session.batches.exchange import Workers
-from dcc.session.batches.results import FromWorkers, prepared_by_workers, remove_leftovers_of_workers
-from dcc.session.crawling import Relisting, list_again, relist, settle
+from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
+from dcc.session.crawling import RelistedSource, list_again, relist, settle
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import ListedFile, SourceAddress
@@ -52,7 +52,7 @@ from dcc.tracker.hostings.retries import (
     staged_copies_of,
     unavailable_error,
 )
-from dcc.tracker.hostings.source_statistics import record_conduct
+from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.urgent_archives import take_urgent
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
@@ -68,7 +68,7 @@ _MUCH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ArchiveWork:
     """A session's archives: those to continue from staging, and those to download.
 
     By submission, `staged` are copies for the case that no source delivers, and `further` the hostings of archives in
@@ -134,7 +134,7 @@ def process_zip_actions(
 
 
 def _process(
-    session: Session, work: Work, *, named: bool, from_workers: FromWorkers | None = None
+    session: Session, work: ArchiveWork, *, named: bool, from_workers: SessionWorkerResults | None = None
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
     """Process the archives; returns the faults of the platform."""
     settings = session.settings
@@ -154,7 +154,7 @@ def _process(
             if left:
                 _leave_uploading(session, left, named=named)
             yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
-    session.write(lambda connection: record_conduct(connection, coordinator.conduct), alone=True)
+    session.write(lambda connection: record_transfer_statistics(connection, coordinator.conduct), alone=True)
     if coordinator.faults:
         session.write(lambda connection: quarantine(connection, session.id, settings.max_faults))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
@@ -162,7 +162,7 @@ def _process(
     return coordinator.faults
 
 
-def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> Work:
+def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> ArchiveWork:
     """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
@@ -189,7 +189,7 @@ def _bytes_of(archive: StagedZip) -> tuple[ZipKey, int, str | None]:
 
 def _take_up_waiting(
     connection: Connection, session: Session, whole: Sequence[StagedZip], broken: Sequence[int]
-) -> Work:
+) -> ArchiveWork:
     """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full."""
     if broken:
         reason = mark("The archive is not in staging any more.")
@@ -210,7 +210,7 @@ def _take_up_waiting(
     if session.urgent:
         whole = [submission for submission in whole if submission.key in session.urgent]
         planned = [plan for plan in planned if plan.key in session.urgent]
-    return Work(tuple(whole), tuple(planned), further=further, held=tuple(held))
+    return ArchiveWork(tuple(whole), tuple(planned), further=further, held=tuple(held))
 
 
 def _take_up_named(
@@ -220,7 +220,7 @@ def _take_up_named(
     requested_by: str,
     copies: Mapping[int, StagedZip],
     same: Container[int],
-) -> Work:
+) -> ArchiveWork:
     """Open submissions again that a person names; an archive that staging has already is not fetched again."""
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
@@ -230,7 +230,7 @@ def _take_up_named(
     here = {plan.za_id: plan for plan in plans if plan.za_id in same}
     taken = begin_from_staging(connection, session.id, [copies[za_id] for za_id in here])
     planned = tuple(plan for plan in plans if plan.za_id not in here)
-    return Work(tuple(taken), planned, staged=dict(copies), further=here)
+    return ArchiveWork(tuple(taken), planned, staged=dict(copies), further=here)
 
 
 def _held_outcome(held: HeldArchive) -> ZipOutcome:
@@ -279,7 +279,7 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
                 hosting.folder,
                 hosting.manifest,
             )
-    looks = [Relisting(addresses[source], -math.inf, archives) for source, archives in listed.items()]
+    looks = [RelistedSource(addresses[source], -math.inf, archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
     for second in list_again(looks, session):
         if second.error is None:
@@ -307,7 +307,7 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
 
 
 def _surroundings(
-    connection: Connection, session: Session, work: Work, *, named: bool
+    connection: Connection, session: Session, work: ArchiveWork, *, named: bool
 ) -> tuple[dict[int, SourceAddress], frozenset[str]]:
     """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""
     addresses = {

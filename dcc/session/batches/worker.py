@@ -26,12 +26,12 @@ from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive, valid_documents
+from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
 from dcc.settings import Settings
 from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.transfer_speed import Pace
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre
@@ -77,18 +77,23 @@ def _surroundings(connection: Connection, batch: Batch) -> tuple[SourceAddress, 
     return addresses[0], frozenset(connection.scalars(select(Centre.short_name)))
 
 
-def _basis(connection: Connection) -> Basis:
+def _basis(connection: Connection) -> PreparationBasis:
     """The basis of preparing; a session with another basis prepares the documents again."""
     reference = snapshots.load_active(connection)
     signature = signature_of(snapshot.id for snapshot in reference.stored.values())
-    return Basis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
+    return PreparationBasis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
 
 
 class _Worker:
     """Fetches and prepares archives in a folder of its own, one at a time."""
 
     def __init__(
-        self, settings: Settings, folder: Path, checker: ArchiveChecker, basis: Basis, places: ConnectionPlaces
+        self,
+        settings: Settings,
+        folder: Path,
+        checker: ArchiveChecker,
+        basis: PreparationBasis,
+        places: ConnectionPlaces,
     ) -> None:
         self._settings, self._checker, self._basis, self._places = settings, checker, basis, places
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
@@ -127,7 +132,7 @@ class _Worker:
             Transfer(0, key, archive.hosting, archive.published, archive.earlier, is_held=True),
             self._staging,
             lambda _: None,
-            pace=Pace.from_settings(self._settings),
+            pace=SpeedLimits.from_settings(self._settings),
             most_unsized=self._settings.max_unsized_bytes,
             on_published=note_published,
         )

@@ -30,7 +30,7 @@ from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.judging import healing
-from dcc.qc.judging.documents import Basis, Judgement, judge_document, signature_of
+from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, signature_of
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.qc.judging.waiver_store import waivers_in_force
@@ -67,7 +67,7 @@ GONE: Final = mark("The QC database does not hold the document.")
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
-Due = tuple[DueDocument, QcDocument]
+DuePair = tuple[DueDocument, QcDocument]
 
 _TOGETHER: Final = 250
 _BYTES_TOGETHER: Final = 50_000_000
@@ -112,7 +112,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=len(work.faults) > faults)
 
 
-def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
+def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> list[DueDocument]:
     """Set back the documents to be judged again; `uploaded` are the ids of those applied last.
 
     Documents of other centres that these affect are left to their own sessions. Documents that the tracker does not
@@ -138,7 +138,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     return judged
 
 
-def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basis) -> None:
+def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: JudgingBasis) -> None:
     """Judge documents that only the QC database counts."""
     for document in documents:
         work.session.check()
@@ -205,7 +205,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
     return [document for document in due if document.xml_id in stands]
 
 
-def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[Fact]:
+def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[Fact]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         for portion in _portions(due):
@@ -227,9 +227,9 @@ def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[
                     yield _fact(work, *one, result, 0.0)
 
 
-def _portions(due: Sequence[Due]) -> Iterator[list[Due]]:
+def _portions(due: Sequence[DuePair]) -> Iterator[list[DuePair]]:
     """The documents in their order, in groups for one transaction each."""
-    portion: list[Due] = []
+    portion: list[DuePair] = []
     size = 0
     for one in due:
         size += one[0].size_bytes
@@ -251,7 +251,7 @@ def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[
 
 
 def _judge_together(
-    work: DataSession, known: Mapping[int, Sequence[Finding]], basis: Basis
+    work: DataSession, known: Mapping[int, Sequence[Finding]], basis: JudgingBasis
 ) -> Mapping[int, Judgement | NotFoundError]:
     """Judge documents with prepared findings, by id, without those to which other rules may object."""
 
@@ -271,7 +271,7 @@ def _judge_together(
         return {}
 
 
-def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Fact:
+def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Fact:
     """Judge a document by itself, in this process."""
     work.session.check()
     began = time.monotonic()
@@ -312,7 +312,7 @@ def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgemen
     return Fact(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
 
 
-def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Judgement:
+def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
     """Judge a document from staging or, if it is not there any more, from the QC database."""
     try:
         path = staged_path(work.staging, document.key, document.name.file_name, document.md5)
@@ -328,7 +328,7 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
         return _judge_rows(work, stored, basis)
 
 
-def _judge_rows(work: DataSession, stored: QcDocument, basis: Basis) -> Judgement:
+def _judge_rows(work: DataSession, stored: QcDocument, basis: JudgingBasis) -> Judgement:
     """Judge a document from the QC database."""
     return run_writing(
         work.qc, lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)

@@ -69,7 +69,7 @@ _OF_WITHDRAWAL: Final = mark("Documents were withdrawn that it has to do with.")
 
 
 @dataclass(frozen=True, slots=True)
-class Rechecked:
+class RecheckResult:
     """What the next session judges again: the number of documents, and their submissions."""
 
     documents: int
@@ -173,7 +173,7 @@ def recheck(
     keys: Collection[ZipKey] | None = None,
     author: str,
     reason: str,
-) -> Rechecked:
+) -> RecheckResult:
     """Let the next session judge documents again: those with findings of `rule`, else all applied ones.
 
     `centre` and `keys` restrict them. Raises the `unreachable` error of either database.
@@ -203,7 +203,7 @@ class _Databases:
 
 def _judge_again(
     both: _Databases, document_ids: Iterable[int], keys: set[ZipKey] | None, author: str, reason: str
-) -> Rechecked:
+) -> RecheckResult:
     """Set documents back; only in the QC database those that the tracker does not count.
 
     The QC database decides even if a running session advances a document in the tracker meanwhile.
@@ -221,7 +221,7 @@ def _judge_again(
     judged, counted = run_writing(both.tracker, set_back)
     others = [document for document in wanted if document.id not in counted]
     concerned = {document.key for document in judged} | {document.key for document in others}
-    return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
+    return RecheckResult(len(judged) + len(others), tuple(sorted(concerned)))
 
 
 def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], author: str, reason: str) -> int:

@@ -22,7 +22,7 @@ from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreacha
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.judging.documents import Basis
+from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
@@ -294,13 +294,13 @@ def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference |
     return bool(refreshed)
 
 
-def current_basis(work: DataSession) -> Basis:
+def current_basis(work: DataSession) -> JudgingBasis:
     """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
 
-    def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
+    def load(connection: Connection) -> tuple[snapshots.ActiveReference, JudgingBasis]:
         reference, today = snapshots.load_active(connection), datetime.now(UTC).date()
         waivers = waivers_in_force(connection, today)
-        return reference, Basis(reference, waivers, today, work.settings.max_document_errors)
+        return reference, JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
 
     reference, basis = run_reading(work.qc, load)
     # One query is enough if nothing has to be read.

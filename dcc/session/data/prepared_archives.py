@@ -32,7 +32,7 @@ from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare import documents as preparing
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place
 
 log = logging.getLogger(__name__)
@@ -48,9 +48,9 @@ _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
 
-def basis_of(basis: judging.Basis, qc: Engine) -> Basis:
+def basis_of(basis: judging.JudgingBasis, qc: Engine) -> PreparationBasis:
     """What documents are prepared by for a QC database, of what they are judged by."""
-    return Basis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
+    return PreparationBasis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
 
 
 class PreparedFiles:
@@ -59,7 +59,7 @@ class PreparedFiles:
     Each is compared with its checksum when it is first opened.
     """
 
-    def __init__(self, staging: Staging, basis: Basis) -> None:
+    def __init__(self, staging: Staging, basis: PreparationBasis) -> None:
         self.staging, self.basis = staging, basis
         self._open: OrderedDict[_Part, PreparedFile] = OrderedDict()
         self._checked: set[_Part] = set()
@@ -178,7 +178,9 @@ def prepared_once(
         target = Path(folder) / "prepared.rows"
         parts = list(_parts(staging, documents).values())
         archive = parts[0]._replace(target=target, documents=[one for part in parts for one in part.documents])
-        failed = prepare_archive(archive, Basis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc)))
+        failed = prepare_archive(
+            archive, PreparationBasis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc))
+        )
 
         def prepared(document: DueDocument) -> PreparedDocument:
             name = document.name.file_name

@@ -37,7 +37,7 @@ _REOPENED: Final = "A data context that the document has data in was opened agai
 
 
 @dataclass(frozen=True, slots=True)
-class QcSettled:
+class QcResult:
     """The number of documents now (qc, done), now (qc, pending), and of the latter, formerly done."""
 
     done: int
@@ -98,7 +98,7 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=False)
 
 
-def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcSettled:
+def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:
     """Let the tracker's documents follow the states of the data contexts, after a wrangler changed those.
 
     Documents that are missing in the QC database are left to the next session. `author` and `reason` are recorded with
@@ -108,7 +108,7 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
     settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings))
     gone = run_reading(qc, lambda connection: _gone(connection, settling))
 
-    def settle(connection: Connection) -> QcSettled:
+    def settle(connection: Connection) -> QcResult:
         states = load_qc_states(connection, [one.xml_id for one, _ in settling])
         changed = [
             (one, state)
@@ -119,7 +119,7 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
         progress.reopen_documents(connection, dict.fromkeys(back, WAITS), author, reason)
         progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
         done = sum(state == SETTLED for _, state in changed)
-        return QcSettled(done, len(changed) - done, len(back))
+        return QcResult(done, len(changed) - done, len(back))
 
     return run_writing(tracker, settle)
 

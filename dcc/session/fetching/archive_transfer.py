@@ -18,9 +18,9 @@ from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
 from dcc.sources.base import Block, Connection, NotModified, Validators
-from dcc.sources.hosting import EarlierCopy, Fault, Hosting
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.sources.remote_names import path_below
-from dcc.sources.transfer_speed import Pace
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Origin, Staging, disk_errors
 
 _PROGRESS_SECONDS = 1.0
@@ -155,7 +155,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedArchive:
     """A complete archive: its size and checksum equal those of the source, as far as it has them.
 
     `md5` is None, unknown, if the source published none to compare with. `resumed`: its beginning came from an earlier
@@ -182,10 +182,10 @@ def receive(
     staging: Staging,
     on_bytes: Callable[[int], object],
     *,
-    pace: Pace | None = None,
+    pace: SpeedLimits | None = None,
     most_unsized: int = _MOST_UNSIZED,
     on_published: Callable[[str], object] = lambda _: None,
-) -> Received:
+) -> ReceivedArchive:
     """Fetch an archive into staging, continuing an interrupted attempt, and check it.
 
     `on_bytes` is called with the bytes received so far, about once a second. `most_unsized` limits the bytes of an
@@ -193,7 +193,7 @@ def receive(
     ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
     slower than `pace` (the part is kept), and DiskFullError.
     """
-    key, hosting, pace = transfer.key, transfer.hosting, pace or Pace()
+    key, hosting, pace = transfer.key, transfer.hosting, pace or SpeedLimits()
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:
@@ -224,7 +224,7 @@ def receive(
             return _unchanged(staging.archive(key), earlier)
         path = staging.finish_part(key)
     seconds, validators = time.monotonic() - began, connection.validators()
-    return Received(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
+    return ReceivedArchive(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
 
 
 def _fetch_rest(
@@ -233,7 +233,7 @@ def _fetch_rest(
     sink: DownloadSink,
     offset: int,
     earlier: EarlierCopy | None,
-    pace: Pace,
+    pace: SpeedLimits,
 ) -> None:
     """Fetch the bytes from `offset` on. Raises NotModified if the source has the `earlier` copy still."""
     hosting = transfer.hosting
@@ -253,9 +253,9 @@ def _fetch_rest(
     sink.end()
 
 
-def _unchanged(path: Path, earlier: EarlierCopy) -> Received:
+def _unchanged(path: Path, earlier: EarlierCopy) -> ReceivedArchive:
     """The earlier copy, which the source has still and staging holds."""
-    return Received(
+    return ReceivedArchive(
         path, earlier.size_bytes, earlier.md5, 0.0, resumed=False, is_sent=False, validators=earlier.validators
     )
 
@@ -264,7 +264,7 @@ class _EnoughError(Exception):
     """More came than a manifest may have."""
 
 
-def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes | None:
+def _manifest(connection: Connection, transfer: Transfer, pace: SpeedLimits) -> bytes | None:
     """The manifest that lies beside a copy, or so much of it that it is too long; None where there is none any more."""
     key, hosting = transfer.key, transfer.hosting
     content = bytearray()
@@ -295,7 +295,9 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 
 
 @contextlib.contextmanager
-def _watching_pace(pace: Pace, key: ZipKey, received: Callable[[], int], connection: Connection) -> Iterator[None]:
+def _watching_pace(
+    pace: SpeedLimits, key: ZipKey, received: Callable[[], int], connection: Connection
+) -> Iterator[None]:
     try:
         with pace.watch(received, connection.close):
             yield
@@ -315,7 +317,7 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
     bad = transfer.hosting.bad
     if bad is None:
         return
-    if bad.fault is Fault.DAMAGED:
+    if bad.fault is CopyFault.DAMAGED:
         raise ChecksumMismatchError(
             mark(
                 "{archive} is listed as it was when it was damaged. It is not fetched again. The centre must correct "

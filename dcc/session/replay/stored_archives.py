@@ -77,7 +77,7 @@ _BLOCKS: Final = (
 )
 
 
-class Recorded(NamedTuple):
+class RecordedDocument(NamedTuple):
     """A document of the tracker: its state, and the problems in its log."""
 
     state: State
@@ -85,7 +85,7 @@ class Recorded(NamedTuple):
 
 
 @dataclass
-class KeptArchive:
+class FetchedArchive:
     """An archive whose bytes arrived, as last fetched; `sha256` is None if the archive store is no help."""
 
     key: ZipKey
@@ -97,7 +97,7 @@ class KeptArchive:
 
 
 @dataclass
-class StoredArchive(KeptArchive):
+class StoredArchive(FetchedArchive):
     """Such an archive; `session` is the one that first fetched these bytes.
 
     It `is_selected`, or needed to judge others that are.
@@ -107,7 +107,7 @@ class StoredArchive(KeptArchive):
     session: int
     has_failed: bool
     is_selected: bool = True
-    documents: dict[str, Recorded] = field(default_factory=dict)
+    documents: dict[str, RecordedDocument] = field(default_factory=dict)
 
     def present(self) -> dict[str, Verdict]:
         """The present verdicts of its documents by name; see `verdicts.compare`."""
@@ -184,9 +184,9 @@ class _Groups(NamedTuple):
 
 def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> None:
     by_download = {archive.download_id: archive for archive in archives}
-    of_selected: dict[int, Recorded] = {}
+    of_selected: dict[int, RecordedDocument] = {}
     for zip_id, xml_id, name, phase, status in rows_about(tracker, _DOCUMENTS, by_download):
-        recorded = Recorded(STATES[phase, status], [])
+        recorded = RecordedDocument(STATES[phase, status], [])
         by_download[zip_id].documents[name] = recorded
         if by_download[zip_id].is_selected:
             of_selected[xml_id] = recorded
@@ -200,7 +200,7 @@ class ArchiveBytes:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._staging, self._store, self._folder = Staging(settings.staging_directory), ArchiveStore(settings), folder
 
-    def fetch(self, archive: KeptArchive) -> Path | None:
+    def fetch(self, archive: FetchedArchive) -> Path | None:
         """The place of an archive's bytes, in staging or below the folder; None if no copy is left.
 
         Raises StoreUnreachableError if a replica that is away may have them, DiskFullError and OSError.
@@ -217,7 +217,7 @@ class ArchiveBytes:
             return None
         return path
 
-    def release(self, archive: KeptArchive) -> None:
+    def release(self, archive: FetchedArchive) -> None:
         """Remove what was fetched."""
         shutil.rmtree(self._folder / f"{archive.download_id}", ignore_errors=True)
 

@@ -34,7 +34,7 @@ from dcc.rules.context import DocumentContext, EntityLocation, ExperimentKey, Kn
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, with_value
 from dcc.session.data.due_documents import DueDocument, in_order_of_upload
-from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile, LaterFindings
+from dcc.session.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, LaterFindings
 from dcc.tracker.states import State
 from dcc.vocabulary import EntityKind, Severity
 
@@ -388,7 +388,7 @@ class Judge:
         self._max_problems: Final = max_problems
         self._judged: dict[str, JudgedDocument] = {}
 
-    def judge(self, document: DocumentToJudge, draft: Draft) -> None:
+    def judge(self, document: DocumentToJudge, draft: DraftVerdict) -> None:
         """Add the rules' findings on a document, if it is valid, without rules about other documents."""
         actual = None if draft.errors else self._schemas.kind_of_file(document.path)
         if actual is None:
@@ -415,7 +415,7 @@ class Judge:
             kept.add(judged.name, judged.takes_no_effect, map(_problem_of, findings))
         self._judged.clear()
 
-    def add_later(self, draft: Draft, later: LaterFindings) -> None:
+    def add_later(self, draft: DraftVerdict, later: LaterFindings) -> None:
         """Add to a draft what was stored by `judge_together`."""
         if later.takes_no_effect:
             draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
@@ -423,7 +423,7 @@ class Judge:
         self._add(draft, (problem for problem in later.problems if problem.kind not in MISSING))
         draft.missing += (problem for problem in later.problems if problem.kind in MISSING)
 
-    def _add(self, draft: Draft, problems: Iterable[Problem]) -> None:
+    def _add(self, draft: DraftVerdict, problems: Iterable[Problem]) -> None:
         """Add findings: those that fail a document, and of others as many as are recorded, in order of lines."""
         for problem in problems:
             of_sort = draft.errors if problem.is_error else draft.warnings

@@ -34,7 +34,7 @@ _LONGEST_OTHER: Final = 32 * 1024
 _ERRNOS: Final = {sftp.SFTP_NO_SUCH_FILE: errno.ENOENT, sftp.SFTP_PERMISSION_DENIED: errno.EACCES}
 
 
-class Listed(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A directory's entry: its name as the server's bytes, its mode, size and time; None for missing ones."""
 
     name: bytes
@@ -81,12 +81,12 @@ class Answer(NamedTuple):
         self.require(sftp.CMD_DATA)
         return self.message.get_binary()
 
-    def attributes(self) -> Listed:
+    def attributes(self) -> DirectoryEntry:
         """The attributes of a file, without its name."""
         self.require(sftp.CMD_ATTRS)
         return _attributes(b"", self.message)
 
-    def names(self) -> Iterator[Listed]:
+    def names(self) -> Iterator[DirectoryEntry]:
         """Entries of a directory."""
         self.require(sftp.CMD_NAME)
         for _ in range(self.message.get_int()):
@@ -96,7 +96,7 @@ class Answer(NamedTuple):
             yield _attributes(name, self.message)
 
 
-def _attributes(name: bytes, message: StrictMessage) -> Listed:
+def _attributes(name: bytes, message: StrictMessage) -> DirectoryEntry:
     known = paramiko.SFTPAttributes
     flags = message.get_int()
     size = message.get_int64() if flags & known.FLAG_SIZE else None
@@ -108,7 +108,7 @@ def _attributes(name: bytes, message: StrictMessage) -> Listed:
         for _ in range(2 * message.get_int()):
             message.get_binary()
     # The time of the last access comes first.
-    return Listed(name, mode, size, None if times is None else times & 0xFFFFFFFF)
+    return DirectoryEntry(name, mode, size, None if times is None else times & 0xFFFFFFFF)
 
 
 class SftpClient:
@@ -141,7 +141,7 @@ class SftpClient:
             longest_read = answer.message.get_int64()
             self.block = max(_BLOCK, min(longest_read, _LARGEST_BLOCK))
 
-    def entries(self, path: bytes) -> Iterator[Listed]:
+    def entries(self, path: bytes) -> Iterator[DirectoryEntry]:
         """A directory's entries; links not followed."""
         handle = self._ask(sftp.CMD_OPENDIR, path).handle()
         answers: deque[Answer] = deque()
@@ -161,7 +161,7 @@ class SftpClient:
         finally:
             self.close(handle)
 
-    def stat(self, path: bytes) -> Listed:
+    def stat(self, path: bytes) -> DirectoryEntry:
         """The attributes of a file; links are followed."""
         return self._ask(sftp.CMD_STAT, path).attributes()
 

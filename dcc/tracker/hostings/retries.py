@@ -14,7 +14,7 @@ from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.hosting import Fault
+from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
@@ -102,7 +102,7 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
 
 
 _MOST_TOLD = 3
-_FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not what the published MD5 says"}
+_FAULTS = {CopyFault.DAMAGED: "damaged", CopyFault.CHECKSUM: "not what the published MD5 says"}
 _Named = aliased(Centre)
 
 
@@ -187,7 +187,7 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
     if not bad:
         return not_hosted_error(connection, key)
     copies = "; ".join(
-        f"the one at file source {row.id} was {_FAULTS[Fault(row.reason)]} (MD5 {row.md5}, fetched "
+        f"the one at file source {row.id} was {_FAULTS[CopyFault(row.reason)]} (MD5 {row.md5}, fetched "
         f"{row.created:%Y-%m-%d %H:%M} UTC)"
         for row in bad[:_MOST_TOLD]
     )

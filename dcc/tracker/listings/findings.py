@@ -12,7 +12,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.listings.comparing import Absent, KnownHosting, content_differs
+from dcc.tracker.listings.comparing import AbsentHostings, KnownHosting, content_differs
 from dcc.tracker.states import REFUSED, State
 
 CHANGED: Final = "changed"
@@ -169,7 +169,7 @@ def uploading_message(
     )
 
 
-def shrunk_message(listing: ActionListing, lost: Absent) -> Message:
+def shrunk_message(listing: ActionListing, lost: AbsentHostings) -> Message:
     """The message about a directory that lost too much to be believed."""
     listed = len(listing.zips)
     text = mark("the directory {directory} lists {number} archives, and held {before} before")

@@ -24,7 +24,7 @@ from dcc.tracker.hostings.missing_archives import close_returned, propose_withdr
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.comparing import (
     ATTRIBUTES,
-    Absent,
+    AbsentHostings,
     KnownHosting,
     attributes,
     compare_with_known,
@@ -259,7 +259,7 @@ class ListingRecorder:
     def _record_absent(
         self,
         listings: Sequence[ActionListing],
-        absent: Mapping[Action, Absent],
+        absent: Mapping[Action, AbsentHostings],
         result: RecordedListing,
         *,
         whole: bool,
@@ -284,7 +284,7 @@ class ListingRecorder:
         self._set_columns(missed, missed_since=self._basis.now)
         result.gone = len(gone)
 
-    def _has_shrunk(self, listing: ActionListing, lost: Absent) -> bool:
+    def _has_shrunk(self, listing: ActionListing, lost: AbsentHostings) -> bool:
         """Whether a directory lost too much since its last listing to be believed at once."""
         if not lost.first:
             return False

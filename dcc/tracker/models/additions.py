@@ -60,7 +60,7 @@ class BadCopy(Base):
     """A bad copy of an archive that a source delivered.
 
     `size_bytes` and `modified` are as listed when it was fetched: while the listing is the same, it is not fetched
-    again. `md5` is that of the copy; `reason` is one of `dcc.session.fetching.archive_transfer.Fault`.
+    again. `md5` is that of the copy; `reason` is one of `dcc.session.fetching.archive_transfer.CopyFault`.
     """
 
     id: Mapped[int] = big_id()
@@ -251,7 +251,7 @@ class NotificationRow(Base):
     """One item of news for one recipient by one channel.
 
     `told` is the SHA-256 of the item, channel and recipient, so that nothing is sent twice. Rows of one message share
-    `message_id`. `state` is one of `dcc.notify.ledger.Sending`, `changed` the time since when; `reason` says why the
+    `message_id`. `state` is one of `dcc.notify.ledger.SendState`, `changed` the time since when; `reason` says why the
     last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
     """
 

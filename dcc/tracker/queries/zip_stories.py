@@ -15,7 +15,7 @@ from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.hosting import Fault
+from dcc.sources.hosting import CopyFault
 from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
@@ -100,7 +100,7 @@ class BadCopyStory:
     """
 
     md5: str
-    fault: Fault
+    fault: CopyFault
     since: datetime
 
 
@@ -283,7 +283,7 @@ def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
             row,
             label=_label(row),
             retries=row.num_retries,
-            bad=row.bad_md5 and BadCopyStory(row.bad_md5, Fault(row.bad_reason), row.bad_since),
+            bad=row.bad_md5 and BadCopyStory(row.bad_md5, CopyFault(row.bad_reason), row.bad_since),
         )
         for row in connection.execute(query)
     )

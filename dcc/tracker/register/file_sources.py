@@ -60,8 +60,8 @@ class SourceEntry:
 
     `hosted` counts the submissions that it hosts now; `fingerprints` are those of its accepted host keys,
     `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone. `every`,
-    `windows` and `schedule` are those of its `dcc.sources.due.Pace` as text, empty for none; `pause` is one that holds
-    now.
+    `windows` and `schedule` are those of its `dcc.sources.due.CrawlPolicy` as text, empty for none; `pause` is one that
+    holds now.
     """
 
     id: int

@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.due import Due, Pace, PastCrawls, Pause, Schedule, Windows, due, parse_age
+from dcc.sources.due import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, due, parse_age
 from dcc.tracker.models import FileSource, ResourceStateRow, SourceCrawlRow, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
@@ -22,14 +22,14 @@ _CHANGED: Final = type_coerce(FileSource.last_update, UtcDateTime())
 _Good = aliased(SourceCrawlRow)
 
 
-def pace_of(row: Any) -> Pace:
+def pace_of(row: Any) -> CrawlPolicy:
     """The pace of a source, from its row."""
     every = None if row.crawl_every is None else row.crawl_every * _MINUTE
     pause = (
         None if row.paused is None else Pause(row.pause_reason or "", row.paused_by or "", row.paused, row.paused_until)
     )
     windows = Windows.parse(row.crawl_windows) if row.crawl_windows else None
-    return Pace(every, windows, pause, Schedule.parse(row.crawl_schedule) if row.crawl_schedule else None)
+    return CrawlPolicy(every, windows, pause, Schedule.parse(row.crawl_schedule) if row.crawl_schedule else None)
 
 
 def pace_columns(every: str | None, windows: str | None, schedule: str | None) -> dict[str, object]:
@@ -71,7 +71,7 @@ def paused_sources(connection: Connection) -> set[int]:
 
 def load_dues(
     connection: Connection, failure_limit: int, now: datetime | None = None, *, named: Collection[int] = ()
-) -> dict[int, Due]:
+) -> dict[int, CrawlDue]:
     """Whether each source that is not removed is due, by id; those that a person has `named` override their schedule.
 
     Failures before the source was last changed do not count.
