@@ -38,14 +38,14 @@ class FindingEntry:
         return rule_of(self.code)
 
     @property
-    def said(self) -> Message:
+    def translatable(self) -> Message:
         """What is wrong and what to do, translatable."""
         return message_of(self.code, {VALUE: self.value, **self.details})
 
     @property
     def message(self) -> str:
         """What is wrong and what to do, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
 
 @dataclass(frozen=True, slots=True)

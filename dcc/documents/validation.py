@@ -152,7 +152,7 @@ def _prolog_problem(found: Doctype | UnreadableProlog, chunks: Chunks, path: Pat
         )
     unread = message(mark("The document cannot be read: {reason}."), reason=Message(found.reason))
     fault = find_fault(chunks, "*") or WellFormednessFault(unread, found.line, found.column)
-    return _problem(NotWellFormedError, fault.said, fault.line, fault.column, fault.case)
+    return _problem(NotWellFormedError, fault.translatable, fault.line, fault.column, fault.case)
 
 
 def _wrong_kind(root: Root, actual: DocumentKind | None, kind: DocumentKind | None, schemas: SchemaSet) -> Problem:
@@ -199,13 +199,13 @@ def _problems(
         for error in errors
     ]
     if fault is not None:
-        found.append(_problem(NotWellFormedError, fault.said, fault.line, fault.column, fault.case))
+        found.append(_problem(NotWellFormedError, fault.translatable, fault.line, fault.column, fault.case))
     if len(found) <= max_errors and complete:
         return found
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
     last = listed[-1]
     more = mark("{problem} (Only {number} of the errors are listed.)")
-    listed[-1] = replace(last, said=_around(more, last.fact, number=len(listed)))
+    listed[-1] = replace(last, translatable=_around(more, last.fact, number=len(listed)))
     return listed
 
 

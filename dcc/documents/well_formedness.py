@@ -37,7 +37,7 @@ _UNFINISHED = {"no element found", "unclosed token", "unclosed CDATA section", "
 class WellFormednessFault:
     """Why the document cannot be read further; line and column count from 1."""
 
-    said: Message
+    translatable: Message
     line: int
     column: int
     case: str = ""

@@ -286,7 +286,7 @@ def _write_crawl(
         "exception_id": error and exception_id(connection, error.short_name(), error.summary()),
         "message": error and str(error),
         "code": error and error.code,
-        "details": error and message_to_json(error.said),
+        "details": error and message_to_json(error.translatable),
         "listed": result.listed,
         "new_zips": len(result.new_zips),
         "known": result.known,

@@ -75,11 +75,11 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
 def test_how_much_a_held_document_would_change_is_said_in_german() -> None:
     several = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1_204))
     assert_said(several)
-    assert "1.204 Tiere, 1.204 Experimente, 1.204 Linien, 1.204 Haltungsangaben" in GERMAN.tell(several.said)
-    assert "It would replace or remove 1,204 specimens, 1,204 experiments, " in str(several.said)
+    assert "1.204 Tiere, 1.204 Experimente, 1.204 Linien, 1.204 Haltungsangaben" in GERMAN.tell(several.translatable)
+    assert "It would replace or remove 1,204 specimens, 1,204 experiments, " in str(several.translatable)
     one = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1))
     assert_said(one)
-    assert "ein Tier, ein Experiment, eine Linie, eine Haltungsangabe" in GERMAN.tell(one.said)
+    assert "ein Tier, ein Experiment, eine Linie, eine Haltungsangabe" in GERMAN.tell(one.translatable)
 
 
 def problems(tmp_path: Path, content: str | bytes, kind: DocumentKind | None, most: int = 100) -> list[Problem]:

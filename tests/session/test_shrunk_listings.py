@@ -162,7 +162,7 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         crawl = latest_crawls(connection)[folder.source_id]
         assert crawl.error is not None
         assert said in crawl.error.message
-        german = load_catalogue("de", installation.settings).tell(crawl.error.said)
+        german = load_catalogue("de", installation.settings).tell(crawl.error.translatable)
         assert "Verzeichnis add zeigt 0 Archive und enthielt vorher 5. " in german
         skipped = skipped_entries(connection, folder.source_id)
         (failed,) = (entry for entry in skipped if entry.why is SkipReason.CRAWL_FAILED)

@@ -163,8 +163,8 @@ class TestLoginsThatAreRefused:
         with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
             connect(address, source_settings)
         assert "hunter2" not in told(caught.value)
-        assert caught.value.said.all_details["source"] == address.label
-        assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.said)
+        assert caught.value.translatable.all_details["source"] == address.label
+        assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.translatable)
 
 
 def told(error: BaseException) -> str:

@@ -79,7 +79,7 @@ def check_access(surroundings: Environment) -> Iterator[Finding]:
     for address in addresses:
         subject = f"access to file source {address.id} ({address.centre})"
         problems = list(_access_problems(surroundings, subject, address))
-        yield from problems or [ok(subject, _access_said(address))]
+        yield from problems or [ok(subject, _access_description(address))]
 
 
 def check_passwords(surroundings: Environment) -> Iterator[Finding]:
@@ -147,7 +147,7 @@ def _check_host_key(surroundings: Environment, subject: str, address: SourceAddr
         yield failed(subject, "No host key of it was ever accepted, so that nothing is sent to it.", accept)
 
 
-def _access_said(address: SourceAddress) -> str:
+def _access_description(address: SourceAddress) -> str:
     if address.protocol == SourceProtocol.SFTP:
         return "Its access key can be used, its host key is pinned."
     if address.protocol in (SourceProtocol.FTPS, SourceProtocol.HTTPS):
@@ -181,7 +181,7 @@ def _check_answer(address: SourceAddress, surroundings: Environment) -> Iterator
     subject = f"{address.label} at present"
     listing = list_source(address, surroundings.hurried_settings)
     if listing.error is not None:
-        yield failed(subject, str(listing.error.said.problem), f"dcc source test {address.id}")
+        yield failed(subject, str(listing.error.translatable.problem), f"dcc source test {address.id}")
         return
     zips = sum(len(part.zips) for part in listing.listings)
     yield ok(subject, f"It lists {count_of(zips, 'archive')}, in {listing.seconds:.1f} s.")

@@ -132,7 +132,9 @@ def ignored_entries(listings: Iterable[ActionListing]) -> list[SkippedEntry]:
 
 def _of_foreign_archive(held: HeldArchive) -> SkippedEntry:
     why, acts = (SkipReason.HELD, Actor.CENTRE) if held.declined is None else (SkipReason.DECLINED, Actor.NOBODY)
-    return SkippedEntry(str(held.key), why, acts, held.public_message, for_wranglers=held.said, za_id=held.za_id)
+    return SkippedEntry(
+        str(held.key), why, acts, held.public_message, for_wranglers=held.translatable, za_id=held.za_id
+    )
 
 
 def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: CrawlDue | None) -> Iterator[SkippedEntry]:

@@ -248,7 +248,7 @@ def _held_outcome(held: HeldArchive) -> ZipOutcome:
         attempts=0,
         seconds=0.0,
         finished=utc_now(),
-        reasons=(Problem(HELD, held.said),),
+        reasons=(Problem(HELD, held.translatable),),
     )
 
 

@@ -35,7 +35,7 @@ def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list
     """
     counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
     shown = [
-        Problem(finding.rule, finding.said, finding.line, code=finding.code, severity=finding.severity)
+        Problem(finding.rule, finding.translatable, finding.line, code=finding.code, severity=finding.severity)
         for finding in counted[:most]
     ]
     left = max(len(counted), total) - len(shown)

@@ -135,7 +135,7 @@ class JudgedDocument:
                 yield block, content
 
     @property
-    def said(self) -> str:
+    def content_digest(self) -> str:
         """A digest of what it says."""
         return self.digest.hexdigest()
 
@@ -276,8 +276,8 @@ class Neighbours:
             return None
         (owner,) = owners
         if document.action is Action.DELETE:
-            return self._deletions.get((document.centre, document.said)) if owner is None else None
-        return owner if owner is not None and self._documents[owner].said == document.said else None
+            return self._deletions.get((document.centre, document.content_digest)) if owner is None else None
+        return owner if owner is not None and self._documents[owner].content_digest == document.content_digest else None
 
     def _adds_presumed(self, document: JudgedDocument) -> bool:
         """Whether it adds what was only presumed to be there: it was not, or nobody would add it."""
@@ -306,7 +306,7 @@ class Neighbours:
             else:
                 self.presumed.discard(key)
             if action is Action.DELETE and is_there:
-                self._deletions[document.centre, document.said] = number
+                self._deletions[document.centre, document.content_digest] = number
             # What is added takes the place of what was only presumed to be there.
             done = Action.EDIT if action is Action.ADD and is_presumed else action
             where = EntityLocation(number, block.position, entity.position)

@@ -48,8 +48,8 @@ class UnusableAnswerError(http.client.HTTPException):
     """The server's answer cannot be used; the message says why, without secrets."""
 
     def __init__(self, text: str, **details: object) -> None:
-        self.said = message(text, **details)
-        super().__init__(str(self.said))
+        self.translatable = message(text, **details)
+        super().__init__(str(self.translatable))
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ def _check_encoding(answer: Answer) -> None:
 def describe(error: BaseException) -> Message:
     """An error of FAILURES, in words without anything that the server sent."""
     if isinstance(error, UnusableAnswerError):
-        return error.said
+        return error.translatable
     if isinstance(error, http.client.RemoteDisconnected):
         return Message("the server closed the connection")
     if isinstance(error, http.client.IncompleteRead):

@@ -151,10 +151,10 @@ class HeldArchive:
     @property
     def message(self) -> str:
         """The message for a wrangler, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
     @property
-    def said(self) -> Message:
+    def translatable(self) -> Message:
         """The message for a wrangler."""
         return Message(_HELD_AND_WHAT_TO_DO if self.declined is None else _DECLINED_BY, self.details)
 

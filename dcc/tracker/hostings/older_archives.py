@@ -60,7 +60,7 @@ class OlderArchive:
     is_on_hold: bool = False
 
     @property
-    def said(self) -> Message:
+    def translatable(self) -> Message:
         """The message about an archive that waits for it."""
         waits = mark(
             "It waits for {archive}, an older archive of centre {centre} that is still on its way: what it changes may "
@@ -80,7 +80,7 @@ class OlderArchive:
     @property
     def message(self) -> str:
         """The message about an archive that waits for it, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
 
 class _Open(NamedTuple):

@@ -37,12 +37,12 @@ class Finding:
     kind: str
     key: ZipKey | str
     za_id: int | None
-    said: Message
+    translatable: Message
 
     @property
     def message(self) -> str:
         """What it says, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
 
 def _time(seconds: int | None) -> Message:

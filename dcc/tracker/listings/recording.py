@@ -308,7 +308,7 @@ class ListingRecorder:
                 "za_id": finding.za_id,
                 "file_name": str(finding.key)[:160],
                 "kind": finding.kind,
-                **message_columns(finding.said),
+                **message_columns(finding.translatable),
                 "created": self._basis.now,
             }
             for finding in findings[:_MOST_FINDINGS]

@@ -55,18 +55,18 @@ class Reason:
     """Why something failed or was set back, and when that was recorded."""
 
     kind: str
-    said: Message | str
+    translatable: Message | str
     recorded: datetime
 
     @property
     def fact(self) -> Message:
         """The reason, translatable."""
-        return self.said if isinstance(self.said, Message) else Message(self.said)
+        return self.translatable if isinstance(self.translatable, Message) else Message(self.translatable)
 
     @property
     def message(self) -> str:
         """The reason, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
     def as_json(self) -> dict[str, object]:
         """The reason in JSON."""
@@ -220,10 +220,10 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     noted = _reasons(connection, OF_ACTION, ZipActionLog, ZipActionLog.za_id, [za_id])[za_id]
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides again, so this is computed and not recorded.
-    held = [Reason(one.kind, one.said, utc_now()) for one in held_archives(connection, [za_id])]
+    held = [Reason(one.kind, one.translatable, utc_now()) for one in held_archives(connection, [za_id])]
     older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
     if older is not None:
-        held.append(Reason(WAITS, older.said, utc_now()))
+        held.append(Reason(WAITS, older.translatable, utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return object_of(
         ZipStory,
