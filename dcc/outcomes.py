@@ -117,9 +117,9 @@ class ZipKey:
 class Problem:
     """A problem of an archive or document.
 
-    `kind` is the error's name in `an_exception`, or the id of the integrity rule; `translatable` is the message, plain words if
-    it is a text. Line and column count from 1; None without one. `code` names its declaration, empty if unknown.
-    Messages of warnings and of checks that could not be made begin with a prefix.
+    `kind` is the error's name in `an_exception`, or the id of the integrity rule; `translatable` is the message, plain
+    words if it is a text. Line and column count from 1; None without one. `code` names its declaration, empty if
+    unknown. Messages of warnings and of checks that could not be made begin with a prefix.
     """
 
     kind: str
