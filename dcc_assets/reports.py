@@ -68,10 +68,10 @@ def _keep_report(
     tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings
 ) -> Report:
     # Imported here, because plots and pages load large libraries.
-    from dcc.reports.submissions.collecting import MOST_PICTURES
+    from dcc.reports.submissions.collecting import MAX_PICTURES
     from dcc.reports.submissions.stored_reports import keep_report
 
-    report, page, language = keep_report(tracker, qc, missing, key, settings, most_pictures=MOST_PICTURES)
+    report, page, language = keep_report(tracker, qc, missing, key, settings, most_pictures=MAX_PICTURES)
     wanted = [("The report as it is now", report_of_zip(key))]
     if report.centre:
         wanted.append(("Report on the centre", report_of_centre(report.centre)))

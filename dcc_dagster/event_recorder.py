@@ -32,8 +32,8 @@ from dcc_dagster.partition_events import Event, PartitionEvents, Report, one_lin
 
 log = logging.getLogger(__name__)
 
-_MOST_AT_ONCE = 1000
-_MOST_WAITING = 2000
+_MAX_AT_ONCE = 1000
+_MAX_WAITING = 2000
 _SECONDS_BETWEEN_WRITES = 1.0
 
 
@@ -79,7 +79,7 @@ class EventRecorder:
     def record_many(self, reports: Iterable[Report]) -> None:
         """Queue reports, no faster than they are stored, so that they do not fill the memory."""
         for report in reports:
-            while self._told.qsize() > _MOST_WAITING and self._error is None:
+            while self._told.qsize() > _MAX_WAITING and self._error is None:
                 self._written.clear()
                 self._written.wait(_SECONDS_BETWEEN_WRITES)
             self.record(report)
@@ -179,7 +179,7 @@ def _batches(reported: queue.SimpleQueue[Report | None]) -> Iterator[list[Report
             return
         batch = [report]
         deadline = time.monotonic() + _SECONDS_BETWEEN_WRITES
-        while len(batch) < _MOST_AT_ONCE:
+        while len(batch) < _MAX_AT_ONCE:
             try:
                 report = reported.get(timeout=max(deadline - time.monotonic(), 0))
             except queue.Empty:

@@ -28,7 +28,7 @@ TEXT_FILTERS: Final = (
 )
 """The fields of `MeasurementFilter` that are texts."""
 
-_MOST_VALUES: Final = 10_000
+_MAX_VALUES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class MeasurementFilter:
                 "Exchange the two days."
             )
         for name in TEXT_FILTERS:
-            if len(self.texts(name) or ()) > _MOST_VALUES:
+            if len(self.texts(name) or ()) > _MAX_VALUES:
                 raise ConfigurationError(
-                    f"A filter names more than {_MOST_VALUES:,} values of {name}. "
+                    f"A filter names more than {_MAX_VALUES:,} values of {name}. "
                     "Leave it out, and choose among the rows that come back."
                 )
 

@@ -24,7 +24,7 @@ MANIFEST_NAMES: Final = tuple(f"manifest.{suffix}" for suffix in MANIFEST_FORMAT
 MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 """How long a manifest may be."""
 
-_MOST_VALUES: Final = 1_000_000
+_MAX_VALUES: Final = 1_000_000
 """A manifest of that many bytes has fewer if its files have the names of documents; others take much more memory."""
 _SEPARATORS: Final = {"json": "{[,", "csv": ",;\t\n"}
 _CHECKSUMS: Final[Mapping[int, str]] = {32: "md5", 64: "sha256"}
@@ -157,8 +157,8 @@ def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _require_few_values(text: str, separators: str) -> None:
-    if sum(map(text.count, separators)) >= _MOST_VALUES:
-        raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+    if sum(map(text.count, separators)) >= _MAX_VALUES:
+        raise ValueError(f"it has more than {_MAX_VALUES:,} values")
 
 
 def _rows_of_json(text: str) -> Sequence[Mapping[str, Any]]:

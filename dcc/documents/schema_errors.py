@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dcc.documents.schema_model import SchemaModel
 
 _IDENTIFYING = ("experimentID", "specimenID", "colonyID", "procedureID", "parameterID", "centreID")
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 Span = tuple[int, int]
 """A part of a document: its first byte, and the byte after its last one."""
@@ -192,7 +192,7 @@ def _context(elements: Sequence[_Open]) -> str:
         identifier = next((element.attributes[name] for name in _IDENTIFYING if name in element.attributes), None)
         if identifier is not None:
             named.append(f"{element.name.rpartition(' ')[2]} {quoted(identifier)}")
-    return ", ".join(named[-_MOST_NAMED:])
+    return ", ".join(named[-_MAX_NAMED:])
 
 
 def hide(chunk: bytes, base: int, hidden: Sequence[Span]) -> bytes:

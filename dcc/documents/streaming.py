@@ -16,7 +16,7 @@ from lxml import etree
 CHUNK = 64 * 1024
 LONGEST_WITHOUT_ELEMENT = 20_000_000
 """The most bytes without another element: libxml2 would hold an endless tag or comment of any length."""
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 """How many runs of removed children are remembered for an element."""
 
 Runs = tuple[tuple[str, int], ...]
@@ -112,7 +112,7 @@ class PruningParser:
         """The children so far of an element that is open or closed last; only the first if they are too many."""
         elements = list(element)
         known = (self._gone or {}).get(element, ())
-        return (*known, *_runs(str(child.tag) for child in (elements[:-1] if but_last else elements)))[:MOST_RUNS]
+        return (*known, *_runs(str(child.tag) for child in (elements[:-1] if but_last else elements)))[:MAX_RUNS]
 
     def _find_root(self) -> etree._Element | None:
         for _, element in self._parser.read_events():

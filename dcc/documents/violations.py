@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
 
-from dcc.documents.streaming import MOST_RUNS, PruningParser, Runs
+from dcc.documents.streaming import MAX_RUNS, PruningParser, Runs
 from dcc.messages import Message, mark, message
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_VALUE = 80
 _LONGEST_SENTENCE = 500
-_MOST_CHOICES = 30
+_MAX_CHOICES = 30
 
 EXPECTATIONS: Final = {
     "boolean": mark("true or false"),
@@ -112,7 +112,7 @@ class Tag:
 
 
 def _expected_after(declared: ElementDeclaration | None, children: Runs) -> list[str] | None:
-    return None if declared is None or len(children) >= MOST_RUNS else declared.children_after(children)
+    return None if declared is None or len(children) >= MAX_RUNS else declared.children_after(children)
 
 
 def violations_at(tag: Tag, entries: Sequence[etree._LogEntry]) -> list[Violation]:
@@ -173,7 +173,7 @@ def _shortened(value: str) -> str:
 
 def _choice(names: Sequence[str]) -> Message:
     """One of several names, of which many are not told."""
-    shown, more = names[:_MOST_CHOICES], len(names) - _MOST_CHOICES
+    shown, more = names[:_MAX_CHOICES], len(names) - _MAX_CHOICES
     if more > 0:
         return message(mark("{first} or {number} more"), first=", ".join(shown), number=more)
     if len(shown) == 1:
@@ -264,7 +264,7 @@ _FOUND: Final = {
 def _value(tag: Tag, attribute: str | None, refusal: ValueRefusal) -> Violation:
     known: dict[str, Any] = {"found": _shortened(refusal.value), "expected": _expected(refusal)}
     if refusal.permitted:
-        known["permitted"] = [_shortened(each) for each in refusal.permitted[:_MOST_CHOICES]]
+        known["permitted"] = [_shortened(each) for each in refusal.permitted[:_MAX_CHOICES]]
     text = _FOUND[bool(refusal.value), attribute is not None]
     return _violation(tag, text, VALUE, attribute=attribute, **known)
 

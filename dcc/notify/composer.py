@@ -132,9 +132,9 @@ def owner_sentence(catalogue: Catalogue, notice: Notice) -> str:
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
-_MOST_LINES: Final = 20
-_MOST_CAUSES: Final = 10
-_MOST_IN_DATA: Final = 200
+_MAX_LINES: Final = 20
+_MAX_CAUSES: Final = 10
+_MAX_IN_DATA: Final = 200
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class Composer:
         catalogue = self.catalogue(digest.centre.language)
         bad, accepted = digest.bad, digest.accepted
         shown = [cause for cause in causes if cause.fails] if bad else []
-        first = bad[:_MOST_LINES]
+        first = bad[:_MAX_LINES]
         groups = (
             (mark("What needs a correction"), [line for line in first if line.outcome is not ArchiveOutcome.HELD]),
             (mark("Waiting to be confirmed"), [line for line in first if line.outcome is ArchiveOutcome.HELD]),
@@ -167,15 +167,15 @@ class Composer:
             "bad": first,
             "groups": [(heading, lines) for heading, lines in groups if lines],
             "bad_total": len(bad),
-            "accepted": accepted[:_MOST_LINES],
+            "accepted": accepted[:_MAX_LINES],
             "accepted_total": len(accepted),
-            "causes": shown[:_MOST_CAUSES],
+            "causes": shown[:_MAX_CAUSES],
             "causes_total": len(shown),
             "attached": len(attachments),
             "proposals": digest.proposals,
         }
         data = {
-            "accepted": [str(line.key) for line in accepted[:_MOST_IN_DATA]],
+            "accepted": [str(line.key) for line in accepted[:_MAX_IN_DATA]],
             "accepted_total": len(accepted),
             "failed": [
                 {
@@ -186,10 +186,10 @@ class Composer:
                     "documents": line.documents,
                     "failed": line.failed,
                 }
-                for line in bad[:_MOST_IN_DATA]
+                for line in bad[:_MAX_IN_DATA]
             ],
             "failed_total": len(bad),
-            "causes": [as_json(cause, catalogue) for cause in shown[:_MOST_CAUSES]],
+            "causes": [as_json(cause, catalogue) for cause in shown[:_MAX_CAUSES]],
             "causes_total": len(shown),
             "proposals": digest.proposals,
         }
@@ -215,9 +215,9 @@ class Composer:
             {
                 "centre": digest.centre.short_name,
                 "centre_name": digest.centre.full_name,
-                "bad": digest.bad[:_MOST_LINES],
+                "bad": digest.bad[:_MAX_LINES],
                 "bad_total": len(digest.bad),
-                "causes": [cause for cause in causes.get(digest.centre.short_name, ()) if cause.fails][:_MOST_CAUSES],
+                "causes": [cause for cause in causes.get(digest.centre.short_name, ()) if cause.fails][:_MAX_CAUSES],
             }
             for digest in digests
         ]
@@ -283,7 +283,7 @@ class Composer:
         headline = catalogue.say_plural(
             "{number} archive still waits to be corrected", "{number} archives still wait to be corrected", late.failed
         )
-        failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MOST_LINES]
+        failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MAX_LINES]
         sentences = [
             catalogue.say("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
             for archive in failed
@@ -301,7 +301,7 @@ class Composer:
     def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
         """What archives of other centres did, or tried to do, with data of a centre, in its language."""
         catalogue = self.catalogue(owner.language)
-        sentences = [owner_sentence(catalogue, notice) for notice in notices[:_MOST_LINES]]
+        sentences = [owner_sentence(catalogue, notice) for notice in notices[:_MAX_LINES]]
         left = len(notices) - len(sentences)
         if left > 0:
             sentences.append(catalogue.say_plural("... and {number} more.", "... and {number} more.", left))
@@ -316,7 +316,7 @@ class Composer:
                     "done_by": notice.done_by,
                     "reason": notice.reason,
                 }
-                for notice in notices[:_MOST_IN_DATA]
+                for notice in notices[:_MAX_IN_DATA]
             ]
         }
         text = mark("archives of others concern data of centre {centre}")

@@ -44,7 +44,7 @@ _NO_NEWS: Final = frozenset(
     }
 )
 """Outcomes that digests leave out; `owner_news` reports archives on other centres' servers."""
-_MOST_CAUSES: Final = 1_000
+_MAX_CAUSES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def causes_of(
     from dcc.reports.causes import collecting
 
     with tracker.connect() as connection, qc_at_hand(settings) as (qc, _):
-        found = collecting.causes_of(connection, qc, session_id, settings, most=_MOST_CAUSES, only=keys)
+        found = collecting.causes_of(connection, qc, session_id, settings, most=_MAX_CAUSES, only=keys)
     causes: dict[str | None, list[Cause]] = defaultdict(list)
     for cause in found:
         causes[cause.centre].append(cause)

@@ -32,7 +32,7 @@ from dcc.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)
 """Age at which no process can still be sending a message: sending is bounded to ten minutes (DCC_NOTIFY_SECONDS)."""
-MOST_ATTEMPTS: Final = 40
+MAX_ATTEMPTS: Final = 40
 """Attempts after which a message is given up, after some days: an address that still refuses mail is wrong."""
 AT_ONCE: Final = 5
 """Attempts without a pause. The pauses before later ones double, up to `LONGEST_PAUSE`.
@@ -177,7 +177,7 @@ class Ledger:
             .where(
                 NotificationRow.state.in_([SendState.FAILED, SendState.CLAIMED]),
                 NotificationRow.kind.in_([MessageKind.DIGEST, MessageKind.SESSION]),
-                NotificationRow.attempts < MOST_ATTEMPTS,
+                NotificationRow.attempts < MAX_ATTEMPTS,
                 NotificationRow.session_id.is_not(None),
             )
             .order_by(NotificationRow.session_id.desc())
@@ -208,7 +208,7 @@ class Ledger:
             item
             for item, row in self._rows_of(items, channel, recipient)
             if row is not None
-            and (row.state in NOTIFIED or (row.state == SendState.FAILED and row.attempts >= MOST_ATTEMPTS))
+            and (row.state in NOTIFIED or (row.state == SendState.FAILED and row.attempts >= MAX_ATTEMPTS))
         ]
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
@@ -295,7 +295,7 @@ def _is_free(row: Any) -> bool:
 
 def _is_due(row: Any, now: datetime) -> bool:
     """Whether a failed item is due for another attempt: not during its pause, and not after it was given up."""
-    if row.attempts >= MOST_ATTEMPTS:
+    if row.attempts >= MAX_ATTEMPTS:
         return False
     doubled = row.attempts - AT_ONCE
     pause = timedelta() if doubled < 0 else min(timedelta(minutes=2**doubled), LONGEST_PAUSE)

@@ -29,7 +29,7 @@ from dcc.tracker.hostings.owner_notices import Notice, notices_since
 from dcc.tracker.register.centres import CentreEntry, list_centres
 
 _LOOKED_BACK: Final = timedelta(days=30)
-_MOST_REPORTS: Final = 5
+_MAX_REPORTS: Final = 5
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -105,7 +105,7 @@ class SessionNotifier:
         """The submission reports on which a person must act, without plots, as many as a message may carry."""
         left = self._round.settings.notify_attachment_bytes
         attached: list[Attachment] = []
-        for line in digest.bad[:_MOST_REPORTS] if left else ():
+        for line in digest.bad[:_MAX_REPORTS] if left else ():
             try:
                 page = self._page(digest, line.key).encode("utf-8", "backslashreplace")
             except DccError as error:

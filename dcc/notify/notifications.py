@@ -41,8 +41,8 @@ from dcc.notify.rounds import PlannedMessage, Round
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 
-_MOST_SESSIONS = 20
-_MOST_RETRIES = 10
+_MAX_SESSIONS = 20
+_MAX_RETRIES = 10
 
 log = logging.getLogger(__name__)
 
@@ -271,8 +271,8 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
     last = round_.ledger.last_session()
     with round_.tracker.connect() as connection:
         # Sessions before the first notification are history; nobody waits for them.
-        ended = sessions_after(connection, last, _MOST_SESSIONS if last else 1)
-    again = round_.ledger.sessions_due()[:_MOST_RETRIES]
+        ended = sessions_after(connection, last, _MAX_SESSIONS if last else 1)
+    again = round_.ledger.sessions_due()[:_MAX_RETRIES]
     wanted = {*ended, *again, *([] if session_id is None else [session_id])}
     return sorted(wanted)
 

@@ -66,7 +66,7 @@ ARCHIVES: Final = "archive store"
 _SOURCE: Final = "file source "
 _FAILED: Final = "failed"
 _MOST: Final = 500
-_MOST_LOST: Final = 5
+_MAX_LOST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def lost_from_store(connection: Connection, settings: Settings) -> list[OutageEn
     lost = lost_archives(connection, urls)
     if not lost:
         return []
-    keys = [key for copy in lost[:_MOST_LOST] for key in delivered_as(connection, copy.sha256)]
+    keys = [key for copy in lost[:_MAX_LOST] for key in delivered_as(connection, copy.sha256)]
     reason = (
         f"No copy is good any more of {count_of(len(lost), 'archive')}, such as {', '.join(map(str, keys))}. See "
         "`dcc archive status`; restore a copy, or ask the centre for it, then `dcc archive repair`."

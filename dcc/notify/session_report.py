@@ -43,10 +43,10 @@ from dcc.tracker.register.source_pace import load_dues
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, seconds_text, statistics_of
 
 _WIDTH = 100
-_MOST_ZIPS = 200
-_MOST_DOCUMENTS = 20
-_MOST_ERRORS = 3
-_MOST_FINDINGS = 200
+_MAX_ZIPS = 200
+_MAX_DOCUMENTS = 20
+_MAX_ERRORS = 3
+_MAX_FINDINGS = 200
 _LONGEST_MESSAGE = 1_000
 
 log = logging.getLogger(__name__)
@@ -146,9 +146,9 @@ def session_report(connection: Connection, session_id: int, failure_limit: int) 
         text.lines += ["", f"{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals"]
     if findings:
         text.title("What the crawls noticed")
-        for finding in findings[:_MOST_FINDINGS]:
+        for finding in findings[:_MAX_FINDINGS]:
             text.add(2, finding.message)
-        text.add_left(2, len(findings), _MOST_FINDINGS)
+        text.add_left(2, len(findings), _MAX_FINDINGS)
     text.lines += ["", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
     away = sum(crawl.error is not None for crawl in session.crawls)
     troubles = (
@@ -248,14 +248,14 @@ def _add_failures(text: _Text, connection: Connection, failed: Sequence[SessionZ
         text.lines.append("  Nothing.")
     names = {entry.short_name: entry.full_name for entry in list_centres(connection)}
     of_centres: dict[str, list[ZipStory]] = defaultdict(list)
-    for zipped in failed[:_MOST_ZIPS]:
+    for zipped in failed[:_MAX_ZIPS]:
         of_centres[zipped.centre or next(iter(zipped.hosts), "")].append(zip_story(connection, zipped.key))
     for centre, stories in sorted(of_centres.items()):
         named = f"{centre}, {names.get(centre, 'not registered')}" if centre else "Centre not known"
         text.lines.append(f"  {named}")
         for story in stories:
             _add_story(text, story)
-    text.add_left(2, len(failed), _MOST_ZIPS, "submission", ": dcc zips --status failed")
+    text.add_left(2, len(failed), _MAX_ZIPS, "submission", ": dcc zips --status failed")
 
 
 def _add_story(text: _Text, story: ZipStory) -> None:
@@ -264,40 +264,40 @@ def _add_story(text: _Text, story: ZipStory) -> None:
     failed = [document for document in story.documents if document.status is Status.FAILED]
     # Errors of the latest attempt; the submission's own may be of an earlier one.
     reasons = (story.latest.reasons if story.latest else ()) or (() if failed else story.reasons[-1:])
-    for reason in reasons[-_MOST_ERRORS:]:
+    for reason in reasons[-_MAX_ERRORS:]:
         text.add(6, reason.message)
     if not reasons and not failed:
         text.lines.append(f"        See dcc show {key}")
-    for document in failed[:_MOST_DOCUMENTS]:
+    for document in failed[:_MAX_DOCUMENTS]:
         errors = sum(problem.is_error for problem in document.errors)
         found = count_of(errors, "error") if errors else "no error recorded"
         text.add(6, f"{document.file_name}: failed at {document.phase.short_name}, {found}")
-        for problem in document.errors[:_MOST_ERRORS]:
+        for problem in document.errors[:_MAX_ERRORS]:
             text.add(8, f"{problem.place}: {problem.text}" if problem.place else problem.text)
-        text.add_left(8, len(document.errors), _MOST_ERRORS)
-    text.add_left(6, len(failed), _MOST_DOCUMENTS, "document", f": dcc show {key}")
+        text.add_left(8, len(document.errors), _MAX_ERRORS)
+    text.add_left(6, len(failed), _MAX_DOCUMENTS, "document", f": dcc show {key}")
 
 
 def _add_waiting(text: _Text, title: str, waiting: Sequence[tuple[ZipKey, str]]) -> None:
     if not waiting:
         return
     text.title(title)
-    for key, reason in waiting[:_MOST_DOCUMENTS]:
+    for key, reason in waiting[:_MAX_DOCUMENTS]:
         text.add(2, f"{key}:")
         text.add(6, reason)
-    text.add_left(2, len(waiting), _MOST_DOCUMENTS, "submission")
+    text.add_left(2, len(waiting), _MAX_DOCUMENTS, "submission")
 
 
 def _add_entries(text: _Text, title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> None:
     if not entries:
         return
     text.title(title)
-    for key, found in list(entries.items())[:_MOST_ZIPS]:
+    for key, found in list(entries.items())[:_MAX_ZIPS]:
         text.add(2, key)
-        for file_name, problem in found[:_MOST_DOCUMENTS]:
+        for file_name, problem in found[:_MAX_DOCUMENTS]:
             text.add(4, f"{file_name}: {problem.message}")
-        text.add_left(4, len(found), _MOST_DOCUMENTS, "document", f": dcc show {key}")
-    text.add_left(2, len(entries), _MOST_ZIPS, "submission")
+        text.add_left(4, len(found), _MAX_DOCUMENTS, "document", f": dcc show {key}")
+    text.add_left(2, len(entries), _MAX_ZIPS, "submission")
 
 
 def _time(moment: datetime) -> str:

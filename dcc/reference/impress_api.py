@@ -42,7 +42,7 @@ Answers = Callable[[str], object]
 
 _Answer = dict[str, Any]
 _DAYS_IN: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12}
-_MOST_WEEKS: Final = 520.0
+_MAX_WEEKS: Final = 520.0
 """More than the age of any mouse."""
 _EMBRYONIC: Final = re.compile(r"E\d+(\.\d+)?")
 
@@ -177,7 +177,7 @@ class _Reading:
         if unit == "dpc":
             return ProcedureDue(stage=f"E{time:g}")
         weeks = time * _DAYS_IN.get(unit.removesuffix("s"), math.nan) / 7
-        return ProcedureDue(weeks=round(weeks, 2)) if 0 <= weeks <= _MOST_WEEKS else ProcedureDue()
+        return ProcedureDue(weeks=round(weeks, 2)) if 0 <= weeks <= _MAX_WEEKS else ProcedureDue()
 
     def procedure(self, which: object) -> Procedure:
         known = None if isinstance(which, dict) else self.procedures.get(str(which))

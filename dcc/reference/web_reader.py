@@ -34,7 +34,7 @@ from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, Answer, HttpClie
 
 TRIES: Final = 3
 _LONGEST_PAUSE: Final = 30.0
-_MOST_REDIRECTS: Final = 5
+_MAX_REDIRECTS: Final = 5
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ACCEPTED: Final = "application/json, text/csv, text/tab-separated-values, */*;q=0.5"
 
@@ -54,7 +54,7 @@ class _PassingError(Exception):
     """A try failed, and the next may succeed; the text says why."""
 
 
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 """The largest file of reference data that is read from a server."""
 
 
@@ -94,7 +94,7 @@ class WebReader:
     def _try(self, url: str, known: Page | None, most_bytes: int) -> Page:
         headers = {"Accept": _ACCEPTED, **_conditions(known)}
         at, shown = url, shown_source(url)
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             with self._request(shown, at, headers) as answer:
                 if answer.status == 304 and known is not None:
                     return known
@@ -108,7 +108,7 @@ class WebReader:
                         "the page needs a login, which reference data must not."
                     )
                 at = _redirected(shown, at, answer.headers.get("Location"))
-        raise ReferenceDataError(f"{shown}: the server sent more than {_MOST_REDIRECTS} redirects. Check the address.")
+        raise ReferenceDataError(f"{shown}: the server sent more than {_MAX_REDIRECTS} redirects. Check the address.")
 
     @contextlib.contextmanager
     def _request(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[Answer]:
@@ -205,7 +205,7 @@ def load_from_url(url: str, settings: Settings) -> ReferenceData:
     try:
         for name in SETS:
             address = url_below(url, IMPRESS_FILE if name == Impress.NAME else f"{name}.csv")
-            found[name] = set_of_page(name, reader.read(address, None, MOST_BYTES))
+            found[name] = set_of_page(name, reader.read(address, None, MAX_BYTES))
     finally:
         reader.close()
     return ReferenceData(**found)

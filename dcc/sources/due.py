@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, Self, TypeAlias
 from zoneinfo import ZoneInfo
 
-MOST_BACK_OFF: Final = timedelta(days=1)
+MAX_BACK_OFF: Final = timedelta(days=1)
 """The longest time for which a source that keeps failing is left alone."""
 
 _FIRST_BACK_OFF: Final = timedelta(hours=1)
@@ -249,7 +249,7 @@ def due(pace: CrawlPolicy, past: PastCrawls, now: datetime, failure_limit: int, 
     """Whether a source is due at a time.
 
     After `failure_limit` failures in a row it is left alone for an hour, and for twice as long after each further one,
-    up to `MOST_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause.
+    up to `MAX_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause.
     """
     past = past.known_at(now)
 
@@ -263,7 +263,7 @@ def due(pace: CrawlPolicy, past: PastCrawls, now: datetime, failure_limit: int, 
         return not_before(DueReason.DUE, None)
     if past.failed is not None and past.failures >= failure_limit:
         doublings = min(past.failures - failure_limit, 10)
-        again = past.failed + min(_FIRST_BACK_OFF * 2**doublings, MOST_BACK_OFF)
+        again = past.failed + min(_FIRST_BACK_OFF * 2**doublings, MAX_BACK_OFF)
         if again > now:
             return not_before(DueReason.FAILING, again if pace.windows is None else pace.windows.opens(again))
     ready = ready_at(pace, past)

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-MOST_PICTURES: Final = 4
+MAX_PICTURES: Final = 4
 """The most plots of a centre."""
 
 SPREADSHEET: Final = "?form=spreadsheet"
@@ -197,7 +197,7 @@ def centre_picture(request: Request) -> Answer:
     centre, number = request.path_params["centre"], request.path_params["number"]
 
     def draw(databases: Databases) -> Answer:
-        wanted = number if number <= MOST_PICTURES else 0
+        wanted = number if number <= MAX_PICTURES else 0
         catalogue = load_catalogue(None, databases.settings)
         drawn = draw_pictures(databases.qc, centre, databases.settings, catalogue, wanted, with_others=True)
         return Answer(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE

@@ -48,7 +48,7 @@ T = TypeVar("T")
 _JUDGED_AT_ONCE: Final = 100
 # As the databases store times: to the second.
 _CHANGED: Final[ColumnElement[Any]] = type_coerce(ZipAction.last_update, UtcDateTime())
-_MOST_KNOWN: Final = 5_000
+_MAX_KNOWN: Final = 5_000
 """The most submissions in a mark: some tens of kilobytes."""
 
 
@@ -304,8 +304,8 @@ def _newest(tracker: Connection, qc: Connection, shown: int) -> Mark:
 def _states_at(tracker: Connection, second: datetime) -> dict[str, list[int]]:
     """The submissions that changed last in a second, by their states; none if there are too many for a mark."""
     query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(_CHANGED.in_([second]))
-    rows = tracker.execute(query.limit(_MOST_KNOWN + 1)).all()
+    rows = tracker.execute(query.limit(_MAX_KNOWN + 1)).all()
     states: dict[str, list[int]] = defaultdict(list)
-    for number, phase, status in rows[: _MOST_KNOWN if len(rows) <= _MOST_KNOWN else 0]:
+    for number, phase, status in rows[: _MAX_KNOWN if len(rows) <= _MAX_KNOWN else 0]:
         states[f"{phase}/{status}"].append(number)
     return dict(states)

@@ -174,7 +174,7 @@ def test_a_converter_that_fails_or_makes_the_impossible_fails_its_file_and_nothi
     make, said = MADE[case]
     monkeypatch.setattr(conversion, "all_converters", lambda: (Fake(make), CsvTables()))
     if case == "too long":
-        monkeypatch.setattr(conversion, "MOST_SECONDS", -1.0)
+        monkeypatch.setattr(conversion, "MAX_SECONDS", -1.0)
     checker = ArchiveChecker(replace(SETUP, limits=replace(SETUP.limits, max_bytes=10**5)))
     found = opened(
         tmp_path, {"herd.txt": b"", "H.2013-10-31.1.specimen.impc.xml": DOCUMENT, "raises.xlsx": b""}, checker=checker

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.notify.ledger import MOST_ATTEMPTS, Claim, Ledger, SendState
+from dcc.notify.ledger import MAX_ATTEMPTS, Claim, Ledger, SendState
 from dcc.notify.messages import Item, MessageKind
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from tests.support.asking import column_in, execute_in
@@ -63,7 +63,7 @@ def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine)
         assert list(claim.items) == ITEMS
         assert ledger.begin(claim)
         ledger.settle(claim, SendState.FAILED, "It is down.")
-    execute_in(tracker, update(NotificationRow).values(attempts=MOST_ATTEMPTS))
+    execute_in(tracker, update(NotificationRow).values(attempts=MAX_ATTEMPTS))
     assert ledger.claim(ITEMS, "mail", "a@b").items == ()
 
 
@@ -91,7 +91,7 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
             tried.append(minute)
         ledger.drop_failed(1, before=time)
     assert tried[:8] == [0, 1, 2, 3, 4, 5, 7, 11]
-    assert 20 < len(tried) < MOST_ATTEMPTS
+    assert 20 < len(tried) < MAX_ATTEMPTS
     assert tried[-1] > 3 * 24 * 60 - 200
 
 

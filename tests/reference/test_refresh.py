@@ -164,8 +164,8 @@ def test_a_server_that_stalls_never_ends_or_is_not_there_is_given_up_in_time(
 ) -> None:
     served.server.stalled = {"/impress/procedure/3", "/tables/strains.csv"}
     served.server.endless = {"/tables/colonies.csv"}
-    monkeypatch.setattr(retrieval, "MOST_BYTES", 1_000_000)
-    monkeypatch.setattr(retrieval, "_MOST_BYTES_OF_ANSWER", 1_000_000)
+    monkeypatch.setattr(retrieval, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(retrieval, "_MAX_BYTES_OF_ANSWER", 1_000_000)
     gone = {"idle_timeout": 0.2, "reference_projects": "http://127.0.0.1:1/projects.csv"}
     broken = served.with_settings(**gone)
     began = time.monotonic()

@@ -105,7 +105,7 @@ def test_what_needs_nobody_is_said_to_clear_only_where_it_does(code: str, clears
 def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(counting, "MOST_SUBJECTS", 3)
+    monkeypatch.setattr(counting, "MAX_SUBJECTS", 3)
     causes = counted(*(found("S4", f"C{number}") for number in range(10)), found("S9", "??"))
     assert {subject for kind, subject in causes if kind == "S4"} == {"C0", "C1", "C2", ""}
     others = causes["S4", ""]
@@ -117,7 +117,7 @@ def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(
 
 
 def test_memory_does_not_grow_with_findings_or_with_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MOST_SUBJECTS", 50)
+    monkeypatch.setattr(counting, "MAX_SUBJECTS", 50)
 
     def groups(number: int) -> Iterator[Group]:
         for each in range(number):

@@ -26,7 +26,7 @@ from dcc.reports.plots.values import (
     parameter_named,
     require_documents,
 )
-from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
+from dcc.reports.plots.weekly_experiments import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.collecting import draw_pictures
 from dcc.settings import Settings
 from tests.support.asking import in_reading
@@ -199,7 +199,7 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
         (FIRST_DAY.replace(day=day), number + (30 if day == 1 else 0), int(day == 22))
         for day, number in zip((1, 8, 15, 22), weights, strict=True)
     ]
-    assert (counted.outside, len(later.weeks), later.outside) == (0, MOST_WEEKS, 1)
+    assert (counted.outside, len(later.weeks), later.outside) == (0, MAX_WEEKS, 1)
 
 
 @only_sqlite

@@ -134,7 +134,7 @@ def test_of_very_many_failed_documents_a_report_reads_some(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those in the archive with the experiments, then the newest; those that were read are not read again."""
-    monkeypatch.setattr(failed_specimens, "MOST_DOCUMENTS", 2)
+    monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 2)
     for day in range(1, 5):
         data.put(f"add/H.2013-09-0{day}.1.impc.zip", wrong_form(f"2013-09-0{day}.1", first=day, mice=1))
     data.put(EARLY, experiments(animals=4))
@@ -146,7 +146,7 @@ def test_documents_without_animals_are_not_read_again_either(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failed_specimens, "_known", {})
-    monkeypatch.setattr(failed_specimens, "MOST_DOCUMENTS", 1)
+    monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 1)
     data.put(ANIMALS, wrong_form("2013-10-30.1", first=1, mice=1))
     data.run()
     data.put("add/H.2013-11-05.1.impc.zip", {"H.2013-11-05.1.specimen.impc.xml": b"nothing of XML"})

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.batches import planning
-from dcc.session.batches.planning import BATCH_SECONDS, MOST_BYTES, Batch, plan_round
+from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, Batch, plan_round
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.download_plan import PlannedZip
 
-SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MOST_BYTES)
+SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MAX_BYTES)
 RATES = st.dictionaries(st.integers(1, 3), st.floats(1_000, 1e9))
 
 
@@ -69,7 +69,7 @@ def test_no_batch_is_more_than_one_worker_should_have(
             if len(batch.archives) > 1:
                 rate = rates.get(batch.source_id, planning._UNKNOWN_RATE)
                 assert sum(archive.expected_seconds(rate) for archive in batch.archives) <= BATCH_SECONDS + 1e-6
-                assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MOST_BYTES
+                assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MAX_BYTES
 
 
 def test_batches_of_a_known_source_are_about_half_a_minute() -> None:

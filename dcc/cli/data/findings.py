@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 100
 _LONGEST_EXAMPLE = 100
-_MOST_CAUSES = 20
+_MAX_CAUSES = 20
 
 _spreadsheet_option = click.option(
     "--spreadsheet",
@@ -58,7 +58,7 @@ _spreadsheet_option = click.option(
 @click.option("--centre", metavar="CODE", help="Of this centre's submissions and file sources only.")
 @click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of this submission only.")
 @click.option("--session", "session_id", metavar="ID", type=ID, help="Of what this session had to do with only.")
-@click.option("--limit", type=COUNT, help=f"Print at most so many; {_MOST_CAUSES} unless --json.")
+@click.option("--limit", type=COUNT, help=f"Print at most so many; {_MAX_CAUSES} unless --json.")
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
 @_spreadsheet_option
 @json_option
@@ -121,7 +121,7 @@ def causes(
             ]
         )
     else:
-        _print_causes(found, limit or _MOST_CAUSES, catalogue, addresses)
+        _print_causes(found, limit or _MAX_CAUSES, catalogue, addresses)
 
 
 def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: Subject | None) -> list[Cause]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "blue"}
 _WARNINGS = 1
 _FAILURES = 4
-_MOST_MAKES = 8
+_MAX_MAKES = 8
 _DEEP_SECONDS = 24 * 3600.0
 
 
@@ -172,8 +172,8 @@ def _planned(plan: UpgradePlan, wanted: str) -> str:
         return f"there is none yet; dcc init makes it with the schema {wanted}."
     if not plan.revisions:
         return f"nothing to do, its schema is {wanted}."
-    more = f" and {len(plan.makes) - _MOST_MAKES} more" if len(plan.makes) > _MOST_MAKES else ""
-    makes = [f"makes {', '.join(plan.makes[:_MOST_MAKES])}{more}"] if plan.makes else []
+    more = f" and {len(plan.makes) - _MAX_MAKES} more" if len(plan.makes) > _MAX_MAKES else ""
+    makes = [f"makes {', '.join(plan.makes[:_MAX_MAKES])}{more}"] if plan.makes else []
     does = " and ".join([*makes, *(["converts rows"] if plan.converts else [])])
     number = count_of(len(plan.revisions), "revision")
     return f"schema {plan.present}; dcc init brings it to {wanted} by {number}{f': it {does}' if does else ''}."

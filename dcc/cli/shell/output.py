@@ -47,7 +47,7 @@ _COLOURS = {
 _GAP = "  "
 _NARROW = 20
 """The least characters in a line of a column that is wrapped."""
-_MOST_LINES = 4
+_MAX_LINES = 4
 """The lines to which a text is wrapped in a column; a longer one stands below its row."""
 
 
@@ -227,7 +227,7 @@ def _fitting_widths(columns: Sequence[_Column], room: int) -> list[int] | None:
     else:
         return None
     are_low = all(
-        len(wrapped(cell, width)) <= _MOST_LINES
+        len(wrapped(cell, width)) <= _MAX_LINES
         for column, width in zip(columns, widths, strict=True)
         if column.is_flexible
         for cell in column.cells

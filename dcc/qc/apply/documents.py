@@ -126,7 +126,7 @@ def apply_documents(
     """Apply documents in their order, in one transaction; returns their results.
 
     An exception leaves no row behind. An edit or delete that would end more than `hold_above` entities is held, unless
-    it was confirmed; None: no limit. On SQLite the documents are in `MOST_ATTACHED` prepared files at most. Raises the
+    it was confirmed; None: no limit. On SQLite the documents are in `MAX_ATTACHED` prepared files at most. Raises the
     database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
     """
     return run_writing(

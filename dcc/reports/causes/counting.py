@@ -1,6 +1,6 @@
 """Counting facts by their causes, from groups that a database counts; facts themselves are not held.
 
-Memory grows with the causes, of which `MOST_SUBJECTS` a code and centre are counted apart, and with faulty archives.
+Memory grows with the causes, of which `MAX_SUBJECTS` a code and centre are counted apart, and with faulty archives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from dcc.reports.causes.cause import MOST_SUBJECTS, Cause, Fact
+from dcc.reports.causes.cause import MAX_SUBJECTS, Cause, Fact
 from dcc.vocabulary import EntityKind, Severity
 
 _RANK: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
@@ -104,7 +104,7 @@ class _Counter:
 
     def _added(self, facts: Facts, group: Group) -> Cause:
         of_code = (group.centre, group.code)
-        number = group.cause if self._subjects[of_code] < MOST_SUBJECTS else None
+        number = group.cause if self._subjects[of_code] < MAX_SUBJECTS else None
         cause = self._causes.get((*of_code, number))
         if cause is None:
             self._subjects[of_code] += 1

@@ -30,7 +30,7 @@ from dcc.tracker.models import XmlLog
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
 
-MOST_ROWS: Final = 1_048_576
+MAX_ROWS: Final = 1_048_576
 """Rows that a sheet can have, its header and its last line included."""
 
 _OPTIONS: Final = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
@@ -94,7 +94,7 @@ def write_findings_spreadsheet(
     causes: Sequence[Cause],
     catalogue: Catalogue,
     *,
-    most_rows: int = MOST_ROWS,
+    most_rows: int = MAX_ROWS,
 ) -> WrittenSpreadsheet:
     """Write a sheet of causes and one of all findings of a scope, in the catalogue's language; memory stays flat.
 

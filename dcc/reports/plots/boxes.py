@@ -37,11 +37,11 @@ LEAST_BOX: Final = 5
 ROW: Final = 0.31
 """Inches of a row."""
 BOTTOM: Final = 0.55
-MOST_DOTS: Final = 900
+MAX_DOTS: Final = 900
 """Marks of earlier values, and of new ones, that a picture has at most, but for outliers."""
-MOST_OUTLIERS: Final = 150
+MAX_OUTLIERS: Final = 150
 """Marks of outliers that a picture has at most: the furthest."""
-MOST_NAMED: Final = 6
+MAX_NAMED: Final = 6
 """Outliers whose animals are named."""
 
 _DOT: Final[dict[str, Any]] = {
@@ -152,7 +152,7 @@ def draw_rows(
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     labels: list[str] = []
     bold: list[bool] = []
-    look = _Look(_named(rows), MOST_DOTS // len(rows), number)
+    look = _Look(_named(rows), MAX_DOTS // len(rows), number)
     for place, row in enumerate(rows):
         if place == 0 or row.centre != rows[place - 1].centre:
             labels.append(row.heading(catalogue))
@@ -196,7 +196,7 @@ def _named(rows: Sequence[Group]) -> frozenset[int]:
         for row in rows
         for place in np.flatnonzero(row.is_outlier & row.is_new).tolist()
     ]
-    return frozenset(number for _, number in sorted(found)[:MOST_NAMED])
+    return frozenset(number for _, number in sorted(found)[:MAX_NAMED])
 
 
 def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], look: _Look) -> None:
@@ -204,7 +204,7 @@ def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], lo
     _draw_box(axes, line + above, row)
     for own, how, lane in ((~row.is_new, _DOT, above), (row.is_new, DIAMOND, _LANE * 1.6)):
         usual = _first(np.flatnonzero(own & ~row.is_outlier), row, look.dots)
-        out = row.furthest(np.flatnonzero(own & row.is_outlier), MOST_OUTLIERS)
+        out = row.furthest(np.flatnonzero(own & row.is_outlier), MAX_OUTLIERS)
         places = [*usual, *out]
         x = np.clip(row.numbers[places], *limits)
         # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.

@@ -13,8 +13,8 @@ from dcc.reports.plots.values import LEAST_VALUES, RANGES, ParameterValues
 if TYPE_CHECKING:
     from dcc.reports.plots.boxes import Group
 
-_MOST_DESCRIBED: Final = 8
-_MOST_UNITS: Final = 5
+_MAX_DESCRIBED: Final = 8
+_MAX_UNITS: Final = 5
 
 
 def heading_of(catalogue: Catalogue, taken: ParameterValues) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
     if taken.other_units:
         units = [f"{shown_text(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
         parts.append(
-            catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
+            catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MAX_UNITS]))
         )
     return " ".join(parts)
 
@@ -75,7 +75,7 @@ def _rounded_up(number: int) -> int:
 def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> str:
     """A description of the picture of a distribution."""
     parts = []
-    for group in groups[:_MOST_DESCRIBED]:
+    for group in groups[:_MAX_DESCRIBED]:
         first, third = (format_number(catalogue, number) for number in (group.drawn.first, group.drawn.third))
         parts.append(
             catalogue.say_plural(
@@ -90,8 +90,8 @@ def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> 
         )
         if group.is_new.any():
             parts.append(_of_new(catalogue, group))
-    if len(groups) > _MOST_DESCRIBED:
-        more = len(groups) - _MOST_DESCRIBED
+    if len(groups) > _MAX_DESCRIBED:
+        more = len(groups) - _MAX_DESCRIBED
         parts.append(catalogue.say_plural("One more group.", "{number} more groups.", more))
     return " ".join(parts)
 

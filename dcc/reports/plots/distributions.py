@@ -19,7 +19,7 @@ from dcc.reports.plots.values import Numbers, ParameterValues, Value, box_of, ju
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_ROWS: Final = 28
+MAX_ROWS: Final = 28
 """Groups of a picture; beyond, those of other centres are drawn together."""
 
 
@@ -43,7 +43,7 @@ def groups_of(taken: ParameterValues) -> Distribution:
         parts = defaultdict(list)
         for value in taken.values:
             parts[_in_full(value) if value.centre == taken.centre else of_others(value)].append(value)
-        if len(parts) <= MOST_ROWS:
+        if len(parts) <= MAX_ROWS:
             break
     everything = numbers_of([value.number for value in taken.values])
     wider: dict[str | None, list[float]] = defaultdict(list)

@@ -16,7 +16,7 @@ from dcc.reports.languages import Catalogue
 from dcc.reports.plots import distributions, series, weekly_experiments
 from dcc.reports.plots.picture import Picture
 from dcc.reports.plots.values import (
-    MOST_VALUES,
+    MAX_VALUES,
     Parameter,
     ParameterValues,
     box_of,
@@ -27,9 +27,9 @@ from dcc.reports.plots.values import (
     parameter_named,
 )
 
-MOST_PICTURES: Final = 12
+MAX_PICTURES: Final = 12
 """Pictures of a submission or a centre, unless asked for more or fewer."""
-MOST_CONSIDERED: Final = 200
+MAX_CONSIDERED: Final = 200
 """Parameters that are looked at: those with most values."""
 RANKING_VALUES: Final = 2_000
 """Values of a parameter at a centre that are looked at to tell how much a picture would tell."""
@@ -44,7 +44,7 @@ def pictures_of_zip(
     key: ZipKey,
     catalogue: Catalogue,
     *,
-    most: int = MOST_PICTURES,
+    most: int = MAX_PICTURES,
     with_others: bool = True,
 ) -> list[Picture]:
     """Pictures of what a submission brought that is current and valid, the most telling first; at most `most`.
@@ -61,7 +61,7 @@ def pictures_of_zip(
         .where(RUN.c.document_id.in_(numbers_in("documents")), own.number.is_not(None))
         .group_by(own.parameter_id, func.rtrim(own.centre))
         .order_by(func.count().desc(), own.parameter_id, func.rtrim(own.centre))
-        .limit(MOST_CONSIDERED)
+        .limit(MAX_CONSIDERED)
     )
     rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
     return _pictures(qc, rows, key, catalogue, most, with_others)
@@ -72,7 +72,7 @@ def pictures_of_centre(
     centre: str,
     catalogue: Catalogue,
     *,
-    most: int = MOST_PICTURES,
+    most: int = MAX_PICTURES,
     with_others: bool = True,
 ) -> list[Picture]:
     """Pictures of a centre's current, valid data, the most telling first; at most `most`.
@@ -88,7 +88,7 @@ def _measured_at(qc: Connection, centre: str) -> list[str]:
     for table, number in ((CONTEXT, func.sum(CONTEXT.c.measurements)), (MEASUREMENT, func.count())):
         own = table.c.parameter_id
         wanted = select(own).where(table.c.centre == centre).group_by(own).order_by(number.desc(), own)
-        found = [row.rstrip(" ") for row in qc.scalars(wanted.limit(MOST_CONSIDERED))]
+        found = [row.rstrip(" ") for row in qc.scalars(wanted.limit(MAX_CONSIDERED))]
         if found:
             return found
     return []
@@ -108,9 +108,7 @@ def picture_of_parameter(
     NotFoundError where there is no number to draw at this centre.
     """
     parameter = parameter_named(qc, parameter_id)
-    taken = parameter and load_values(
-        qc, parameter, centre, key, with_others=not is_series(parameter), most=MOST_VALUES
-    )
+    taken = parameter and load_values(qc, parameter, centre, key, with_others=not is_series(parameter), most=MAX_VALUES)
     if taken is None:
         raise NotFoundError(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
@@ -140,7 +138,7 @@ def _pictures(
     pictures = []
     for (*_, centre), parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
         has_others = with_others and not is_series(parameter)
-        taken = load_values(qc, parameter, centre, key, with_others=has_others, most=MOST_VALUES)
+        taken = load_values(qc, parameter, centre, key, with_others=has_others, most=MAX_VALUES)
         if taken is not None:
             pictures.append(_picture(taken, catalogue))
     counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and most > 1 else None

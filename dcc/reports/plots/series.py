@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_STEPS: Final = 48
+MAX_STEPS: Final = 48
 """Increments that boxes are made for; of more, neighbouring ones are taken together."""
-MOST_PANELS: Final = 3
-MOST_LINES: Final = 24
+MAX_PANELS: Final = 3
+MAX_LINES: Final = 24
 """Lines of a panel: those with outliers first."""
 
 WILD_TYPE: Final = "wild type"
@@ -121,10 +121,10 @@ def in_panels(taken: ParameterValues) -> Series:
                 is_outlier[new] = judged_by.outside(y[new])
             drawn.append(Step(step, box_of(earlier)))
         lines = _lines(values, x, y, is_outlier, np.flatnonzero(is_own & is_new))
-        first = sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), pseudo_random(line.run)))[:MOST_LINES]
+        first = sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), pseudo_random(line.run)))[:MAX_LINES]
         return Panel(gender or None, tuple(drawn), tuple(first), len(lines), int(is_outlier.sum()))
 
-    usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MOST_PANELS]
+    usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MAX_PANELS]
     return Series(taken, tuple(map(panel, sorted(usual, key=lambda word: word or "\U0010ffff"))), is_place)
 
 
@@ -176,10 +176,10 @@ def _numeric(values: Sequence[Value]) -> Numbers | None:
 def _steps(x: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
     """The increments that boxes are made for, and of each value which one it is."""
     steps, step_of = np.unique(x, return_inverse=True)
-    if steps.size > MOST_STEPS:
+    if steps.size > MAX_STEPS:
         low, high = float(x.min()), float(x.max())
-        step_of = np.minimum((x - low) / (high - low) * MOST_STEPS, MOST_STEPS - 1).astype(np.intp)
-        steps = low + (np.arange(MOST_STEPS) + 0.5) * (high - low) / MOST_STEPS
+        step_of = np.minimum((x - low) / (high - low) * MAX_STEPS, MAX_STEPS - 1).astype(np.intp)
+        steps = low + (np.arange(MAX_STEPS) + 0.5) * (high - low) / MAX_STEPS
     return steps, step_of
 
 
@@ -261,11 +261,11 @@ HEIGHT: Final = 3.9
 """Inches."""
 LEAST_BAND: Final = 5
 """Values that quartiles at an increment are drawn of."""
-MOST_NAMED: Final = 4
+MAX_NAMED: Final = 4
 """Animals with outliers that are named in a panel."""
 _MANY: Final = 15
-_MOST_TICKS: Final = 8
-_MOST_MARKED: Final = 16
+_MAX_TICKS: Final = 8
+_MAX_MARKED: Final = 16
 """Values of a line that are marked one by one."""
 
 _BAND: Final[dict[str, Any]] = {"color": "#d3dde7", "linewidth": 0}
@@ -286,7 +286,7 @@ def _draw_panels(axes: Sequence[Axes], found: Series, headings: Sequence[str], c
         each.set_xlabel(increment)
         each.xaxis.set_major_formatter(lambda value, _: format_number(catalogue, value))
         each.grid(axis="y", color=GRID, linewidth=0.6)
-        if len(panel.steps) <= _MOST_TICKS:
+        if len(panel.steps) <= _MAX_TICKS:
             each.set_xticks([step.x for step in panel.steps])
         _draw_panel(each, panel, (low, high))
 
@@ -317,10 +317,10 @@ def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
         marked = line.is_outlier
         faint = {"linewidth": 0.6, "alpha": 0.55} if len(panel.lines) > _MANY and not marked.any() else {}
         axes.plot(line.x, y, zorder=3, **{**(_DASHED if line.is_wild_type else _LINE), **faint})
-        if line.x.size <= _MOST_MARKED and not faint:
+        if line.x.size <= _MAX_MARKED and not faint:
             axes.plot(line.x, y, zorder=4, clip_on=False, **{**DIAMOND, "markersize": 3.4})
         axes.plot(line.x[marked], y[marked], zorder=5, clip_on=False, **RING)
-        if marked.any() and named < MOST_NAMED:
+        if marked.any() and named < MAX_NAMED:
             named += 1
             _name(axes, line, y)
 

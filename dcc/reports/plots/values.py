@@ -87,7 +87,7 @@ def numbers_of(numbers: Any) -> Numbers:
     return np.clip(np.asarray(numbers, dtype=np.float64), -1e100, 1e100)
 
 
-MOST_VALUES: Final = 20_000
+MAX_VALUES: Final = 20_000
 """Measurements of a parameter at one centre, or in one submission, that a picture is made of."""
 
 _PRIME: Final = 4_294_967_291
@@ -286,7 +286,7 @@ def load_values(
     key: ZipKey | None,
     *,
     with_others: bool,
-    most: int = MOST_VALUES,
+    most: int = MAX_VALUES,
 ) -> ParameterValues | None:
     """Values of a parameter at a centre, new ones those of the submission; None where the centre has no number.
 

@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
     from dcc.reports.plots.picture import Picture
 
-MOST_DOCUMENTS: Final = 200
+MAX_DOCUMENTS: Final = 200
 """Documents that a report lists; the others are counted."""
-MOST_ATTEMPTS: Final = 20
-MOST_CAUSES: Final = 30
-MOST_PROCEDURES: Final = 60
-MOST_PICTURES: Final = 6
-MOST_ZIPS: Final = 300
-MOST_SOURCES: Final = 100
-MOST_NOT_TAKEN: Final = 100
+MAX_ATTEMPTS: Final = 20
+MAX_CAUSES: Final = 30
+MAX_PROCEDURES: Final = 60
+MAX_PICTURES: Final = 6
+MAX_ZIPS: Final = 300
+MAX_SOURCES: Final = 100
+MAX_NOT_TAKEN: Final = 100
 """What was not taken, of all sources together: those in trouble come first."""
-MOST_NOTES: Final = 20
+MAX_NOTES: Final = 20
 """Reopenings, findings of crawls and removals that a report lists: the latest."""
 
 QC_NOT_ASKED: Final = "not asked"
@@ -67,7 +67,7 @@ def collect_report(
     settings: Settings,
     *,
     catalogue: Catalogue,
-    most_pictures: int = MOST_PICTURES,
+    most_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> Report:
     """The facts of the report on a submission, a centre or a session; arguments as of `collect_submission`."""
@@ -86,7 +86,7 @@ def collect_submission(
     settings: Settings,
     *,
     catalogue: Catalogue | None = None,
-    most_pictures: int = MOST_PICTURES,
+    most_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> SubmissionReport:
     """The facts of the report of one submission.
@@ -97,7 +97,7 @@ def collect_submission(
     story = zip_story(tracker, key, with_documents=False)
     line, states = line_of(tracker, key, qc)
     latest = story.latest
-    documents = () if latest is None else list_documents(tracker, qc, key, latest, most=MOST_DOCUMENTS)
+    documents = () if latest is None else list_documents(tracker, qc, key, latest, most=MAX_DOCUMENTS)
     foreign = next(iter(held_archives(tracker, key=key)), None)
     return SubmissionReport(
         key=key,
@@ -113,16 +113,16 @@ def collect_submission(
         created=story.created,
         inc=story.inc,
         hosts=story.hosts,
-        attempts=story.downloads[-MOST_ATTEMPTS:],
+        attempts=story.downloads[-MAX_ATTEMPTS:],
         attempts_total=len(story.downloads),
         documents=documents,
         documents_total=line.documents,
         states=states,
         reasons=_reasons(story, foreign),
-        reopenings=story.reopenings[-MOST_NOTES:],
-        findings=story.findings[-MOST_NOTES:],
-        removals=story.removals[-MOST_NOTES:],
-        accepted=None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES),
+        reopenings=story.reopenings[-MAX_NOTES:],
+        findings=story.findings[-MAX_NOTES:],
+        removals=story.removals[-MAX_NOTES:],
+        accepted=None if qc is None else accepted_of_zip(qc, key, most=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
         pictures=draw_pictures(qc, key, settings, catalogue, most_pictures),
         changed=line.changed,
@@ -139,7 +139,7 @@ def collect_centre(
     settings: Settings,
     *,
     catalogue: Catalogue | None = None,
-    most_pictures: int = MOST_PICTURES,
+    most_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> CentreReport:
     """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
@@ -149,7 +149,7 @@ def collect_centre(
     return CentreReport(
         centre=centre,
         centre_name=name,
-        accepted=None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES),
+        accepted=None if qc is None else accepted_of_centre(qc, centre, most=MAX_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips_of_centre(tracker, centre, qc), causes_of(tracker, qc, centre, settings)),
@@ -184,7 +184,7 @@ def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool
     return {
         "made": utc_now(),
         "tone": _tone((zip_line.tone for zip_line in zips if not zip_line.needs_nobody), troubled=troubled),
-        "zips": tuple(zips[:MOST_ZIPS]),
+        "zips": tuple(zips[:MAX_ZIPS]),
         "zips_total": len(zips),
         "outcomes": {outcome: counts[outcome] for outcome in Outcome if counts[outcome]},
         "states": tuple(StateCount(*state, count) for state, count in sorted(states.items())),
@@ -195,12 +195,12 @@ def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool
 def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
     """The fields of a report on causes."""
     found = sum(cause.findings for cause in causes)
-    return {"causes": tuple(causes[:MOST_CAUSES]), "causes_total": len(causes), "found": found}
+    return {"causes": tuple(causes[:MAX_CAUSES]), "causes_total": len(causes), "found": found}
 
 
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
     """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
-    recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MOST_NOTES:]
+    recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
     held = [] if foreign is None else [Reason(foreign.kind, foreign.public_message, utc_now())]
     return (*recorded, *held)
 
@@ -228,8 +228,8 @@ def _sources(
         return crawl is not None and crawl.error is None
 
     reports: list[SourceReport] = []
-    left = MOST_NOT_TAKEN
-    for source in sorted(sources, key=is_well)[:MOST_SOURCES]:
+    left = MAX_NOT_TAKEN
+    for source in sorted(sources, key=is_well)[:MAX_SOURCES]:
         rows = skipped_entries(tracker, source.id) if left > 0 else []
         reports.append(
             SourceReport(

@@ -8,11 +8,11 @@ from dcc.runtime.legible_text import legible
 
 LONGEST_MESSAGE: Final = 600
 LONGEST_VALUE: Final = 200
-MOST_PERMITTED: Final = 10
-MOST_HOSTS: Final = 20
-MOST_REASONS: Final = 3
+MAX_PERMITTED: Final = 10
+MAX_HOSTS: Final = 20
+MAX_REASONS: Final = 3
 """Reasons of one download attempt: the last."""
-MOST_PICTURE_BYTES: Final = 600_000
+MAX_PICTURE_BYTES: Final = 600_000
 """Of all pictures in a page, encoded; the page says how many more it leaves out."""
 
 

@@ -46,7 +46,7 @@ _ARCHIVE_OUTCOMES: Final = (
     Outcome.FOREIGN,
     Outcome.DECLINED,
 )
-_MOST_WHOLE: Final = 3
+_MAX_WHOLE: Final = 3
 
 
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def whole_reasons(report: SubmissionReport) -> tuple[Reason, ...]:
         return ()
     reasons = (report.attempts[-1].reasons if report.attempts else ()) or report.reasons
     latest = {reason.message: reason for reason in reasons}
-    return tuple(latest.values())[-_MOST_WHOLE:]
+    return tuple(latest.values())[-_MAX_WHOLE:]
 
 
 def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:

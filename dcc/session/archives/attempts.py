@@ -16,7 +16,7 @@ from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.connection_places import ConnectionPlaces
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
+from dcc.session.fetching.downloads import MAX_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
@@ -24,7 +24,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import utc_now
 
-_MOST_QUEUED_IN_WINDOW: Final = 8
+_MAX_QUEUED_IN_WINDOW: Final = 8
 
 
 class SourceQueue:
@@ -40,7 +40,7 @@ class SourceQueue:
         self._is_given_up = False
         self.downloads = downloads
         # Requested attempts are carried out, so that few may be left when a window closes.
-        self._most_queued = MOST_QUEUED if downloads.address.windows is None else _MOST_QUEUED_IN_WINDOW
+        self._most_queued = MAX_QUEUED if downloads.address.windows is None else _MAX_QUEUED_IN_WINDOW
         self._waiting: deque[tuple[Job, Hosting]] = deque()
         self._queued = 0
 

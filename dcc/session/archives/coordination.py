@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
-_MOST_UNCHECKED = 256
+_MAX_UNCHECKED = 256
 _ASKING_SECONDS = 10.0
 """Seconds between looks for archives that a person wants first, and for sources that a person paused."""
 _STOP_SECONDS = 5.0
@@ -213,7 +213,7 @@ class Coordinator:
         """Begin downloads, but not many more than arrived archives are checked."""
         for job in self._attempts.take_stranded():
             self._plan_or_leave(job)
-        self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MOST_UNCHECKED))
+        self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
 
     def _started(self, message: TransferStarted) -> None:
         number = message.transfer.download_id

@@ -39,11 +39,11 @@ from dcc.tracker.states import State
 from dcc.tracker.stored_archives import record_kept
 from dcc.tracker.submission_rows import action_states
 
-_MOST_RETRIES: Final = 255
+_MAX_RETRIES: Final = 255
 _CENTRES: Final = select(Centre.id, Centre.short_name)
 _COUNT_RETRY: Final = (
     update(FileSourceHasZip)
-    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _MOST_RETRIES)
+    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _MAX_RETRIES)
     .values(num_retries=FileSourceHasZip.num_retries + 1)
 )
 

@@ -16,8 +16,8 @@ from dcc.tracker.hostings.download_plan import PlannedZip
 T = TypeVar("T")
 
 BATCH_SECONDS: Final = 30.0
-MOST_ARCHIVES: Final = 500
-MOST_BYTES: Final = 500_000_000
+MAX_ARCHIVES: Final = 500
+MAX_BYTES: Final = 500_000_000
 
 _EACH_SECONDS: Final = 0.05
 """Seconds for an archive besides its bytes: to fetch it, open it, and leave it in the store."""
@@ -91,7 +91,7 @@ def _size_or_guess(size_bytes: int | None) -> int:
 
 
 def together(
-    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], most: int = MOST_ARCHIVES
+    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], most: int = MAX_ARCHIVES
 ) -> Iterator[list[T]]:
     """Pieces of work in their order, so many together as make a batch, and at `most` so many."""
     group: list[T] = []
@@ -99,7 +99,7 @@ def together(
     for work in works:
         seconds += seconds_of(work)
         size += bytes_of(work)
-        if group and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(group) == most):
+        if group and (seconds > BATCH_SECONDS or size > MAX_BYTES or len(group) == most):
             yield group
             group, seconds, size = [], seconds_of(work), bytes_of(work)
         group.append(work)

@@ -45,11 +45,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _COMMIT_SECONDS: Final = 0.3
-_MOST_SECONDS: Final = 2.0
+_MAX_SECONDS: Final = 2.0
 _SHARE: Final = 0.05
 """The least and most seconds between recordings; between these limits, recording takes this share of the time."""
 
-_MOST_DOCUMENTS: Final = 500
+_MAX_DOCUMENTS: Final = 500
 
 
 @dataclass
@@ -200,7 +200,7 @@ class Recorder:
     def is_due(self) -> bool:
         """Whether it is time to write."""
         waited = time.monotonic() - self._written > self._pause
-        return len(self._batch) >= _MOST_DOCUMENTS or (waited and bool(self._batch or self._running))
+        return len(self._batch) >= _MAX_DOCUMENTS or (waited and bool(self._batch or self._running))
 
     def write(self) -> list[ZipData]:
         """Write the collected results in one transaction; returns the submissions that are complete."""
@@ -222,7 +222,7 @@ class Recorder:
         began = time.monotonic()
         states = self._work.session.write(lambda connection: record_facts(connection, batch, shown))
         self._written = time.monotonic()
-        self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MOST_SECONDS))
+        self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MAX_SECONDS))
         return states
 
     def break_off(self) -> None:

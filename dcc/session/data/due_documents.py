@@ -18,8 +18,8 @@ from dcc.qc.rows.documents import DocumentToApply
 from dcc.rights import Delegations
 from dcc.tracker.states import State
 
-MOST_DOCUMENTS: Final = 100
-MOST_BYTES: Final = 5_000_000
+MAX_DOCUMENTS: Final = 100
+MAX_BYTES: Final = 5_000_000
 """The most documents of a transaction, and their size in all: a killed session loses little."""
 
 
@@ -106,7 +106,7 @@ def groups_to_apply(
     for document in documents:
         size += document.size_bytes
         files.add(file_of(document))
-        is_full = len(group) == MOST_DOCUMENTS or size > MOST_BYTES or len(files) > most_files
+        is_full = len(group) == MAX_DOCUMENTS or size > MAX_BYTES or len(files) > most_files
         if group and (is_full or not is_addition(group[0]) or not is_addition(document)):
             yield group
             group, size, files = [], document.size_bytes, {file_of(document)}

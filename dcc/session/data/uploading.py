@@ -19,7 +19,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from dcc.data_outcomes import FindingEntry, ZipData
-from dcc.databases.engines import MOST_ATTACHED
+from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import (
     DccError,
@@ -43,7 +43,7 @@ from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
-from dcc.session.data.due_documents import MOST_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
+from dcc.session.data.due_documents import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.session.sessions import STOPPING
@@ -288,7 +288,7 @@ class _Upload:
         self.recorder.show_pending(due)
         self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
-        self._most_files = MOST_ATTACHED if work.qc.dialect.name == "sqlite" else MOST_DOCUMENTS
+        self._most_files = MAX_ATTACHED if work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
         together_from = run_reading(work.qc, newest_document) + 1
         self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
 

@@ -124,7 +124,7 @@ class DownloadSink:
             )
 
 
-_MOST_UNSIZED = 4 * 1024 * 1024 * 1024
+_MAX_UNSIZED = 4 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def receive(
     on_bytes: Callable[[int], object],
     *,
     pace: SpeedLimits | None = None,
-    most_unsized: int = _MOST_UNSIZED,
+    most_unsized: int = _MAX_UNSIZED,
     on_published: Callable[[str], object] = lambda _: None,
 ) -> ReceivedArchive:
     """Fetch an archive into staging, continuing an interrupted attempt, and check it.

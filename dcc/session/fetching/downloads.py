@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 progress = progress_log(__name__)
 
 _IDLE_SECONDS = 3.0
-_MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
+_MAX_AHEAD, _MAX_BYTES_AHEAD = 32, 8 * 1024 * 1024
 
-MOST_QUEUED = 128
+MAX_QUEUED = 128
 """The most attempts requested of one source at once: running ones, and those that wait for them."""
 
 HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
@@ -259,7 +259,7 @@ class SourceDownloads:
         """Announce the following transfers to a connection that can use this."""
         if not connection.looks_ahead:
             return
-        if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
+        if following := self._transfers.keep(worker, _MAX_AHEAD, _MAX_BYTES_AHEAD):
             connection.announce([self._upcoming(each) for each in (transfer, *following)])
 
     def _upcoming(self, transfer: Transfer) -> UpcomingFile:

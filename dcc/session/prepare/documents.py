@@ -39,7 +39,7 @@ from dcc.store.staging import disk_errors, document_lost
 if TYPE_CHECKING:
     from dcc.session.prepare.archive_checks import CheckedArchive
 
-MOST_FINDINGS: Final = 2_000
+MAX_FINDINGS: Final = 2_000
 """The most findings kept of a document; one with more is read and judged again by itself."""
 
 _NOT_KNOWN: Final = 0
@@ -162,12 +162,12 @@ def _prepare(
 def _findings_of(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
     """The findings of the rules; None if there are too many, or a fault occurred: judging meets it again."""
     try:
-        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MOST_FINDINGS + 1))
+        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MAX_FINDINGS + 1))
     except MemoryError:
         raise
     except Exception:
         return None
-    return [packed(finding) for finding in found] if len(found) <= MOST_FINDINGS else None
+    return [packed(finding) for finding in found] if len(found) <= MAX_FINDINGS else None
 
 
 class _RowsOfContents:

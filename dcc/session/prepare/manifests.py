@@ -20,7 +20,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 
-_MOST_TOLD: Final = 5
+_MAX_TOLD: Final = 5
 _DIFFERS: Final = mark(
     "{archive} does not hold what its manifest says: {differences}. Correct the archive or its manifest, and replace "
     "it, under the same name."
@@ -61,9 +61,9 @@ def unlike_manifest(
     if not differing:
         return None
     return ManifestError(
-        _DIFFERS if len(differing) <= _MOST_TOLD else _DIFFERS_MUCH,
+        _DIFFERS if len(differing) <= _MAX_TOLD else _DIFFERS_MUCH,
         archive=archive.name,
-        differences=differing[:_MOST_TOLD],
+        differences=differing[:_MAX_TOLD],
         number=len(differing),
     )
 
@@ -117,14 +117,14 @@ def count_file(name: str, path: Path, schemas: SchemaSet) -> Counts:
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         for kind in kinds_of(converter, name):
             target, file = Path(folder) / kind, SubmittedFile(name, path, "any")
-            problems = convert_file(converter, file, kind, target, _MOST_BYTES, 1)[2]
+            problems = convert_file(converter, file, kind, target, _MAX_BYTES, 1)[2]
             if problems:
                 raise ConversionError(problems[0].message)
             counted.append(count_entities(target, kind))
     return _sum(counted)
 
 
-_MOST_BYTES = 2**40
+_MAX_BYTES = 2**40
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine, event
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.engines import MOST_ATTACHED, disposed, open_database
+from dcc.databases.engines import MAX_ATTACHED, disposed, open_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
@@ -281,7 +281,7 @@ class _Application:
             in_order_of_upload(one.document for one in batch),
             lambda document: document.key.action is Action.ADD,
             lambda document: by_id[document.xml_id].prepared,
-            MOST_ATTACHED,
+            MAX_ATTACHED,
         )
         for group in groups:
             self._apply([by_id[document.xml_id] for document in group], together_from)

@@ -52,7 +52,7 @@ from dcc.tracker.states import State
 _AHEAD: Final = 3
 """The parts on their way, for each process."""
 _FETCHING: Final = 4
-_MOST_ARCHIVES: Final = 16
+_MAX_ARCHIVES: Final = 16
 """The most archives of a part, whose documents are prepared into one file."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
@@ -263,7 +263,7 @@ def _ready(opened: list[list[OpenedDocument]]) -> Future[list[list[OpenedDocumen
 
 def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
     """The archives in their order, in parts of one action."""
-    most = min(_MOST_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
+    most = min(_MAX_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
     for _, same in groupby(archives, key=lambda one: one.key.action):
         yield from parts_of(list(same), most)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (*ARCHIVE_SUFFIXES, ".xml")
 _ZIP_SIGNATURE = b"PK"
-_MOST_AT_ONCE = 32
+_MAX_AT_ONCE = 32
 _SHARES = 8
 
 
@@ -69,7 +69,7 @@ def check_paths(
     if not files:
         raise NotFoundError(f"{named[0]} is checked with the archive that it lies beside. Name the archive.")
     # Threads that get one document at a time wait for each other more than they work.
-    at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
+    at_once = min(_MAX_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
     give_threads_their_own_memory(settings.workers)
     with ExitStack() as stack:

@@ -50,7 +50,7 @@ _ANY_TAG = re.compile(rb"<[^>]*+>?")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
 _HEAD_BYTES = 4096
 _TITLE_BYTES = 1000
-_MOST_TITLES = 1000
+_MAX_TITLES = 1000
 
 
 @dataclass
@@ -89,7 +89,7 @@ def read_page(content: bytes, encoding: str | None) -> Page:
             if position and not found["close"]:
                 _take(page, name, content[found.end() : position - 1], encoding)
         if position and not found["close"]:
-            if name in _TITLE_TAGS and not page.is_index and titles < _MOST_TITLES:
+            if name in _TITLE_TAGS and not page.is_index and titles < _MAX_TITLES:
                 titles += 1
                 page.is_index = _TITLES.search(_title(content, position, name, encoding)) is not None
             if name in _RAW_TEXT:

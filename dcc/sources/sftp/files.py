@@ -16,7 +16,7 @@ from paramiko.sftp import CMD_HANDLE
 from dcc.sources.base import Block
 from dcc.sources.sftp.client import Answer, SftpClient
 
-MOST_AHEAD: Final = 8 * 1024 * 1024
+MAX_AHEAD: Final = 8 * 1024 * 1024
 """The most requested bytes that are not read yet: this is a connection's memory."""
 
 # So much is requested together: sending costs about as much as receiving the answer.
@@ -153,8 +153,8 @@ class FileReader:
 
     def _ask_ahead(self, current: _File) -> None:
         """Request as much as fits: of the file that is being read, then of announced ones."""
-        if current.reads and self._unread > MOST_AHEAD - _TOGETHER:
+        if current.reads and self._unread > MAX_AHEAD - _TOGETHER:
             return
         for file in (current, *self._announced.values()):
-            while file.can_be_asked and (self._unread < MOST_AHEAD or (file is current and not file.reads)):
+            while file.can_be_asked and (self._unread < MAX_AHEAD or (file is current and not file.reads)):
                 self._unread += file.ask_next()

@@ -101,7 +101,7 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
     return copies
 
 
-_MOST_TOLD = 3
+_MAX_TOLD = 3
 _FAULTS = {CopyFault.DAMAGED: "damaged", CopyFault.CHECKSUM: "not what the published MD5 says"}
 _Named = aliased(Centre)
 
@@ -189,7 +189,7 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
     copies = "; ".join(
         f"the one at file source {row.id} was {_FAULTS[CopyFault(row.reason)]} (MD5 {row.md5}, fetched "
         f"{row.created:%Y-%m-%d %H:%M} UTC)"
-        for row in bad[:_MOST_TOLD]
+        for row in bad[:_MAX_TOLD]
     )
     return ConfigurationError(
         f"{key} was not fetched again: its copies are bad and listed as they were then: {copies}. Ask the centre for "
@@ -225,7 +225,7 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     rows = connection.execute(query).all()
     declines = declines_of(connection, [row.za_id for row in rows])
     reasons = dict.fromkeys(_why_not(row, key, declines.get(row.za_id)) for row in rows)
-    why = "; ".join(list(reasons)[:_MOST_TOLD]) or "none ever did"
+    why = "; ".join(list(reasons)[:_MAX_TOLD]) or "none ever did"
     return NotFoundError(
         f"No available file source hosts {key} at present: {why}. See where it was with "
         f"`dcc show {shlex.quote(str(key))}`, and the sources with `dcc source list`; then crawl, and try again."

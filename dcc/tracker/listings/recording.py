@@ -61,7 +61,7 @@ Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 
 
 _LEAST_LOST: Final = 3
-_MOST_FINDINGS: Final = 200
+_MAX_FINDINGS: Final = 200
 
 
 class ListingRecorder:
@@ -311,7 +311,7 @@ class ListingRecorder:
                 **message_columns(finding.translatable),
                 "created": self._basis.now,
             }
-            for finding in findings[:_MOST_FINDINGS]
+            for finding in findings[:_MAX_FINDINGS]
         ]
         insert_rows(self._basis.connection, CrawlFinding, rows)
 

@@ -134,7 +134,7 @@ def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(
         assert (status, headers["content-disposition"]) == (200, 'attachment; filename="findings.xlsx"')
         with ZipFile(BytesIO(body)) as workbook:
             assert b"H.2013-10-31.2.experiment.impc.xml" in b"".join(map(workbook.read, workbook.namelist()))
-    monkeypatch.setattr("dcc.reports.submissions.collecting.MOST_CAUSES", 0)
+    monkeypatch.setattr("dcc.reports.submissions.collecting.MAX_CAUSES", 0)
     assert len(sheets(BytesIO(ask(f"/dcc/reports/{ORPHANS}", "form=spreadsheet")[2]))[0]) > 1
     for query in ("language=..%2Fx", "language=xx", "form=exe"):
         assert ask(f"/dcc/reports/{ORPHANS}", query)[0] == 400
