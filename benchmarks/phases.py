@@ -99,7 +99,7 @@ BENCHMARKS = [
         "itself, in a copy of that installation. All runs count, because the preparation has warmed up.",
         _measure,
         tools=("sftp",),
-        most_runs=3,
+        max_runs=3,
     )
 ]
 

@@ -172,6 +172,6 @@ BENCHMARKS = [
         "processes, as a session does before it applies documents. The archives are of one centre. The "
         "verdicts are compared with those of an empty installation, and both databases with what they were.",
         _measure,
-        most_runs=2,
+        max_runs=2,
     )
 ]

@@ -209,7 +209,7 @@ BENCHMARKS = [
         "object store is a directory.",
         _measure,
         tools=("redis", "taskset"),
-        most_runs=2,
+        max_runs=2,
     )
 ]
 

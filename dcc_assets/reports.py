@@ -71,7 +71,7 @@ def _keep_report(
     from dcc.reports.submissions.collecting import MAX_PICTURES
     from dcc.reports.submissions.stored_reports import keep_report
 
-    report, page, language = keep_report(tracker, qc, missing, key, settings, most_pictures=MAX_PICTURES)
+    report, page, language = keep_report(tracker, qc, missing, key, settings, max_pictures=MAX_PICTURES)
     wanted = [("The report as it is now", report_of_zip(key))]
     if report.centre:
         wanted.append(("Report on the centre", report_of_centre(report.centre)))

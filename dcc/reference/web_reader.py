@@ -65,11 +65,11 @@ class WebReader:
         self._settings = settings
         self._clients: dict[str, HttpClient] = {}
 
-    def read(self, url: str, known: Page | None, most_bytes: int) -> Page:
+    def read(self, url: str, known: Page | None, max_bytes: int) -> Page:
         """The page at a URL; `known` itself if the server says that it has not changed.
 
         Raises ReferenceUnreachableError if the server cannot be reached or fails, after `TRIES` tries, and
-        ReferenceDataError for refusals, pages of more than `most_bytes`, and forbidden redirects.
+        ReferenceDataError for refusals, pages of more than `max_bytes`, and forbidden redirects.
         """
         tries = Retrying(
             retry=retry_if_exception_type(_PassingError),
@@ -78,7 +78,7 @@ class WebReader:
             reraise=True,
         )
         try:
-            return tries(self._try, url, known, most_bytes)
+            return tries(self._try, url, known, max_bytes)
         except _PassingError as error:
             raise ReferenceUnreachableError(
                 f"{shown_source(url)} could not be read: {error}. It was tried {TRIES} times; see that the server is "
@@ -91,7 +91,7 @@ class WebReader:
             client.close()
         self._clients.clear()
 
-    def _try(self, url: str, known: Page | None, most_bytes: int) -> Page:
+    def _try(self, url: str, known: Page | None, max_bytes: int) -> Page:
         headers = {"Accept": _ACCEPTED, **_conditions(known)}
         at, shown = url, shown_source(url)
         for _ in range(_MAX_REDIRECTS + 1):
@@ -99,7 +99,7 @@ class WebReader:
                 if answer.status == 304 and known is not None:
                     return known
                 if answer.status == 200:
-                    return _page(shown, answer, most_bytes)
+                    return _page(shown, answer, max_bytes)
                 if answer.status in _PASSING:
                     raise _PassingError(f"the server answered {answer.phrase}")
                 if answer.status not in REDIRECTS:
@@ -147,14 +147,14 @@ class WebReader:
         return client
 
 
-def _page(shown: str, answer: Answer, most_bytes: int) -> Page:
+def _page(shown: str, answer: Answer, max_bytes: int) -> Page:
     parts: list[bytes] = []
     received = 0
     for block in answer.blocks():
         received += len(block)
-        if received > most_bytes:
+        if received > max_bytes:
             raise ReferenceDataError(
-                f"{shown} has more than {most_bytes:,} bytes. Check that the address is the right one."
+                f"{shown} has more than {max_bytes:,} bytes. Check that the address is the right one."
             )
         parts.append(block)
     return Page(shown, b"".join(parts), answer.headers.get("ETag"), answer.headers.get("Last-Modified"), utc_now())

@@ -210,7 +210,7 @@ class ConnectionPlaces:
         return run_writing(self._tracker, work)
 
 
-def rows_with_places(line: Iterable[QueuedProcess], most_at_server: Callable[[str], float]) -> set[int]:
+def rows_with_places(line: Iterable[QueuedProcess], max_at_server: Callable[[str], float]) -> set[int]:
     """The numbers of the rows with a place: those for which earlier ones leave room at their source and server.
 
     A row keeps its place whoever leaves, because that makes room for one more at most.
@@ -219,7 +219,7 @@ def rows_with_places(line: Iterable[QueuedProcess], most_at_server: Callable[[st
     at_server: Counter[str] = Counter()
     having = set()
     for one in line:
-        if at_source[one.source] < one.most and at_server[one.server] < most_at_server(one.server):
+        if at_source[one.source] < one.most and at_server[one.server] < max_at_server(one.server):
             having.add(one.number)
             at_source[one.source] += 1
             at_server[one.server] += 1

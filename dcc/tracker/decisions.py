@@ -160,7 +160,7 @@ def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError)
         insert_rows(connection, ZipLog.__table__, [row])
 
 
-def quarantine(connection: Connection, session_id: int, most_faults: int) -> None:
+def quarantine(connection: Connection, session_id: int, max_faults: int) -> None:
     """Put the submissions in quarantine that met as many faults of the platform since they were opened again."""
     opened = (
         select(func.max(Reopening.last_download_id))
@@ -179,10 +179,10 @@ def quarantine(connection: Connection, session_id: int, most_faults: int) -> Non
         .join(AnException)
         .where(AnException.short_name == InternalFaultError.short_name(), ZipDownload.id > func.coalesce(opened, 0))
         .group_by(FileSourceHasZip.za_id)
-        .having(func.count() >= most_faults)
+        .having(func.count() >= max_faults)
     )
     faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
-    reason = f"It met {most_faults} faults of the platform."
+    reason = f"It met {max_faults} faults of the platform."
     decide(connection, DecisionKind.QUARANTINE, faulty, by=f"session {session_id}", reason=reason)
 
 

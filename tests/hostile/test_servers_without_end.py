@@ -307,7 +307,7 @@ class TestTransfers:
     def test_a_transfer_without_a_size_ends_at_the_limit_and_leaves_nothing(self, staging: Staging) -> None:
         endless: Any = Trickle(iter(lambda: b"x" * 100_000, b""))
         with pytest.raises(SizeMismatchError, match="more than 1,000,000 bytes arrived") as raised:
-            receive(endless, transfer(None), staging, lambda _: None, most_unsized=1_000_000)
+            receive(endless, transfer(None), staging, lambda _: None, max_unsized=1_000_000)
         assert "DCC_MAX_UNSIZED_BYTES" in str(raised.value)
         assert not staging.part(KEY).exists()
 

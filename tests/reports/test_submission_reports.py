@@ -154,13 +154,13 @@ def test_the_same_is_collected_on_mariadb(data: DataInstallation) -> None:
             assert report.outcome is OUTCOMES[key]
             assert report.accepted is not None
             assert counts_of(report.accepted) == ACCEPTED.get(key, {})
-        centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+        centre = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
         assert {str(line.key) for line in centre.zips} == set(first)
         assert collect_session(tracker, qc, 1, data.settings).zips
 
 
 def test_the_summary_of_a_centre_tells_of_all_its_submissions(desk: Desk) -> None:
-    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, max_pictures=0)
     page, shown = desk.page_of(centre), desk.json(centre)
     assert page.problems() == []
     outcomes = {str(line.key): line.outcome for line in centre.zips}
@@ -212,8 +212,8 @@ def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallati
     for session in (1, 2):
         data.run()
         with data.tracker.connect() as tracker, data.qc.connect() as qc:
-            report = collect_submission(tracker, qc, key, data.settings, most_pictures=0)
-            of_centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+            report = collect_submission(tracker, qc, key, data.settings, max_pictures=0)
+            of_centre = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
             of_session = collect_session(tracker, qc, session, data.settings)
             (digest,) = collect_digests(tracker, data.settings, session)
         lines = (*of_centre.zips, *of_session.zips, *digest.lines)
@@ -311,7 +311,7 @@ def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk) -> None:
     """Whatever is in the databases: every text of every fact is hostile, and so are those of the summaries."""
     settings = desk.data.settings
     keys = (world.WITH_FINDINGS, world.PARTLY_VALID, world.UNREADABLE, world.WITHDRAWN)
-    centre = collect_centre(desk.tracker, desk.qc, "H", settings, most_pictures=0)
+    centre = collect_centre(desk.tracker, desk.qc, "H", settings, max_pictures=0)
     session = collect_session(desk.tracker, desk.qc, 1, settings)
     for report in (*map(desk.report, keys), centre, session):
         usual, page = desk.page_of(report), desk.page_of(_hostile(report))

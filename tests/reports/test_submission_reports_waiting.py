@@ -30,8 +30,8 @@ MIXED = "add/H.2013-11-02.1.impc.zip"
 def outcomes(data: DataInstallation, key: str) -> set[Outcome]:
     """What the report of a submission, its centre's summary and the session's digest say became of it."""
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        report = collect_submission(tracker, qc, key_of(key), data.settings, most_pictures=0)
-        lines = list(collect_centre(tracker, qc, "H", data.settings, most_pictures=0).zips)
+        report = collect_submission(tracker, qc, key_of(key), data.settings, max_pictures=0)
+        lines = list(collect_centre(tracker, qc, "H", data.settings, max_pictures=0).zips)
         session, _ = data.last_session()
         for digest in collect_digests(tracker, data.settings, session, "H"):
             lines += digest.lines
@@ -49,7 +49,7 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
     assert Outcome.WAITS_FOR_DATA not in outcomes(data, MIXED)
     catalogue = load_catalogue("en", data.settings)
-    summary = in_both(data, collect_centre, "H", data.settings, most_pictures=0)
+    summary = in_both(data, collect_centre, "H", data.settings, max_pictures=0)
     (listed,) = [line for line in summary.zips if line.key == key_of(EARLY)]
     assert (listed.failed, listed.to_be_corrected) == (1, 0)
     text = render_text(summary, catalogue)
@@ -79,7 +79,7 @@ class Told:
 def told(data: DataInstallation, key: str) -> Told:
     """The cause of rule E4 in a submission, and the submission's report in all its forms."""
     catalogue = load_catalogue("en", data.settings)
-    report = in_both(data, collect_submission, key_of(key), data.settings, most_pictures=0)
+    report = in_both(data, collect_submission, key_of(key), data.settings, max_pictures=0)
     (cause,) = [cause for cause in report.causes if cause.kind == "E4"]
     text = " ".join(render_text(report, catalogue).split())
     return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))

@@ -87,7 +87,7 @@ def report(
         catalogue = load_catalogue(language or language_of(tracker, subject), settings)
         most = pictures if html else 0
         found = collect_report(
-            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most, qc_missing=missing
+            tracker, qc, subject, settings, catalogue=catalogue, max_pictures=most, qc_missing=missing
         )
         if html is not None:
             page = render_html(found, catalogue, settings)

@@ -67,13 +67,13 @@ def collect_report(
     settings: Settings,
     *,
     catalogue: Catalogue,
-    most_pictures: int = MAX_PICTURES,
+    max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> Report:
     """The facts of the report on a submission, a centre or a session; arguments as of `collect_submission`."""
     if isinstance(subject, int):
         return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
-    options: Any = {"catalogue": catalogue, "most_pictures": most_pictures, "qc_missing": qc_missing}
+    options: Any = {"catalogue": catalogue, "max_pictures": max_pictures, "qc_missing": qc_missing}
     if isinstance(subject, str):
         return collect_centre(tracker, qc, subject, settings, **options)
     return collect_submission(tracker, qc, subject, settings, **options)
@@ -86,13 +86,13 @@ def collect_submission(
     settings: Settings,
     *,
     catalogue: Catalogue | None = None,
-    most_pictures: int = MAX_PICTURES,
+    max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> SubmissionReport:
     """The facts of the report of one submission.
 
     `qc` is None where the QC database cannot be asked, and `qc_missing` says why. Pictures have their texts in the
-    language of `catalogue`, by default that of the settings; `most_pictures` 0: none. Raises NotFoundError.
+    language of `catalogue`, by default that of the settings; `max_pictures` 0: none. Raises NotFoundError.
     """
     story = zip_story(tracker, key, with_documents=False)
     line, states = line_of(tracker, key, qc)
@@ -124,7 +124,7 @@ def collect_submission(
         removals=story.removals[-MAX_NOTES:],
         accepted=None if qc is None else accepted_of_zip(qc, key, most=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
-        pictures=draw_pictures(qc, key, settings, catalogue, most_pictures),
+        pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
         waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
         decisions=tuple(decision for decision in story.decisions if decision.revoked is None),
@@ -139,7 +139,7 @@ def collect_centre(
     settings: Settings,
     *,
     catalogue: Catalogue | None = None,
-    most_pictures: int = MAX_PICTURES,
+    max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> CentreReport:
     """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
@@ -150,7 +150,7 @@ def collect_centre(
         centre=centre,
         centre_name=name,
         accepted=None if qc is None else accepted_of_centre(qc, centre, most=MAX_PROCEDURES),
-        pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
+        pictures=draw_pictures(qc, centre, settings, catalogue, max_pictures),
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips_of_centre(tracker, centre, qc), causes_of(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),

@@ -209,7 +209,7 @@ def keep_report(
     key: ZipKey,
     settings: Settings,
     *,
-    most_pictures: int = _MAX_PICTURES,
+    max_pictures: int = _MAX_PICTURES,
 ) -> WrittenReport:
     """Store the report of a submission in its centre's language; `missing` says why there is no QC database.
 
@@ -221,7 +221,7 @@ def keep_report(
 
     catalogue = load_catalogue(language_of_zip(tracker, key), settings)
     report = collect_submission(
-        tracker, qc, key, settings, catalogue=catalogue, most_pictures=most_pictures, qc_missing=missing
+        tracker, qc, key, settings, catalogue=catalogue, max_pictures=max_pictures, qc_missing=missing
     )
     page = report_path(settings, key)
     _make_directory(page.parent)

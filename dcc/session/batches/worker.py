@@ -133,7 +133,7 @@ class _Worker:
             self._staging,
             lambda _: None,
             pace=SpeedLimits.from_settings(self._settings),
-            most_unsized=self._settings.max_unsized_bytes,
+            max_unsized=self._settings.max_unsized_bytes,
             on_published=note_published,
         )
         hosting, contents = archive.hosting, self._staging.contents(key)

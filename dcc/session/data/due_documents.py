@@ -95,18 +95,18 @@ def groups_to_apply(
     documents: Iterable[DueDocument],
     is_addition: Callable[[DueDocument], bool],
     file_of: Callable[[DueDocument], Hashable],
-    most_files: int,
+    max_files: int,
 ) -> Iterator[list[DueDocument]]:
     """Documents in their order, in groups for one transaction each: additions, as many as it takes, or one other.
 
-    Those of a group have their rows in `most_files` prepared files at most, which `file_of` tells apart.
+    Those of a group have their rows in `max_files` prepared files at most, which `file_of` tells apart.
     """
     group: list[DueDocument] = []
     size, files = 0, set[Hashable]()
     for document in documents:
         size += document.size_bytes
         files.add(file_of(document))
-        is_full = len(group) == MAX_DOCUMENTS or size > MAX_BYTES or len(files) > most_files
+        is_full = len(group) == MAX_DOCUMENTS or size > MAX_BYTES or len(files) > max_files
         if group and (is_full or not is_addition(group[0]) or not is_addition(document)):
             yield group
             group, size, files = [], document.size_bytes, {file_of(document)}

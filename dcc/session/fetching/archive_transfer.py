@@ -30,7 +30,7 @@ _UNNOTED_BYTES = 1024 * 1024
 class DownloadSink:
     """Writes one archive to its part; a context manager that closes it.
 
-    `most_unsized` limits the bytes of an archive of unknown size; `written` is called with each block, and `on_bytes`
+    `max_unsized` limits the bytes of an archive of unknown size; `written` is called with each block, and `on_bytes`
     with all bytes received so far, about once a second. The part's origin is recorded after a second or 1 MiB, else
     only after a failure. Making a file beside each small archive takes as long as the archive itself, and a killed
     process loses only the bytes of a second.
@@ -41,7 +41,7 @@ class DownloadSink:
         staging: Staging,
         key: ZipKey,
         origin: Origin,
-        most_unsized: int,
+        max_unsized: int,
         written: Callable[[int], object],
         on_bytes: Callable[[int], object],
     ) -> None:
@@ -49,7 +49,7 @@ class DownloadSink:
         self.key = key
         self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
         self._written, self._on_bytes = written, on_bytes
-        self._most = most_unsized if self._expected is None else self._expected
+        self._most = max_unsized if self._expected is None else self._expected
         self._part: int | None = None
         self._noted = False
         self._reported_at = time.monotonic()
@@ -183,12 +183,12 @@ def receive(
     on_bytes: Callable[[int], object],
     *,
     pace: SpeedLimits | None = None,
-    most_unsized: int = _MAX_UNSIZED,
+    max_unsized: int = _MAX_UNSIZED,
     on_published: Callable[[str], object] = lambda _: None,
 ) -> ReceivedArchive:
     """Fetch an archive into staging, continuing an interrupted attempt, and check it.
 
-    `on_bytes` is called with the bytes received so far, about once a second. `most_unsized` limits the bytes of an
+    `on_bytes` is called with the bytes received so far, about once a second. `max_unsized` limits the bytes of an
     archive of unknown size; `on_published` is called with the MD5 beside the copy. Raises SizeMismatchError and
     ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
     slower than `pace` (the part is kept), and DiskFullError.
@@ -211,7 +211,7 @@ def receive(
         try:
             with (
                 staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
-                DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
+                DownloadSink(staging, key, origin, max_unsized, written, on_bytes) as sink,
             ):
                 _fetch_rest(connection, transfer, sink, offset, earlier, pace)
                 md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)

@@ -285,7 +285,7 @@ class SourceDownloads:
                 self._staging,
                 on_bytes,
                 pace=self._pace,
-                most_unsized=self._settings.max_unsized_bytes,
+                max_unsized=self._settings.max_unsized_bytes,
                 on_published=lambda md5: self._tell(ChecksumPublished(transfer, md5)),
             )
         except DownloadsStopped:

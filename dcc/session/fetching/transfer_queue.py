@@ -59,8 +59,8 @@ class TransferQueue(Generic[T]):
                     raise TimeoutError
             return None
 
-    def keep(self, worker: int, most: int, most_bytes: int) -> Sequence[T]:
-        """Reserve items for a thread, up to `most` and `most_bytes`, and no more than its share.
+    def keep(self, worker: int, most: int, max_bytes: int) -> Sequence[T]:
+        """Reserve items for a thread, up to `most` and `max_bytes`, and no more than its share.
 
         Returns all that are reserved for it, in order; nothing while it has still half of its share.
         """
@@ -69,7 +69,7 @@ class TransferQueue(Generic[T]):
             if len(kept) > most // 2:
                 return ()
             share = len(self._waiting) // len(self._kept)
-            room = most_bytes - sum(self._size_of(item) or 0 for item in kept)
+            room = max_bytes - sum(self._size_of(item) or 0 for item in kept)
             added = 0
             while added < share and len(kept) < most and room > 0:
                 size = self._size_of(self._waiting[0])
