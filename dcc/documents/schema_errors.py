@@ -68,9 +68,11 @@ class _Open(NamedTuple):
 class _Tandem:
     """Both parsers, the open elements, and the errors found so far."""
 
-    def __init__(self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span], most: int) -> None:
+    def __init__(
+        self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span], limit: int
+    ) -> None:
         self.found: list[LocatedViolation] = []
-        self._most = most
+        self._limit = limit
         self.unexpected: list[Span] = []
         self._awaited: set[int] = set()
         self._ended: int | None = None
@@ -160,7 +162,7 @@ class _Tandem:
             raise
         finally:
             # Each look at an error goes through the elements before it: thousands of errors would take minutes.
-            if self._close_look and count > self._count and len(self.found) < self._most:
+            if self._close_look and count > self._count and len(self.found) < self._limit:
                 self.found += map(self._locate, self._violations(piece, self._validator.log[self._count : count]))
             self._count = count
 

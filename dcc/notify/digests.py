@@ -148,7 +148,7 @@ def causes_of(
     from dcc.reports.causes import collecting
 
     with tracker.connect() as connection, qc_at_hand(settings) as (qc, _):
-        found = collecting.causes_of(connection, qc, session_id, settings, most=_MAX_CAUSES, only=keys)
+        found = collecting.causes_of(connection, qc, session_id, settings, limit=_MAX_CAUSES, only=keys)
     causes: dict[str | None, list[Cause]] = defaultdict(list)
     for cause in found:
         causes[cause.centre].append(cause)

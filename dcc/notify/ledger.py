@@ -228,7 +228,7 @@ class Ledger:
         ended = update(NotificationRow).where(NotificationRow.told == told).values(ended=utc_now())
         self._write(lambda connection: connection.execute(ended) and None)
 
-    def entries(self, *, session: int | None = None, most: int = 100) -> list[NotificationRow | Any]:
+    def entries(self, *, session: int | None = None, limit: int = 100) -> list[NotificationRow | Any]:
         """Rows of the ledger, newest first, without the submissions that digests consist of."""
         query = select(NotificationRow.__table__).where(
             NotificationRow.kind != MessageKind.ZIP, NotificationRow.channel != ""
@@ -236,7 +236,7 @@ class Ledger:
         if session is not None:
             query = query.where(NotificationRow.session_id == session)
         with self._tracker.connect() as connection:
-            return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(most)))
+            return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(limit)))
 
     def forget(self, kind: MessageKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
         """Remove items of the recipient: if they happen again, they are news."""

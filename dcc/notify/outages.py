@@ -216,13 +216,13 @@ def ended_outages(
     return back
 
 
-def sessions_after(connection: Connection, last: int, most: int) -> list[int]:
-    """Finished sessions after `last`, oldest first: at most the `most` newest of them."""
+def sessions_after(connection: Connection, last: int, limit: int) -> list[int]:
+    """Finished sessions after `last`, oldest first: at most the `limit` newest of them."""
     query = (
         select(CrawlingSession.id)
         .where(CrawlingSession.id > last, CrawlingSession.finish_time.is_not(None))
         .order_by(CrawlingSession.id.desc())
-        .limit(most)
+        .limit(limit)
     )
     return sorted(connection.scalars(query))
 

@@ -153,7 +153,7 @@ class ArchiveCopies:
 
     def _make_copies(self, replica: Replica, done: CatchUpResult, deadline: float | None) -> None:
         after = 0
-        while wanted := self.read(partial(pending_copies, replica=replica.url, after=after, most=_BATCH)):
+        while wanted := self.read(partial(pending_copies, replica=replica.url, after=after, limit=_BATCH)):
             found: list[tuple[int, str, Copy]] = []
             for one in wanted:
                 if _is_over(deadline):

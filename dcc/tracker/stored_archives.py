@@ -229,7 +229,7 @@ def delivered_as(connection: Connection, sha256: str) -> list[ZipKey]:
     return [key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
 
 
-def pending_copies(connection: Connection, replica: str, after: int = 0, most: int = 500) -> list[WantedCopy]:
+def pending_copies(connection: Connection, replica: str, after: int = 0, limit: int = 500) -> list[WantedCopy]:
     """Copies that a replica lacks because it was away or is new: the next ones after an archive's id."""
     query = (
         _ARCHIVES.outerjoin(
@@ -237,7 +237,7 @@ def pending_copies(connection: Connection, replica: str, after: int = 0, most: i
         )
         .where(StoredArchive.id > after, or_(ArchiveCopy.id.is_(None), ArchiveCopy.state == CopyState.PENDING.value))
         .order_by(StoredArchive.id)
-        .limit(most)
+        .limit(limit)
     )
     return _wanted_copies(connection, query)
 
@@ -282,10 +282,10 @@ def offers(connection: Connection, sha256: str) -> list[ListedCopy]:
     ]
 
 
-def all_archives(connection: Connection, after: int = 0, most: int = 500) -> list[WantedCopy]:
+def all_archives(connection: Connection, after: int = 0, limit: int = 500) -> list[WantedCopy]:
     """The stored archives: the next ones after an archive's id."""
     query = _ARCHIVES.where(StoredArchive.id > after)
-    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(most))
+    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(limit))
 
 
 def expired_archives(connection: Connection, days: int) -> list[WantedCopy]:

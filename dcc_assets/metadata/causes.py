@@ -113,4 +113,4 @@ def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> 
         else:
             connected = engine.connect()
         with connected as qc:
-            return {key.partition: causes_of(tracker, qc, key, settings, most=_CAUSES_READ) for key in keys}
+            return {key.partition: causes_of(tracker, qc, key, settings, limit=_CAUSES_READ) for key in keys}

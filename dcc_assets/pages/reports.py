@@ -261,7 +261,7 @@ def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalo
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     tracker, qc = databases.tracker, databases.qc
-    causes = causes_of(tracker, qc, subject, databases.settings, most=None)
+    causes = causes_of(tracker, qc, subject, databases.settings, limit=None)
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
         write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), causes, catalogue)

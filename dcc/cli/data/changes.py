@@ -89,7 +89,7 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
     }
 
 
-def _print_plan(planned: DocumentPlan, most: int | None) -> None:
+def _print_plan(planned: DocumentPlan, limit: int | None) -> None:
     plan, would_be = planned.plan, planned.plan.would_be
     click.echo(click.style(printable(planned.file_name), bold=True))
     if would_be.repeated:
@@ -101,9 +101,9 @@ def _print_plan(planned: DocumentPlan, most: int | None) -> None:
     click.echo(f"  would touch              {count_of(len(plan.contexts), 'data context')}")
     if would_be.late:
         click.echo("  It comes late: newer documents of the centre were applied before.")
-    for found in would_be.findings[:most]:
+    for found in would_be.findings[:limit]:
         click.echo(f"  {click.style(f'{found.rule} {found.severity.value}', fg='red')}  {printable(found.message)}")
-    rows = [(change.entity, change.what, change.old, change.new) for change in plan.changes[:most]]
+    rows = [(change.entity, change.what, change.old, change.new) for change in plan.changes[:limit]]
     echo_table(("entity", "value", "before", "after"), rows, indent="  ")
     left = plan.changed - len(rows)
     if left > 0:

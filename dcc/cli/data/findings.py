@@ -135,7 +135,7 @@ def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: S
         require_zip_action(tracker, subject)
     elif isinstance(subject, str):
         require_centre(tracker, subject)
-    return causes_of(tracker, qc, subject, settings, most=None)
+    return causes_of(tracker, qc, subject, settings, limit=None)
 
 
 def _write_spreadsheet(

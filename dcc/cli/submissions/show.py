@@ -226,10 +226,10 @@ def _print_documents(documents: Sequence[DocumentStory], max_errors: int | None)
             echo_wrapped(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}", _FURTHER)
 
 
-def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:
-    """Print errors of a document with their lines and columns, at most `most` (None: all) of them."""
-    for error in errors[:most]:
+def print_errors(errors: Sequence[Problem], limit: int | None, *, hint: str) -> None:
+    """Print errors of a document with their lines and columns, at most `limit` (None: all) of them."""
+    for error in errors[:limit]:
         place = f"{error.place}: " if error.place else ""
         echo_wrapped(f"  {place}{printable(error.text)}", _FURTHER)
-    if most is not None and len(errors) > most:
-        echo_wrapped(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")
+    if limit is not None and len(errors) > limit:
+        echo_wrapped(f"  ... and {count_of(len(errors) - limit, 'more error')}. {hint}")

@@ -168,10 +168,10 @@ def _reference_data(place: str, settings: Settings) -> ReferenceData:
     return load_reference_data(Path(place))
 
 
-def _print_verdict(verdict: PathVerdict, most: int | None) -> None:
+def _print_verdict(verdict: PathVerdict, limit: int | None) -> None:
     mark = click.style("valid  ", fg="green") if verdict.valid else click.style("INVALID", fg="red")
     click.echo(f"{mark}  {printable(verdict.path)}")
-    print_errors(verdict.errors, most, hint="`dcc validate --all-errors` prints them all.")
+    print_errors(verdict.errors, limit, hint="`dcc validate --all-errors` prints them all.")
     for warning in verdict.warnings:
         place = "" if not warning.place else f"{warning.place}: {warning.kind}: "
         echo_wrapped(f"  {click.style('warning', fg='yellow')}: {place}{printable(warning.fact)}", indent="      ")

@@ -90,11 +90,11 @@ _SECONDARY: Final = ("size_differs", "taken_anew")
 
 
 def skipped_entries(
-    connection: Connection, source_id: int, *, most: int = MOST, due: CrawlDue | None = None
+    connection: Connection, source_id: int, *, limit: int = MOST, due: CrawlDue | None = None
 ) -> list[SkippedEntry]:
     """What kept archives of a file source from being taken, what concerns all of it first.
 
-    `due` says whether, and when, it is crawled. At most `most` archives with a reason of their own. Raises
+    `due` says whether, and when, it is crawled. At most `limit` archives with a reason of their own. Raises
     NotFoundError.
     """
     (source,) = list_sources(connection, [source_id])
@@ -102,12 +102,12 @@ def skipped_entries(
     held = held_archives(connection, source_id=source_id)
     uploading = _uploading(connection, source_id)
     noticed: dict[bool, list[SkippedEntry]] = {False: [], True: []}
-    for finding in latest_findings(connection, sources=[source_id])[:most]:
+    for finding in latest_findings(connection, sources=[source_id])[:limit]:
         if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading):
             why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
             skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
             noticed[finding.kind in _SECONDARY].append(skipped)
-    first = [*_failed(connection, source_id, most), *map(_of_foreign_archive, held[:most]), *noticed[False]]
+    first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, held[:limit]), *noticed[False]]
     named: dict[str | None, SkippedEntry] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
@@ -198,13 +198,13 @@ def _not_due(source: SourceEntry, due: CrawlDue) -> SkippedEntry:
     return SkippedEntry(None, SkipReason.NOT_DUE, Actor.NOBODY, reason, for_wranglers=wranglers)
 
 
-def _failed(connection: Connection, source_id: int, most: int) -> Iterator[SkippedEntry]:
+def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[SkippedEntry]:
     """The archives that failed, with what stopped them as a whole."""
     query = _hosted(source_id, ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id)
     query = query.where(ZipAction.status_id == int(Status.FAILED)).order_by(ZipFile.file_name, ZipAction.todo_id)
     failed = {
         ZipKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase))
-        for za_id, todo, name, phase in connection.execute(query.limit(most))
+        for za_id, todo, name, phase in connection.execute(query.limit(limit))
     }
     scope = Scope(zips=list(failed))
     logs = (LogFacts(connection, scope, log) for log in (ZipLog, ZipActionLog))

@@ -108,10 +108,10 @@ class Group:
         """The animal of a new outlier, as a picture has it."""
         return shown_text(self.animals.get(place, ""), 24)
 
-    def furthest(self, places: NDArray[np.intp], most: int) -> list[int]:
+    def furthest(self, places: NDArray[np.intp], limit: int) -> list[int]:
         """At most so many of the places of outliers: those furthest from the quartiles."""
         ordered = sorted(places.tolist(), key=lambda place: -self.judged_by.ranges_from(float(self.numbers[place])))
-        return ordered[:most]
+        return ordered[:limit]
 
     def label(self, catalogue: Catalogue) -> str:
         """The sex and zygosity."""
@@ -216,11 +216,11 @@ def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], lo
         _write_values(axes, row, list(zip(out, x[len(usual) :], y[len(usual) :], strict=True)), look)
 
 
-def _first(places: NDArray[np.intp], row: Group, most: int) -> list[int]:
+def _first(places: NDArray[np.intp], row: Group, limit: int) -> list[int]:
     """At most so many of the places, by the scattered order of their ids."""
-    if places.size <= most:
+    if places.size <= limit:
         return list(places.tolist())
-    return sorted(places.tolist(), key=lambda place: pseudo_random(int(row.ids[place])))[:most]
+    return sorted(places.tolist(), key=lambda place: pseudo_random(int(row.ids[place])))[:limit]
 
 
 def _draw_box(axes: Axes, line: float, row: Group) -> None:

@@ -44,10 +44,10 @@ def pictures_of_zip(
     key: ZipKey,
     catalogue: Catalogue,
     *,
-    most: int = MAX_PICTURES,
+    limit: int = MAX_PICTURES,
     with_others: bool = True,
 ) -> list[Picture]:
-    """Pictures of what a submission brought that is current and valid, the most telling first; at most `most`.
+    """Pictures of what a submission brought that is current and valid, the most telling first; at most `limit`.
 
     First parameters with outliers, those with most of them first. Then those whose median is furthest from that of what
     was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
@@ -64,7 +64,7 @@ def pictures_of_zip(
         .limit(MAX_CONSIDERED)
     )
     rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
-    return _pictures(qc, rows, key, catalogue, most, with_others)
+    return _pictures(qc, rows, key, catalogue, limit, with_others)
 
 
 def pictures_of_centre(
@@ -72,15 +72,15 @@ def pictures_of_centre(
     centre: str,
     catalogue: Catalogue,
     *,
-    most: int = MAX_PICTURES,
+    limit: int = MAX_PICTURES,
     with_others: bool = True,
 ) -> list[Picture]:
-    """Pictures of a centre's current, valid data, the most telling first; at most `most`.
+    """Pictures of a centre's current, valid data, the most telling first; at most `limit`.
 
     First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
     """
     touched = [(row, centre) for row in _measured_at(qc, centre)]
-    return _pictures(qc, touched, None, catalogue, most, with_others)
+    return _pictures(qc, touched, None, catalogue, limit, with_others)
 
 
 def _measured_at(qc: Connection, centre: str) -> list[str]:
@@ -108,7 +108,9 @@ def picture_of_parameter(
     NotFoundError where there is no number to draw at this centre.
     """
     parameter = parameter_named(qc, parameter_id)
-    taken = parameter and load_values(qc, parameter, centre, key, with_others=not is_series(parameter), most=MAX_VALUES)
+    taken = parameter and load_values(
+        qc, parameter, centre, key, with_others=not is_series(parameter), limit=MAX_VALUES
+    )
     if taken is None:
         raise NotFoundError(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
@@ -122,26 +124,26 @@ def _pictures(
     touched: Iterable[tuple[str, str]],
     key: ZipKey | None,
     catalogue: Catalogue,
-    most: int,
+    limit: int,
     with_others: bool,
 ) -> list[Picture]:
     """Of pairs of parameter and centre, the most telling pictures, and then one of the weeks of the first centre."""
-    if most < 1:
+    if limit < 1:
         return []
     ranked: list[tuple[_Worth, Parameter]] = []
     for parameter_id, centre in touched:
         parameter = parameter_named(qc, parameter_id)
-        taken = parameter and load_values(qc, parameter, centre, key, with_others=False, most=RANKING_VALUES)
+        taken = parameter and load_values(qc, parameter, centre, key, with_others=False, limit=RANKING_VALUES)
         if parameter and taken and (key is None or taken.has_new):
             ranked.append((_worth(taken), parameter))
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
-    for (*_, centre), parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
+    for (*_, centre), parameter in ranked[: limit - 1] if limit > 1 else ranked[:1]:
         has_others = with_others and not is_series(parameter)
-        taken = load_values(qc, parameter, centre, key, with_others=has_others, most=MAX_VALUES)
+        taken = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
         if taken is not None:
             pictures.append(_picture(taken, catalogue))
-    counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and most > 1 else None
+    counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
     return [*pictures, weekly_experiments.picture_of(counted, catalogue)] if counted else pictures
 
 

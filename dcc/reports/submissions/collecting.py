@@ -97,7 +97,7 @@ def collect_submission(
     story = zip_story(tracker, key, with_documents=False)
     line, states = line_of(tracker, key, qc)
     latest = story.latest
-    documents = () if latest is None else list_documents(tracker, qc, key, latest, most=MAX_DOCUMENTS)
+    documents = () if latest is None else list_documents(tracker, qc, key, latest, limit=MAX_DOCUMENTS)
     foreign = next(iter(held_archives(tracker, key=key)), None)
     return SubmissionReport(
         key=key,
@@ -122,7 +122,7 @@ def collect_submission(
         reopenings=story.reopenings[-MAX_NOTES:],
         findings=story.findings[-MAX_NOTES:],
         removals=story.removals[-MAX_NOTES:],
-        accepted=None if qc is None else accepted_of_zip(qc, key, most=MAX_PROCEDURES),
+        accepted=None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
         pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
@@ -149,7 +149,7 @@ def collect_centre(
     return CentreReport(
         centre=centre,
         centre_name=name,
-        accepted=None if qc is None else accepted_of_centre(qc, centre, most=MAX_PROCEDURES),
+        accepted=None if qc is None else accepted_of_centre(qc, centre, limit=MAX_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, max_pictures),
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips_of_centre(tracker, centre, qc), causes_of(tracker, qc, centre, settings)),
@@ -253,7 +253,7 @@ def draw_pictures(
     subject: ZipKey | str,
     settings: Settings,
     catalogue: Catalogue | None,
-    most: int,
+    limit: int,
     *,
     with_others: bool = False,
 ) -> tuple[Picture, ...]:
@@ -261,7 +261,7 @@ def draw_pictures(
 
     Reports for the centre have them without the data of others.
     """
-    if qc is None or most < 1:
+    if qc is None or limit < 1:
         return ()
     # They bring matplotlib and numpy with them.
     from dcc.reports.languages import load_catalogue
@@ -271,8 +271,8 @@ def draw_pictures(
     texts = catalogue or load_catalogue(None, settings)
     keep_fonts(settings)
     if isinstance(subject, ZipKey):
-        return tuple(pictures_of_zip(qc, subject, texts, most=most, with_others=with_others))
-    return tuple(pictures_of_centre(qc, subject, texts, most=most, with_others=with_others))
+        return tuple(pictures_of_zip(qc, subject, texts, limit=limit, with_others=with_others))
+    return tuple(pictures_of_centre(qc, subject, texts, limit=limit, with_others=with_others))
 
 
 def language_of(tracker: Connection, subject: Subject) -> str | None:

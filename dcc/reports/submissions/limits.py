@@ -16,7 +16,7 @@ MAX_PICTURE_BYTES: Final = 600_000
 """Of all pictures in a page, encoded; the page says how many more it leaves out."""
 
 
-def shortened(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """The text, or the beginning of it with an ellipsis; no longer than `most` when what is not seen is spelt out."""
-    seen = legible(text[:most])
-    return text if len(text) <= most and len(seen) <= most else f"{seen[: most - 1]}…"
+def shortened(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """The text, or the beginning of it with an ellipsis; no longer than `limit` when what is not seen is spelt out."""
+    seen = legible(text[:limit])
+    return text if len(text) <= limit and len(seen) <= limit else f"{seen[: limit - 1]}…"

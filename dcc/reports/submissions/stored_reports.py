@@ -78,10 +78,10 @@ class StoredReport:
     made: datetime
 
 
-def list_reports(settings: Settings, most: int, centre: str | None = None) -> list[StoredReport]:
+def list_reports(settings: Settings, limit: int, centre: str | None = None) -> list[StoredReport]:
     """The stored reports that were made last, of a centre if it is given, the newest first."""
     found = (report for report in _stored(settings) if centre in (None, report.centre))
-    return heapq.nlargest(most, found, key=lambda one: one.made)
+    return heapq.nlargest(limit, found, key=lambda one: one.made)
 
 
 def _stored(settings: Settings) -> Iterator[StoredReport]:

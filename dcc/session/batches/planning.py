@@ -91,15 +91,15 @@ def _size_or_guess(size_bytes: int | None) -> int:
 
 
 def together(
-    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], most: int = MAX_ARCHIVES
+    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], limit: int = MAX_ARCHIVES
 ) -> Iterator[list[T]]:
-    """Pieces of work in their order, so many together as make a batch, and at `most` so many."""
+    """Pieces of work in their order, so many together as make a batch, and at `limit` so many."""
     group: list[T] = []
     seconds = size = 0.0
     for work in works:
         seconds += seconds_of(work)
         size += bytes_of(work)
-        if group and (seconds > BATCH_SECONDS or size > MAX_BYTES or len(group) == most):
+        if group and (seconds > BATCH_SECONDS or size > MAX_BYTES or len(group) == limit):
             yield group
             group, seconds, size = [], seconds_of(work), bytes_of(work)
         group.append(work)

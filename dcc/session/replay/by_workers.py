@@ -129,9 +129,9 @@ def prepared_by_workers(
             log.warning("What workers left for the replay stays in the store for a day: %s", error)
 
 
-def parts_of(archives: Sequence[StoredArchive], most: int) -> Iterator[Part]:
-    """Archives in their order, at `most` so many together, and not more than half a minute's work."""
-    return together(archives, lambda one: _seconds([one]), lambda one: _size([one]), most)
+def parts_of(archives: Sequence[StoredArchive], limit: int) -> Iterator[Part]:
+    """Archives in their order, at `limit` so many together, and not more than half a minute's work."""
+    return together(archives, lambda one: _seconds([one]), lambda one: _size([one]), limit)
 
 
 def _seconds(part: Part) -> float:

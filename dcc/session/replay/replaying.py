@@ -263,9 +263,9 @@ def _ready(opened: list[list[OpenedDocument]]) -> Future[list[list[OpenedDocumen
 
 def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
     """The archives in their order, in parts of one action."""
-    most = min(_MAX_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
+    limit = min(_MAX_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
     for _, same in groupby(archives, key=lambda one: one.key.action):
-        yield from parts_of(list(same), most)
+        yield from parts_of(list(same), limit)
 
 
 def _to_judge(archive: StoredArchive, one: OpenedDocument, number: int) -> ReplayDocument | None:

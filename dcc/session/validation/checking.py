@@ -179,8 +179,8 @@ class _Check:
                 of_document = draft if len(kinds) == 1 else DraftVerdict(f"{path}/{kind}")
                 target = Path(directory) / kind
                 file = SubmittedFile(path.name, path, None)
-                most = self.settings.max_archive_bytes, self.settings.max_document_errors
-                of_document.errors += convert_file(converter, file, kind, target, *most)[2]
+                limit = self.settings.max_archive_bytes, self.settings.max_document_errors
+                of_document.errors += convert_file(converter, file, kind, target, *limit)[2]
                 if not of_document.errors:
                     of_document.errors += self.checker.validate(target, kind)
                 self._judge(DocumentToJudge(target, _action_of(path)), of_document)
