@@ -43,7 +43,7 @@ class Environment:
         return max(0.0, self.deadline - time.monotonic())
 
     @property
-    def hurried_settings(self) -> Settings:
+    def short_timeout_settings(self) -> Settings:
         """The settings with short time limits, never longer than the configured ones."""
         settings = self.settings
         longest = max(self.seconds_left - 1, 1.0)
@@ -114,27 +114,27 @@ _Answers = queue.SimpleQueue[Finding | None]
 """The findings of a check, then None."""
 
 
-def run_all(checks: Sequence[Check], surroundings: Environment) -> Iterator[tuple[Check, Finding]]:
+def run_all(checks: Sequence[Check], environment: Environment) -> Iterator[tuple[Check, Finding]]:
     """Run checks at the same time, and yield their findings in order, until the deadline.
 
     A check that raises, or is not done in time, yields a failure.
     """
-    seconds = surroundings.seconds_left
+    seconds = environment.seconds_left
     answers: list[_Answers] = [queue.SimpleQueue() for _ in checks]
     for check, found in zip(checks, answers, strict=True):
-        arguments = (check, surroundings, found)
+        arguments = (check, environment, found)
         threading.Thread(target=_ask, args=arguments, name=f"doctor {check.name}", daemon=True).start()
     for check, found in zip(checks, answers, strict=True):
         try:
-            while (finding := found.get(timeout=surroundings.seconds_left)) is not None:
+            while (finding := found.get(timeout=environment.seconds_left)) is not None:
                 yield check, finding
         except queue.Empty:
             yield check, failed(check.name, f"It was not done within {round(seconds, 1):g} seconds.", check.advice)
 
 
-def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
+def _ask(check: Check, environment: Environment, found: _Answers) -> None:
     try:
-        for finding in check.run(surroundings):
+        for finding in check.run(environment):
             found.put(finding)
     except NotReadyError as error:
         found.put(not_checked(check.name, str(error)))

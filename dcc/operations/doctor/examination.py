@@ -49,7 +49,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
     A check that raises, or is not done in time, yields a failure. No message contains a secret that this process knows.
     """
     began = time.monotonic()
-    surroundings = Environment(settings, began + seconds)
-    for check, finding in run_all(checks, surroundings):
+    environment = Environment(settings, began + seconds)
+    for check, finding in run_all(checks, environment):
         shown = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
         yield CheckResult(check.name, shown, time.monotonic() - began)

@@ -38,12 +38,12 @@ _OLDEST_SQLITE: Final = (3, 38, 0)
 _OLDEST_PYTHON: Final = (3, 11)
 
 
-def check_disks(surroundings: Environment) -> Iterator[Finding]:
+def check_disks(environment: Environment) -> Iterator[Finding]:
     """Disks have room, and the platform may write to its directories."""
-    settings = surroundings.settings
+    settings = environment.settings
     places = {"staging": settings.staging_directory, "DCC_HOME": settings.home, "temporary files": _temporary()}
     for database in (TRACKER, QC_DATABASE):
-        url = surroundings.engine(database).url
+        url = environment.engine(database).url
         if url.get_backend_name() == "sqlite":
             places[database.name] = Path(str(url.database)).parent
     if settings.report_directory is not None:
@@ -131,7 +131,7 @@ def check_file_limit(_: Environment) -> Iterator[Finding]:
         yield ok("open files", message)
 
 
-def check_clock(surroundings: Environment) -> Iterator[Finding]:
+def check_clock(environment: Environment) -> Iterator[Finding]:
     """This machine's clock agrees with those of the database servers."""
     now = datetime.now(UTC)
     zone = time.strftime("%Z %z")
@@ -142,9 +142,9 @@ def check_clock(surroundings: Environment) -> Iterator[Finding]:
         return
     yield ok("clock", f"It is {now:%Y-%m-%d %H:%M:%S} UTC; the time zone here is {zone}. The platform works in UTC.")
     for database in (TRACKER, QC_DATABASE):
-        if surroundings.engine(database).dialect.name not in MYSQL_FAMILY:
+        if environment.engine(database).dialect.name not in MYSQL_FAMILY:
             continue
-        with surroundings.reading(database) as connection:
+        with environment.reading(database) as connection:
             # As text, because the driver would make it a naive datetime.
             server_time = str(connection.exec_driver_sql("SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").scalar())
         away = (datetime.now(UTC).replace(tzinfo=None) - datetime.fromisoformat(server_time)).total_seconds()

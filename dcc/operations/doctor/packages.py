@@ -15,7 +15,7 @@ from dcc.sources.connect import OPENERS
 _ADVICE = "Install a corrected version with pip, or remove the package with pip uninstall."
 
 
-def check_added(surroundings: Environment) -> Iterator[Finding]:
+def check_added(environment: Environment) -> Iterator[Finding]:
     """What installed packages add can be used, and protocols have names of their own."""
     well: dict[str, list[str]] = defaultdict(list)
     taken: dict[str, str] = {str(protocol): "the platform" for protocol in OPENERS}
@@ -37,7 +37,7 @@ def check_added(surroundings: Environment) -> Iterator[Finding]:
                 )
             well[package].append(f"{entry.value} ({group})")
     problems: list[str] = []
-    open_channels(surroundings.settings, problems)
+    open_channels(environment.settings, problems)
     for problem in problems:
         yield failed("channels of packages", problem, _ADVICE)
     for package, entry in () if problems else added_entries(CHANNELS):

@@ -58,10 +58,10 @@ _LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
 
 
-def check_sessions(surroundings: Environment) -> Iterator[Finding]:
+def check_sessions(environment: Environment) -> Iterator[Finding]:
     """No session is dead or endless, and the last one ended well."""
-    with surroundings.reading(TRACKER) as connection:
-        leases = read_leases(connection, surroundings.settings)
+    with environment.reading(TRACKER) as connection:
+        leases = read_leases(connection, environment.settings)
         last = connection.execute(
             select(CrawlingSession).where(CrawlingSession.id == select(func.max(CrawlingSession.id)).scalar_subquery())
         ).one_or_none()
@@ -97,9 +97,9 @@ def _session_held(lease: Lease) -> Finding:
     return ok("session", message)
 
 
-def check_held(surroundings: Environment) -> Iterator[Finding]:
+def check_held(environment: Environment) -> Iterator[Finding]:
     """No document waits for confirmation."""
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         held = held_documents(connection)
     if not held:
         yield ok("held documents", "None waits to be confirmed.")
@@ -112,11 +112,11 @@ def check_held(surroundings: Environment) -> Iterator[Finding]:
     )
 
 
-def check_reference(surroundings: Environment) -> Iterator[Finding]:
+def check_reference(environment: Environment) -> Iterator[Finding]:
     """The reference data exist, come from the configured sources, and are not too old."""
-    with surroundings.reading(QC_DATABASE) as connection:
-        sets = freshness(connection, surroundings.settings, utc_now())
-    if all(each.is_missing for each in sets) and not any(surroundings.settings.reference_sources.values()):
+    with environment.reading(QC_DATABASE) as connection:
+        sets = freshness(connection, environment.settings, utc_now())
+    if all(each.is_missing for each in sets) and not any(environment.settings.reference_sources.values()):
         yield not_checked("reference data", "None were read yet; the first session does.", "dcc reference refresh")
         return
     for each in sets:
@@ -128,10 +128,10 @@ def check_reference(surroundings: Environment) -> Iterator[Finding]:
             yield ok(f"reference data {each.name}", f"They were last found at their source at {each.checked} UTC.")
 
 
-def check_store(surroundings: Environment) -> Iterator[Finding]:
+def check_store(environment: Environment) -> Iterator[Finding]:
     """The object store stores an object, returns it and deletes it."""
-    store = ObjectStore(surroundings.hurried_settings)
-    if surroundings.settings.store is None and not Path(store.url).exists():
+    store = ObjectStore(environment.short_timeout_settings)
+    if environment.settings.store is None and not Path(store.url).exists():
         yield ok("store", f"It is {store.url}, which is made when it is needed.")
         return
     try:
@@ -149,21 +149,21 @@ def check_store(surroundings: Environment) -> Iterator[Finding]:
         yield ok("store", f"{store.url} took an object, gave it back and deleted it.")
 
 
-def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
+def check_archive_store(environment: Environment) -> Iterator[Finding]:
     """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
     holding: set[str] = set()
-    with suppress(NotReadyError), surroundings.reading(TRACKER) as connection:
-        holding = replicas_with_copies(connection, surroundings.settings)
-    store = ArchiveStore(surroundings.hurried_settings, lambda: holding)
-    default = str(default_replica(surroundings.settings))
+    with suppress(NotReadyError), environment.reading(TRACKER) as connection:
+        holding = replicas_with_copies(connection, environment.settings)
+    store = ArchiveStore(environment.short_timeout_settings, lambda: holding)
+    default = str(default_replica(environment.settings))
     for replica in store.replicas:
         if replica.url != default or replica.holds_copies() or os.path.lexists(default):
             yield _check_replica(replica)
         else:
             yield ok(f"archive store {default}", "It is made when it is needed.")
     store.close()
-    with surroundings.reading(TRACKER) as connection:
-        found = store_overview(connection, surroundings.settings)
+    with environment.reading(TRACKER) as connection:
+        found = store_overview(connection, environment.settings)
     faulty = found.bad + found.missing
     if found.lost:
         named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
@@ -186,9 +186,9 @@ def _check_replica(replica: Replica) -> Finding:
     return ok(subject, "It answers.")
 
 
-def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
+def check_schema_files(environment: Environment) -> Iterator[Finding]:
     """The XML schemas can be used."""
-    directory = surroundings.settings.xsd_dir
+    directory = environment.settings.xsd_dir
     try:
         SchemaSet.load(directory)
     except DccError as error:
@@ -199,14 +199,14 @@ def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
         )
 
 
-def check_staging(surroundings: Environment) -> Iterator[Finding]:
+def check_staging(environment: Environment) -> Iterator[Finding]:
     """Staging contains no leftovers and no strange files."""
-    settings = surroundings.settings
-    with surroundings.reading(TRACKER) as connection:
+    settings = environment.settings
+    with environment.reading(TRACKER) as connection:
         active = active_sessions(connection, settings)
-    with disposed(surroundings.engine(TRACKER)) as tracker:
+    with disposed(environment.engine(TRACKER)) as tracker:
         policy = Policy.from_settings(settings)
-        decisions = review_staging(tracker, surroundings.hurried_settings, policy, within=False)
+        decisions = review_staging(tracker, environment.short_timeout_settings, policy, within=False)
     unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
     going = [decision for decision in decisions if decision.verdict is Verdict.REMOVE]
     parts = sum(decision.staged.of(StagedKind.PART, StagedKind.ORIGIN) is not None for decision in going)
@@ -230,13 +230,13 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
         yield ok("staging contents", held)
 
 
-def check_notifications(surroundings: Environment) -> Iterator[Finding]:
+def check_notifications(environment: Environment) -> Iterator[Finding]:
     """The requirements of notifications are met, and no message waits or is unsure."""
-    settings = surroundings.hurried_settings
+    settings = environment.short_timeout_settings
     if not notifies(settings):
         yield not_checked("notifications", "Nobody is notified of anything (DCC_NOTIFY_...).")
         return
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         yield from examine_notifications(connection, settings)
 
 
@@ -294,9 +294,9 @@ def _ledger(connection: Connection) -> Finding:
     )
 
 
-def check_reports(surroundings: Environment) -> Iterator[Finding]:
+def check_reports(environment: Environment) -> Iterator[Finding]:
     """The mail server for reports can be used, if reports are asked for."""
-    settings = surroundings.hurried_settings
+    settings = environment.short_timeout_settings
     if not settings.report_addresses:
         yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
         return

@@ -138,7 +138,7 @@ def _process(
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
     """Process the archives; returns the faults of the platform."""
     settings = session.settings
-    addresses, centres = session.read(lambda connection: _surroundings(connection, session, work, named=named))
+    addresses, centres = session.read(lambda connection: _sources_and_centres(connection, session, work, named=named))
     setup = Setup.from_settings(settings, centres)
     download = session.start_task(Phase.DOWNLOAD, f"Download of {count_of(len(work.planned), 'submission')}")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {count_of(len(work), 'submission')}")
@@ -306,7 +306,7 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
     session.write(write)
 
 
-def _surroundings(
+def _sources_and_centres(
     connection: Connection, session: Session, work: ArchiveWork, *, named: bool
 ) -> tuple[dict[int, SourceAddress], frozenset[str]]:
     """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""

@@ -51,7 +51,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
         given = WorkerBatch(ObjectStore(settings), session, name, folder / "batch.json")
         batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
-        address, centres = run_reading(tracker, lambda connection: _surroundings(connection, batch))
+        address, centres = run_reading(tracker, lambda connection: _sources_and_centres(connection, batch))
         basis = run_reading(qc, _basis)
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         places = ConnectionPlaces(tracker, settings)
@@ -70,7 +70,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         return done
 
 
-def _surroundings(connection: Connection, batch: Batch) -> tuple[SourceAddress, frozenset[str]]:
+def _sources_and_centres(connection: Connection, batch: Batch) -> tuple[SourceAddress, frozenset[str]]:
     addresses = load_addresses(connection, ids=[batch.source_id], only_crawlable=False)
     if not addresses:
         raise NotFoundError(f"There is no file source {batch.source_id} any more. The session leaves it out.")
