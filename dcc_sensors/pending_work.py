@@ -28,7 +28,7 @@ from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 from dcc_assets.sync.changes import Mark, changes_since
@@ -90,7 +90,7 @@ def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
     groups = [settings.centre_groups[name] for name in settings.intervals_of_groups]
     found: dict[CentreGroup | None, str] = {}
     with _connected(open_tracker(settings)) as connection:
-        dues = load_dues(connection, settings.source_failure_limit)
+        dues = load_crawl_dues(connection, settings.source_failure_limit)
         for address in load_addresses(connection):
             one = dues[address.id]
             if one.needs_no_other:

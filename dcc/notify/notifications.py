@@ -22,7 +22,7 @@ from dcc.notify.channels.base import Channel, notifies
 from dcc.notify.channels.opening import open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Message, MessageKind
-from dcc.notify.news import SessionNotifier, notify_owners, remind_centres
+from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres
 from dcc.notify.outages import (
     ARCHIVES,
     TRACKER,

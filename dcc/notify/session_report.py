@@ -24,7 +24,7 @@ from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
 from dcc.settings import Settings
-from dcc.sources.due import DueReason
+from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import CrawlEntry, SessionEntry, require_session, session_findings
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -39,7 +39,7 @@ from dcc.tracker.queries.session_zips import (
 from dcc.tracker.queries.zip_stories import ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, seconds_text, statistics_of
 
 _WIDTH = 100
@@ -182,7 +182,7 @@ def _add_heading(text: _Text, session: SessionEntry) -> None:
 def _add_sources(text: _Text, connection: Connection, session: SessionEntry, failure_limit: int) -> None:
     """Tell of the crawls, and of sources that were not crawled because they are not due."""
     sources = {source.id: source for source in load_addresses(connection, only_crawlable=False)}
-    dues = dict(load_dues(connection, failure_limit))
+    dues = dict(load_crawl_dues(connection, failure_limit))
     statistics = {work.source: work for work in statistics_of(connection, session.id)}
 
     def label(source: int) -> str:

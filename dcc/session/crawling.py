@@ -36,7 +36,7 @@ from dcc.session.source_listings import (
 )
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
-from dcc.sources.due import CrawlDue, PastCrawls, due
+from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
@@ -44,7 +44,7 @@ from dcc.tracker.listings.findings import ONLY_NOTED, Finding
 from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
@@ -73,7 +73,7 @@ def crawl_file_sources(
     def ended(crawl: SourceCrawl) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
         following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
-        return replace(crawl, pace=str(following.pace), then="" if following.is_due else str(following))
+        return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     look = partial(list_source, places=session.places)
@@ -97,7 +97,7 @@ def _to_crawl(
     connection: Connection, *, session: Session, ids: Sequence[int] | None, only_scheduled: bool
 ) -> tuple[list[SourceAddress], dict[int, CrawlDue]]:
     """The sources to crawl, and whether each source is due; see `crawl_file_sources`."""
-    dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
     available = load_addresses(connection, ids=ids)
     addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
@@ -128,7 +128,7 @@ def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> Craw
     past = PastCrawls(listed=crawl.finished - timedelta(seconds=crawl.seconds))
     if crawl.outcome == FAILED:
         past = PastCrawls(before.past.listed, before.past.failures + 1, crawl.finished)
-    return due(before.pace, past, crawl.finished, failure_limit)
+    return crawl_due(before.policy, past, crawl.finished, failure_limit)
 
 
 @dataclass(frozen=True, slots=True)

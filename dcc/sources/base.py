@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from dcc.errors import FileMissingError
 from dcc.messages import mark
 from dcc.naming import Action
-from dcc.sources.due import Windows
+from dcc.sources.crawl_policy import Windows
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc.sources.remote_names import path_below
 

@@ -22,7 +22,7 @@ class SpeedLimits:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """The pace of the settings."""
+        """The limits of the settings."""
         return cls(slowest=settings.min_download_speed, longest=settings.download_timeout)
 
     def watch(self, received: Callable[[], int], close: Callable[[], object]) -> AbstractContextManager[None]:

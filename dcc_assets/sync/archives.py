@@ -47,7 +47,7 @@ from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_th
 from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.submission_rows import IDS, LATEST, chunks, key_of, rows_about
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
 from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
@@ -182,7 +182,7 @@ def _revoked_after(moment: str) -> ColumnElement[bool]:
 def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:
     """The latest crawl of each crawled source, without the submissions that it found."""
     crawls = latest_crawls(connection)
-    dues = load_dues(connection, settings.source_failure_limit)
+    dues = load_crawl_dues(connection, settings.source_failure_limit)
     return [
         SourceCrawl(
             source_id=address.id,
@@ -200,7 +200,7 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
             gone=crawl.gone,
             seconds=((crawl.finished or crawl.started) - crawl.started).total_seconds(),
             finished=crawl.finished or crawl.started,
-            pace=str(due.pace) if (due := dues.get(address.id)) else "",
+            pace=str(due.policy) if (due := dues.get(address.id)) else "",
             then=str(due) if due and not due.is_due else "",
         )
         for address in load_addresses(connection, only_crawlable=False)

@@ -29,7 +29,7 @@ from dcc.reports.overdue import (
     late_centres,
 )
 from dcc.settings import Settings
-from dcc.sources.due import DueReason
+from dcc.sources.crawl_policy import DueReason
 from dcc.vocabulary import Actor
 from dcc_assets.keys import (
     CENTRE_SILENT,
@@ -170,11 +170,11 @@ def _of_centre(centre: str) -> Metadata:
 
 def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdict:
     within = f"{settings.crawl_overdue_hours:g} hours"
-    metadata: Metadata = {"crawled": source.due.in_words, **_of_centre(source.centre)}
+    metadata: Metadata = {"crawled": source.due.description, **_of_centre(source.centre)}
     if source.due.why is DueReason.PAUSED:
         return Verdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
-        reason = f"It is listed within {within}, or new. It is crawled: {source.due.pace}."
+        reason = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
         return Verdict(CRAWL_OVERDUE, True, reason, metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     reason = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."

@@ -301,7 +301,7 @@ class TestTransfers:
     ) -> None:
         connection: Any = Trickle(iter([b"0123456789"]))
         with pytest.raises(SourceTimeoutError, match=reason):
-            receive(connection, transfer(1_000), staging, lambda _: None, pace=pace)
+            receive(connection, transfer(1_000), staging, lambda _: None, speed_limits=pace)
         assert staging.part(KEY).read_bytes() == b"0123456789"
 
     def test_a_transfer_without_a_size_ends_at_the_limit_and_leaves_nothing(self, staging: Staging) -> None:

@@ -11,8 +11,8 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Content
 from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.judging.documents import Judgement
-from dcc.qc.judging.healing import judge_anew
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
+from dcc.qc.judging.rejudging import judge_anew
 from dcc.qc.models import DOCUMENT, EXPERIMENT
 from dcc.vocabulary import Validity
 from tests.support.asking import execute_in, in_writing

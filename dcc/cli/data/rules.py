@@ -174,7 +174,7 @@ def _entry(connection: Connection, waiver_id: int, today: date) -> WaiverEntry:
 
 def _concerned(connection: Connection, waiver: Waiver) -> int:
     """The number of judged documents with findings that the waiver covers."""
-    from dcc.qc.judging.healing import documents_of_waiver
+    from dcc.qc.judging.rejudging import documents_of_waiver
 
     return len(documents_of_waiver(connection, waiver))
 

@@ -86,7 +86,7 @@ def add(
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
     as_json: bool,
-    **pace: Any,
+    **policy: Any,
 ) -> None:
     """Register a source; a program that reads the output gets its id.
 
@@ -117,9 +117,9 @@ def add(
     from dcc.sources.base import DeltaStrategy, SourceAddress
     from dcc.tracker.register import centres, file_sources
     from dcc.tracker.register.column_texts import is_plain_password
-    from dcc.tracker.register.source_pace import pace_columns
+    from dcc.tracker.register.source_schedules import policy_columns
 
-    pace_columns(**pace)
+    policy_columns(**policy)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
     where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
@@ -156,7 +156,7 @@ def add(
             if new_centre is not None:
                 centres.add_centre(connection, new_centre)
             source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
-            file_sources.change_source(connection, source_id, **pace)
+            file_sources.change_source(connection, source_id, **policy)
         if new_centre is not None:
             tell(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
         address = stored_address(tracker, source_id)

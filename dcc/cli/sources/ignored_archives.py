@@ -45,7 +45,7 @@ def why(
     from dcc.session.source_listings import list_source
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_pace import load_dues
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     if source_id is not None and centre is not None:
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
@@ -61,7 +61,7 @@ def why(
         of_centre = [one.id for one in entries if centre in (None, one.centre) and one.state != "removed"]
         for each in of_centre if source_id is None else [source_id]:
             with tracker.connect() as connection:
-                due = load_dues(connection, settings.source_failure_limit).get(each)
+                due = load_crawl_dues(connection, settings.source_failure_limit).get(each)
                 rows = skipped_entries(connection, each, due=due)
             if look:
                 listing = list_source(stored_address(tracker, each), settings)

@@ -29,7 +29,7 @@ from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.sources.base import Extent
-    from dcc.sources.due import CrawlDue
+    from dcc.sources.crawl_policy import CrawlDue
 
 _TRUSTED = "host key or certificate"
 _STATES = ("available", "maintenance", "removed")
@@ -73,12 +73,12 @@ def list_sources(as_json: bool) -> None:
       "due": null or {"why" (due, recent, closed, failing, paused), "until", "failures"}}
     """
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_pace import load_dues
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     settings = settings_from_environment()
     with reading_tracker(settings) as connection:
         entries = file_sources.list_sources(connection)
-        dues = load_dues(connection, settings.source_failure_limit)
+        dues = load_crawl_dues(connection, settings.source_failure_limit)
     if as_json:
         echo_json([{**json_object(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
         return
@@ -91,7 +91,7 @@ def list_sources(as_json: bool) -> None:
             "access key": e.accesskey,
             "base path": e.base_path,
             "state": e.state if e.centre_active else f"{e.state}, centre inactive",
-            "crawled": "" if e.id not in dues else dues[e.id].in_words,
+            "crawled": "" if e.id not in dues else dues[e.id].description,
             "hosts": e.hosted,
             "delta": e.delta,
             "listed": _listed(e.extent),
@@ -163,7 +163,7 @@ def change(
     exclude: tuple[str, ...],
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
-    **pace: Any,
+    **policy: Any,
 ) -> None:
     """Change how source ID is reached and listed.
 
@@ -199,7 +199,7 @@ def change(
             delta=None if delta is None else DeltaStrategy(delta),
             extent=listing_extent(depth, include, exclude, entry.extent),
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
-            **pace,
+            **policy,
         )
     click.echo(f"Changed file source {source_id}.")
 
@@ -248,9 +248,9 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
 
     No session lists it or downloads from it, not even one that names it. Your user name and the reason are recorded.
     """
-    from dcc.sources.due import Pause
+    from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
-    from dcc.tracker.register.source_pace import set_pause
+    from dcc.tracker.register.source_schedules import set_pause
 
     now = utc_now()
     if until is not None and until <= now:
@@ -270,15 +270,15 @@ def resume(source_id: int) -> None:
     After it, a source that is left alone because it kept failing is due again. The next session crawls it, if its
     schedule allows that.
     """
-    from dcc.sources.due import DueReason
-    from dcc.tracker.register.source_pace import load_dues, set_pause
+    from dcc.sources.crawl_policy import DueReason
+    from dcc.tracker.register.source_schedules import load_crawl_dues, set_pause
 
     settings = settings_from_environment()
     with writing_tracker(settings) as connection:
-        before = load_dues(connection, settings.source_failure_limit).get(source_id)
+        before = load_crawl_dues(connection, settings.source_failure_limit).get(source_id)
         set_pause(connection, source_id, None)
-        after = load_dues(connection, settings.source_failure_limit).get(source_id)
-    was = "was not paused" if before is None or before.pace.pause is None else "is not paused any more"
+        after = load_crawl_dues(connection, settings.source_failure_limit).get(source_id)
+    was = "was not paused" if before is None or before.policy.pause is None else "is not paused any more"
     forgotten = "; its failures are forgotten" if before is not None and before.why is DueReason.FAILING else ""
     following = "The next session crawls it" if after is None or after.is_due else f"It is {after}"
     click.echo(f"File source {source_id} {was}{forgotten}. {following}.")

@@ -22,7 +22,7 @@ from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
-from dcc.sources.due import CrawlDue, DueReason
+from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog

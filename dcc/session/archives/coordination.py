@@ -56,7 +56,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
-from dcc.tracker.register.source_pace import paused_sources
+from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import replicas_with_copies
 

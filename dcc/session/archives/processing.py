@@ -56,7 +56,7 @@ from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.urgent_archives import take_urgent
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import WAITING
 
 log = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ def _take_up_waiting(
         reason = mark("The archive is not in staging any more.")
         progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
     unconcluded = cancel_orphans(connection, session.centres).unconcluded
-    dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     sources = sources_to_use(connection, session.id, session.centres, dues)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_held(connection, sources, centres=session.centres)

@@ -132,7 +132,7 @@ class _Worker:
             Transfer(0, key, archive.hosting, archive.published, archive.earlier, is_held=True),
             self._staging,
             lambda _: None,
-            pace=SpeedLimits.from_settings(self._settings),
+            speed_limits=SpeedLimits.from_settings(self._settings),
             max_unsized=self._settings.max_unsized_bytes,
             on_published=note_published,
         )

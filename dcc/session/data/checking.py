@@ -29,7 +29,7 @@ from dcc.errors import (
 from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
-from dcc.qc.judging import healing
+from dcc.qc.judging import rejudging
 from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, signature_of
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
@@ -127,7 +127,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [document for document in found if work.covers(document.key)]
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
-        run_writing(work.qc, lambda connection: healing.judge_anew(connection, left))
+        run_writing(work.qc, lambda connection: rejudging.judge_anew(connection, left))
     counted = work.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
     known = {stored.id for _, stored in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
@@ -178,13 +178,13 @@ def _to_judge_again(
 
     Without the uploaded ones, and only because of withdrawals of archives whose names are `is_own`.
     """
-    causes = [*uploaded, *healing.withdrawals_to_follow(connection, is_own)]
-    touched = set(healing.documents_to_judge_again(connection, causes))
-    named = set(healing.documents_to_be_judged(connection))
-    named.update(healing.documents_of_begun_waivers(connection, waivers))
-    named.update(healing.documents_of_lapsed_waivers(connection, today))
-    named.update(healing.documents_of_superseded_snapshots(connection))
-    named.update(healing.documents_unchecked(connection, not_by=signature))
+    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, is_own)]
+    touched = set(rejudging.documents_to_judge_again(connection, causes))
+    named = set(rejudging.documents_to_be_judged(connection))
+    named.update(rejudging.documents_of_begun_waivers(connection, waivers))
+    named.update(rejudging.documents_of_lapsed_waivers(connection, today))
+    named.update(rejudging.documents_of_superseded_snapshots(connection))
+    named.update(rejudging.documents_unchecked(connection, not_by=signature))
     return _Again(touched.difference(uploaded), named.difference(uploaded))
 
 

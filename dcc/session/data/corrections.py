@@ -25,7 +25,7 @@ from dcc.qc.apply.documents import DocumentWithRows
 from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
 from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
-from dcc.qc.judging import healing
+from dcc.qc.judging import rejudging
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.checking import may_be_judged_again
@@ -181,7 +181,7 @@ def recheck(
 
     def find(connection: Connection) -> list[int]:
         if rule is not None:
-            return healing.documents_of_rule(connection, rule, centre)
+            return rejudging.documents_of_rule(connection, rule, centre)
         return standing_documents(connection, centre)
 
     both = _Databases(tracker, qc, settings)
@@ -210,7 +210,7 @@ def _judge_again(
     """
     found = run_reading(both.qc, lambda connection: documents_by_id(connection, document_ids))
     wanted = [document for document in found if keys is None or document.key in keys]
-    run_writing(both.qc, lambda connection: healing.judge_anew(connection, [document.id for document in wanted]))
+    run_writing(both.qc, lambda connection: rejudging.judge_anew(connection, [document.id for document in wanted]))
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, both.settings.naming)
@@ -252,9 +252,9 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
-    causes = [*document_ids, *healing.withdrawals_of(connection, document_ids)]
-    touched = healing.documents_to_judge_again(connection, causes)
-    healing.judge_anew(connection, touched)
+    causes = [*document_ids, *rejudging.withdrawals_of(connection, document_ids)]
+    touched = rejudging.documents_to_judge_again(connection, causes)
+    rejudging.judge_anew(connection, touched)
     return documents_by_id(connection, touched)
 
 

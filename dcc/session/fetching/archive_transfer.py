@@ -182,7 +182,7 @@ def receive(
     staging: Staging,
     on_bytes: Callable[[int], object],
     *,
-    pace: SpeedLimits | None = None,
+    speed_limits: SpeedLimits | None = None,
     max_unsized: int = _MAX_UNSIZED,
     on_published: Callable[[str], object] = lambda _: None,
 ) -> ReceivedArchive:
@@ -191,9 +191,9 @@ def receive(
     `on_bytes` is called with the bytes received so far, about once a second. `max_unsized` limits the bytes of an
     archive of unknown size; `on_published` is called with the MD5 beside the copy. Raises SizeMismatchError and
     ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
-    slower than `pace` (the part is kept), and DiskFullError.
+    slower than `speed_limits` (the part is kept), and DiskFullError.
     """
-    key, hosting, pace = transfer.key, transfer.hosting, pace or SpeedLimits()
+    key, hosting, speed_limits = transfer.key, transfer.hosting, speed_limits or SpeedLimits()
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:
@@ -201,7 +201,7 @@ def receive(
         if published is not None:
             on_published(published)
     _refuse_known_bad(transfer, published)
-    manifest = _manifest(connection, transfer, pace) if hosting.manifest else None
+    manifest = _manifest(connection, transfer, speed_limits) if hosting.manifest else None
     origin = origin_of(hosting)
     with disk_errors(key, staging.root):
         staging.prepare(key)
@@ -213,7 +213,7 @@ def receive(
                 staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
                 DownloadSink(staging, key, origin, max_unsized, written, on_bytes) as sink,
             ):
-                _fetch_rest(connection, transfer, sink, offset, earlier, pace)
+                _fetch_rest(connection, transfer, sink, offset, earlier, speed_limits)
                 md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
@@ -233,7 +233,7 @@ def _fetch_rest(
     sink: DownloadSink,
     offset: int,
     earlier: EarlierCopy | None,
-    pace: SpeedLimits,
+    speed_limits: SpeedLimits,
 ) -> None:
     """Fetch the bytes from `offset` on. Raises NotModified if the source has the `earlier` copy still."""
     hosting = transfer.hosting
@@ -241,7 +241,7 @@ def _fetch_rest(
     if hosting.size_bytes is None or offset < hosting.size_bytes:
         if earlier is not None:
             connection.expect(earlier.validators)
-        with _watching_pace(pace, transfer.key, lambda: sink.received, connection):
+        with _watching_speed(speed_limits, transfer.key, lambda: sink.received, connection):
             connection.fetch(
                 transfer.key.action,
                 transfer.path,
@@ -264,7 +264,7 @@ class _EnoughError(Exception):
     """More came than a manifest may have."""
 
 
-def _manifest(connection: Connection, transfer: Transfer, pace: SpeedLimits) -> bytes | None:
+def _manifest(connection: Connection, transfer: Transfer, speed_limits: SpeedLimits) -> bytes | None:
     """The manifest that lies beside a copy, or so much of it that it is too long; None where there is none any more."""
     key, hosting = transfer.key, transfer.hosting
     content = bytearray()
@@ -276,7 +276,7 @@ def _manifest(connection: Connection, transfer: Transfer, pace: SpeedLimits) -> 
 
     name = manifest_beside(transfer.path, hosting.manifest)
     try:
-        with _watching_pace(pace, key, lambda: len(content), connection):
+        with _watching_speed(speed_limits, key, lambda: len(content), connection):
             connection.fetch(key.action, name, take, size=None)
     except _EnoughError:
         pass
@@ -295,11 +295,11 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 
 
 @contextlib.contextmanager
-def _watching_pace(
-    pace: SpeedLimits, key: ZipKey, received: Callable[[], int], connection: Connection
+def _watching_speed(
+    speed_limits: SpeedLimits, key: ZipKey, received: Callable[[], int], connection: Connection
 ) -> Iterator[None]:
     try:
-        with pace.watch(received, connection.close):
+        with speed_limits.watch(received, connection.close):
             yield
     except TimeoutError as error:
         raise SourceTimeoutError(

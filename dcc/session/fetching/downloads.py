@@ -133,7 +133,7 @@ class SourceDownloads:
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
         self._transfers = TransferQueue[Transfer](settings.downloads_per_source, _bytes_of)
-        self._pace = SpeedLimits.from_settings(settings)
+        self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
@@ -284,7 +284,7 @@ class SourceDownloads:
                 transfer,
                 self._staging,
                 on_bytes,
-                pace=self._pace,
+                speed_limits=self._speed_limits,
                 max_unsized=self._settings.max_unsized_bytes,
                 on_published=lambda md5: self._tell(ChecksumPublished(transfer, md5)),
             )

@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.due import CrawlDue, DueReason
+from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold

@@ -18,7 +18,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
-from dcc.sources.due import Windows
+from dcc.sources.crawl_policy import Windows
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate, utc_now
 from dcc.tracker.submission_rows import gathered, object_of

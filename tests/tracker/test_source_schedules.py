@@ -10,11 +10,11 @@ from sqlalchemy import Connection, update
 
 from dcc.databases.transactions import insert_rows, writing
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.due import DueReason, Pause
+from dcc.sources.crawl_policy import DueReason, Pause
 from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_now
 from dcc.tracker.register.file_sources import change_source, list_sources
 from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys
-from dcc.tracker.register.source_pace import load_dues, paused_sources, set_pause
+from dcc.tracker.register.source_schedules import load_crawl_dues, paused_sources, set_pause
 from tests.support.asking import in_reading, in_writing
 from tests.support.installations import Installation
 
@@ -23,7 +23,7 @@ NOW = utc_now()
 
 
 def why(installation: Installation, source: int, **given: int) -> DueReason:
-    return in_reading(installation.tracker, load_dues, 3, NOW, named=given.values())[source].why
+    return in_reading(installation.tracker, load_crawl_dues, 3, NOW, named=given.values())[source].why
 
 
 @pytest.mark.both_databases

@@ -13,7 +13,7 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
 from dcc.qc.apply.documents import AppliedDocument
-from dcc.qc.judging import healing
+from dcc.qc.judging import rejudging
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
@@ -52,7 +52,7 @@ def on(*specimen_ids: str, name: str = "E1", value: str = "5", **changes: Any) -
 
 def again(qc: Engine, *documents: AppliedDocument | int) -> list[int]:
     ids = [each if isinstance(each, int) else each.document_id for each in documents]
-    return in_reading(qc, healing.documents_to_judge_again, ids)
+    return in_reading(qc, rejudging.documents_to_judge_again, ids)
 
 
 def test_a_specimen_that_arrives_has_those_judged_again_that_missed_it(qc_database: Engine) -> None:
@@ -132,9 +132,9 @@ def test_documents_are_found_by_rule_and_centre(qc_database: Engine) -> None:
     first = judged(qc_database, *on("M1"))
     second = judged(qc_database, block(centre="J"), *on("M1")[1:], centre="J")
     judged(qc_database, *specimens(mutant(specimen_id="M2")))
-    assert in_reading(qc_database, healing.documents_of_rule, "E4") == [first.document_id, second.document_id]
-    assert in_reading(qc_database, healing.documents_of_rule, "E4", "J") == [second.document_id]
-    assert in_reading(qc_database, healing.documents_of_rule, "P9") == []
+    assert in_reading(qc_database, rejudging.documents_of_rule, "E4") == [first.document_id, second.document_id]
+    assert in_reading(qc_database, rejudging.documents_of_rule, "E4", "J") == [second.document_id]
+    assert in_reading(qc_database, rejudging.documents_of_rule, "P9") == []
 
 
 @pytest.fixture
@@ -166,13 +166,13 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
     ):
         with writing(qc_database) as connection:
             made = given(connection, waiver(**{"rule": "P9"} | changes))
-            found = healing.documents_of_waiver(connection, made)
-            begun = healing.documents_of_begun_waivers(connection, [made])
+            found = rejudging.documents_of_waiver(connection, made)
+            begun = rejudging.documents_of_begun_waivers(connection, [made])
         assert found == begun == [document.document_id for document in concerned], changes
         for document in concerned:
             judge(qc_database, document, basis(made))
-        assert in_reading(qc_database, healing.documents_of_begun_waivers, [made]) == []
-        assert in_reading(qc_database, healing.documents_of_waiver, made) == found
+        assert in_reading(qc_database, rejudging.documents_of_begun_waivers, [made]) == []
+        assert in_reading(qc_database, rejudging.documents_of_waiver, made) == found
         for document in concerned:
             judge(qc_database, document)
 
@@ -185,10 +185,10 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     by = basis(reference=ActiveReference(REFERENCE, ids))
     for document_id in (1, 2, 3, 4):
         judge(qc_database, document_id, by)
-    assert in_reading(qc_database, healing.documents_of_superseded_snapshots) == []
+    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == []
     execute_in(qc_database, update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
-    assert in_reading(qc_database, healing.documents_of_superseded_snapshots) == with_findings
-    assert in_reading(qc_database, partial(healing.documents_unchecked, not_by="another")) == []
+    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == with_findings
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="another")) == []
     judge(qc_database, faulty[0], basis(reference=ActiveReference(replace(REFERENCE, impress=None), {})))
-    assert in_reading(qc_database, partial(healing.documents_unchecked, not_by="another")) == with_findings[:1]
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="another")) == with_findings[:1]

@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dcc.sources.due import (
+from dcc.sources.crawl_policy import (
     CrawlPolicy,
     DueReason,
     PastCrawls,
     Pause,
     Schedule,
     Windows,
-    due,
+    crawl_due,
     overdue_at,
     parse_age,
     shown_age,
@@ -28,7 +28,7 @@ def listed(hours: float) -> PastCrawls:
     return PastCrawls(listed=NOW - hours * HOUR)
 
 
-def pace(every: str = "", windows: str = "", pause: Pause | None = None, schedule: str = "") -> CrawlPolicy:
+def policy(every: str = "", windows: str = "", pause: Pause | None = None, schedule: str = "") -> CrawlPolicy:
     return CrawlPolicy(
         parse_age(every) if every else None,
         Windows.parse(windows) if windows else None,
@@ -40,53 +40,53 @@ def pace(every: str = "", windows: str = "", pause: Pause | None = None, schedul
 @pytest.mark.parametrize(
     ("given", "past", "why", "hours"),
     [
-        (pace(), listed(0), DueReason.DUE, None),
-        (pace("6h"), PastCrawls(), DueReason.DUE, None),
-        (pace("6h"), listed(1), DueReason.RECENT, 4.7),
-        (pace("6h"), listed(5.8), DueReason.DUE, None),
+        (policy(), listed(0), DueReason.DUE, None),
+        (policy("6h"), PastCrawls(), DueReason.DUE, None),
+        (policy("6h"), listed(1), DueReason.RECENT, 4.7),
+        (policy("6h"), listed(5.8), DueReason.DUE, None),
         # Clocks of machines differ a little; what is later than that a wrong clock has set.
-        (pace("6h"), listed(-0.1), DueReason.RECENT, 5.8),
-        (pace("6h"), listed(-9_000), DueReason.DUE, None),
-        (pace(schedule="Mon 06:00"), listed(-9_000), DueReason.DUE, None),
-        (pace(), PastCrawls(NOW, 3, NOW + 9_000 * HOUR), DueReason.DUE, None),
-        (pace(windows=LONDON), PastCrawls(), DueReason.CLOSED, 8),
-        (pace(windows="Mon-Fri 08:00-13:00"), PastCrawls(), DueReason.DUE, None),
-        (pace(windows="Sat-Sun 00:00-24:00"), PastCrawls(), DueReason.CLOSED, 60),
-        (pace(windows="Sat-Wed 13:00-14:00, Wed 11:30-12:30"), PastCrawls(), DueReason.DUE, None),
-        (pace("1d", "20:00-06:00 Asia/Tokyo"), listed(20), DueReason.RECENT, 2.8),
+        (policy("6h"), listed(-0.1), DueReason.RECENT, 5.8),
+        (policy("6h"), listed(-9_000), DueReason.DUE, None),
+        (policy(schedule="Mon 06:00"), listed(-9_000), DueReason.DUE, None),
+        (policy(), PastCrawls(NOW, 3, NOW + 9_000 * HOUR), DueReason.DUE, None),
+        (policy(windows=LONDON), PastCrawls(), DueReason.CLOSED, 8),
+        (policy(windows="Mon-Fri 08:00-13:00"), PastCrawls(), DueReason.DUE, None),
+        (policy(windows="Sat-Sun 00:00-24:00"), PastCrawls(), DueReason.CLOSED, 60),
+        (policy(windows="Sat-Wed 13:00-14:00, Wed 11:30-12:30"), PastCrawls(), DueReason.DUE, None),
+        (policy("1d", "20:00-06:00 Asia/Tokyo"), listed(20), DueReason.RECENT, 2.8),
         # It is due in the last window before its age is reached, if one opens.
-        (pace("2d", "03:00-04:00"), listed(25), DueReason.RECENT, 15),
-        (pace("1h", "03:00-04:00"), listed(9), DueReason.CLOSED, 15),
-        (pace(schedule="Mon 06:00"), PastCrawls(), DueReason.DUE, None),
-        (pace(schedule="Mon 06:00"), listed(54.1), DueReason.DUE, None),
-        (pace(schedule="Mon 06:00"), listed(54), DueReason.RECENT, 114),
-        (pace(schedule="Mon-Fri 06:00, 18:30 Asia/Tokyo"), listed(2), DueReason.RECENT, 9),
-        (pace("1d", schedule="Mon 06:00"), listed(20), DueReason.RECENT, 2.8),
-        (pace("2w", schedule="Mon 06:00"), listed(20), DueReason.RECENT, 114),
-        (pace(windows="20:00-21:00", schedule="Wed 06:00"), listed(20), DueReason.CLOSED, 8),
-        (pace(), PastCrawls(NOW, 2, NOW), DueReason.DUE, None),
-        (pace(), PastCrawls(NOW, 3, NOW), DueReason.FAILING, 1),
-        (pace(), PastCrawls(NOW, 6, NOW), DueReason.FAILING, 8),
-        (pace(), PastCrawls(NOW, 60, NOW), DueReason.FAILING, 24),
-        (pace(), PastCrawls(NOW, 3, NOW - HOUR), DueReason.DUE, None),
-        (pace(windows=LONDON), PastCrawls(NOW, 4, NOW), DueReason.FAILING, 8),
-        (pace(pause=Pause("move", "ann", NOW)), PastCrawls(), DueReason.PAUSED, None),
-        (pace(pause=Pause("move", "ann", NOW, NOW + HOUR)), PastCrawls(), DueReason.PAUSED, 1),
-        (pace(pause=Pause("move", "ann", NOW, NOW)), PastCrawls(), DueReason.DUE, None),
+        (policy("2d", "03:00-04:00"), listed(25), DueReason.RECENT, 15),
+        (policy("1h", "03:00-04:00"), listed(9), DueReason.CLOSED, 15),
+        (policy(schedule="Mon 06:00"), PastCrawls(), DueReason.DUE, None),
+        (policy(schedule="Mon 06:00"), listed(54.1), DueReason.DUE, None),
+        (policy(schedule="Mon 06:00"), listed(54), DueReason.RECENT, 114),
+        (policy(schedule="Mon-Fri 06:00, 18:30 Asia/Tokyo"), listed(2), DueReason.RECENT, 9),
+        (policy("1d", schedule="Mon 06:00"), listed(20), DueReason.RECENT, 2.8),
+        (policy("2w", schedule="Mon 06:00"), listed(20), DueReason.RECENT, 114),
+        (policy(windows="20:00-21:00", schedule="Wed 06:00"), listed(20), DueReason.CLOSED, 8),
+        (policy(), PastCrawls(NOW, 2, NOW), DueReason.DUE, None),
+        (policy(), PastCrawls(NOW, 3, NOW), DueReason.FAILING, 1),
+        (policy(), PastCrawls(NOW, 6, NOW), DueReason.FAILING, 8),
+        (policy(), PastCrawls(NOW, 60, NOW), DueReason.FAILING, 24),
+        (policy(), PastCrawls(NOW, 3, NOW - HOUR), DueReason.DUE, None),
+        (policy(windows=LONDON), PastCrawls(NOW, 4, NOW), DueReason.FAILING, 8),
+        (policy(pause=Pause("move", "ann", NOW)), PastCrawls(), DueReason.PAUSED, None),
+        (policy(pause=Pause("move", "ann", NOW, NOW + HOUR)), PastCrawls(), DueReason.PAUSED, 1),
+        (policy(pause=Pause("move", "ann", NOW, NOW)), PastCrawls(), DueReason.DUE, None),
     ],
 )
 def test_why_a_source_is_crawled_or_not_and_until_when(
     given: CrawlPolicy, past: PastCrawls, why: DueReason, hours: float | None
 ) -> None:
-    found = due(given, past, NOW, failure_limit=3)
+    found = crawl_due(given, past, NOW, failure_limit=3)
     assert (found.why, found.until) == (why, None if hours is None else NOW + hours * HOUR), str(found)
-    named = due(given, past, NOW, failure_limit=3, is_named=True)
+    named = crawl_due(given, past, NOW, failure_limit=3, is_named=True)
     assert named.why == (DueReason.PAUSED if why is DueReason.PAUSED else DueReason.DUE)
 
 
 @pytest.mark.parametrize(
     ("given", "hours"),
-    [(pace(), 24), (pace("2d"), 72), (pace(windows="Sun 00:00-02:00"), 108), (pace(schedule="Thu 12:00"), 48)],
+    [(policy(), 24), (policy("2d"), 72), (policy(windows="Sun 00:00-02:00"), 108), (policy(schedule="Thu 12:00"), 48)],
 )
 def test_a_source_is_overdue_after_its_own_schedule(given: CrawlPolicy, hours: int) -> None:
     """The last one can be listed from Sunday on, 84 hours after NOW."""
