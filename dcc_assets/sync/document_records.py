@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, case,
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
 from dcc.databases.columns import utc_now
-from dcc.declarations import details_kept
+from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
@@ -178,7 +178,7 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
         FindingEntry(
             row.code,
             Severity(row.severity),
-            details_kept(row.code, row.details, row.message),
+            stored_details(row.code, row.details, row.message),
             row.line,
             row.path,
             row.value,

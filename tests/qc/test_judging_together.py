@@ -12,7 +12,7 @@ from dcc.documents.contents import Content
 from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.judging.documents import Judgement
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
-from dcc.qc.judging.rejudging import judge_anew
+from dcc.qc.judging.rejudging import mark_for_judging
 from dcc.qc.models import DOCUMENT, EXPERIMENT
 from dcc.vocabulary import Validity
 from tests.support.asking import execute_in, in_writing
@@ -45,7 +45,7 @@ def built(qc: Engine, document: AppliedDocument) -> AppliedDocument:
     judge(qc, document)
     with writing(qc) as connection:
         connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == document.document_id).values(contexts_built=True))
-        judge_anew(connection, [document.document_id])
+        mark_for_judging(connection, [document.document_id])
     assert document_row(qc, document).judged_at is None
     return document
 

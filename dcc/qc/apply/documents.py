@@ -63,16 +63,16 @@ from dcc.qc.rows.documents import (
     DocumentToApply,
     NewestDates,
     document_row,
-    follow_tracker,
     former_applications,
-    give_way,
     insert_documents,
     is_confirmed,
     is_edited_since,
     known_documents,
     path_of_document,
-    refuse_held,
+    refuse_held_applications,
+    replace_former_applications,
     same_document,
+    update_tracker_id,
 )
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.prepared_file import Entries, PreparedDocument
@@ -207,7 +207,7 @@ class _Application:
             counts = is_same or any(getattr(row, name) for name in _COUNTS)
             is_applied = row.state == DocumentState.APPLIED.value and counts
             if is_applied and not is_edited_since(self._connection, document, row.id):
-                refuse_held(self._connection, former)
+                refuse_held_applications(self._connection, former)
                 return _repeated(self._connection, row, document)
         confirmed = next((row for row in former if is_confirmed(row, document)), None)
         (applied,) = self.apply([one], former, confirmed)
@@ -231,7 +231,9 @@ class _Application:
             self._current.ask_about(chain.from_iterable(entries))
         decided = [self._decide(one, some, confirmed) for one, some in zip(documents, entries, strict=True)]
         if former is not None:
-            give_way(self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed)
+            replace_former_applications(
+                self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed
+            )
         else:
             insert_documents(self._connection, [self._row_of(decision) for decision in decided])
         self._write_rows([decision for decision in decided if decision.keeps_rows], begins)
@@ -554,7 +556,7 @@ def _measurements_by_procedure(connection: Connection, document_id: int) -> dict
 def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) -> AppliedDocument:
     # A repeated document yields nothing new: it was reported when it was applied.
     is_unheard_of = row.tracker_id == document.tracker_id
-    follow_tracker(connection, row, document)
+    update_tracker_id(connection, row, document)
     return AppliedDocument(
         row.id,
         DocumentState(row.state),

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from dcc.declarations import NO_DETAILS, ORIGIN, code_of, details_kept, message_of, rule_of
+from dcc.declarations import NO_DETAILS, ORIGIN, code_of, message_of, rule_of, stored_details
 from dcc.documents.origins import Origin
 from dcc.messages import Details, message
 from dcc.naming import Action
@@ -193,7 +193,7 @@ def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding
         UploadFinding(
             row.code,
             Severity(row.severity),
-            details_kept(row.code, row.details, row.message),
+            stored_details(row.code, row.details, row.message),
             row.line,
             row.value,
             row.entity_kind,

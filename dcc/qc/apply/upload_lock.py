@@ -7,7 +7,7 @@ in one order: the common one, centres by name, and then documents and what belon
 at a time.
 
 Changes that others must see at once are written in a transaction of their own, which is over before they could wait for
-it (`aside`). So ids are reserved in the order in which transactions ask for them.
+it (`separate_transaction`). So ids are reserved in the order in which transactions ask for them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def centres_of(connection: Connection, document_ids: Collection[int]) -> set[str
 
 
 @contextmanager
-def aside(connection: Connection) -> Iterator[Connection]:
+def separate_transaction(connection: Connection) -> Iterator[Connection]:
     """A separate transaction beside a connection's, for changes that stay whatever becomes of that; on SQLite, the same
     one.
     """
@@ -105,7 +105,7 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
     They follow the highest existing or reserved ones. A transaction reserves all its ids at once: unused earlier
     reservations of one of these centres are reserved again.
     """
-    with aside(connection) as own:
+    with separate_transaction(connection) as own:
         if own.dialect.name == "sqlite":
             return IdReservation({name: last + 1 for name, last in _highest(own, rows)}, utc_now())
         _hold(own, UPLOAD_LOCK, [{"id": _IDS}])

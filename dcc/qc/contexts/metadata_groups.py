@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, and_, bindparam, delete, exists, select
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
-from dcc.qc.apply.upload_lock import aside, upsert
+from dcc.qc.apply.upload_lock import separate_transaction, upsert
 from dcc.qc.models import GROUP, METADATA, OVERVIEW_ANIMAL, PARAMETER, PROCEDURE
 from dcc.reference.impress import ParameterType
 from dcc.vocabulary import MetadataOwner
@@ -125,7 +125,7 @@ _ITEMS: Final = select(METADATA.c.procedure_run_id, METADATA.c.parameter_id, MET
 )
 
 
-def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
+def save_groups(connection: Connection, groups: Iterable[Group]) -> None:
     """Write missing groups, and protect all of them from removal until the transaction ends.
 
     All centres see them at once, whatever becomes of the transaction.
@@ -134,7 +134,7 @@ def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
     for chunk in portions(by_checksum):
         kept = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk)).with_for_update(read=True)
         while new := set(chunk).difference(connection.scalars(kept)):
-            with aside(connection) as own:
+            with separate_transaction(connection) as own:
                 upsert(own, GROUP, [by_checksum[checksum]._asdict() for checksum in sorted(new)])
 
 

@@ -28,7 +28,7 @@ from dcc.qc.contexts.metadata_groups import (
     Group,
     ImportantMetadata,
     groups_of,
-    keep_groups,
+    save_groups,
 )
 from dcc.qc.contexts.reference_basis import COLONIES, Basis
 from dcc.qc.models import COLONY, EXPERIMENT, LINE, MEASUREMENT, NAMED, OVERVIEW_ANIMAL, RUN, SPECIMEN
@@ -49,7 +49,7 @@ def renew_animals(
         shown = connection.execute(_SHOWN, {"runs": as_json(older)}).all() if older else ()
         for chunk in portions(older if shown else ()):
             connection.execute(_FORGET, {"runs": chunk})
-        keep_groups(connection, groups)
+        save_groups(connection, groups)
         if rows:
             insert_bulk(connection, OVERVIEW_ANIMAL, rows)
         centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}

@@ -14,7 +14,7 @@ from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_com
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey
-from dcc.qc.contexts.states import after_data, state_with_issues, what_happened
+from dcc.qc.contexts.states import after_data, event_of_change, state_with_issues
 from dcc.qc.models import CONTEXT, HISTORY, SHARE
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import ContextEvent, ContextState
@@ -113,7 +113,7 @@ def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, d
         raise InternalFaultError(
             f"The data context {row and row.id} would have {after[0]} measurements. Report this as a fault."
         )
-    event = what_happened(before, after, some_went=any(number < 0 for number in change.parts.values()))
+    event = event_of_change(before, after, has_removals=any(number < 0 for number in change.parts.values()))
     if event is None:
         return None, {}
     data_state = after_data(ContextState.NO_DATA if row is None else ContextState(row.data_state), event)

@@ -33,7 +33,7 @@ WAITING: Final = tuple(state for state in ContextState if state not in SETTLED)
 _PRECEDENCE: Final = {state: place for place, state in enumerate(ContextState)}
 
 
-def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went: bool) -> ContextEvent | None:
+def event_of_change(before: tuple[int, int], after: tuple[int, int], *, has_removals: bool) -> ContextEvent | None:
     """The event of changed data, by the number of measurements and the sum of their fingerprints; None if they are the
     same.
 
@@ -43,7 +43,7 @@ def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went:
         return None
     if after[0] < before[0]:
         return ContextEvent.DATA_REMOVED
-    return ContextEvent.DATA_CHANGED if some_went or after[0] == before[0] else ContextEvent.DATA_ADDED
+    return ContextEvent.DATA_CHANGED if has_removals or after[0] == before[0] else ContextEvent.DATA_ADDED
 
 
 def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, sel
 
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
-from dcc.declarations import details_kept
+from dcc.declarations import stored_details
 from dcc.messages import Details
 from dcc.qc.models import BLOCK, ENTITY_TABLES, EXPERIMENT, FINDING, SPECIMEN
 from dcc.rules.upload import UPLOAD_RULES
@@ -90,7 +90,7 @@ class FindingRow(NamedTuple):
     @property
     def details_or_words(self) -> Details:
         """Its details, or its words if nothing else is known."""
-        return details_kept(self.code, self.details, self.message)
+        return stored_details(self.code, self.details, self.message)
 
     @property
     def key(self) -> Key:

@@ -111,7 +111,7 @@ def documents_to_be_judged(connection: Connection) -> list[int]:
     return list(connection.scalars(select(DOCUMENT.c.id).where(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_(None))))
 
 
-def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
+def mark_for_judging(connection: Connection, document_ids: Iterable[int]) -> None:
     """Let the next session judge applied documents again, within a write transaction."""
     change_rows(connection, DOCUMENT.c.id, document_ids, _STANDS, judged_at=None)
 

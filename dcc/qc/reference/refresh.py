@@ -255,7 +255,7 @@ def _is_unchanged(active: StoredSnapshot, path: Path, name: str) -> bool:
     return found is not None and found.checksum == active.checksum and found.retrieved <= active.checked
 
 
-def what_is_wrong(name: str, active: StoredSnapshot | None, configured: str | None) -> str | None:
+def source_problem(name: str, active: StoredSnapshot | None, configured: str | None) -> str | None:
     """Why the set that a setting names is not in use: refused, unreadable, or not read yet; None if it is in use.
 
     Sets on servers are not read for this.

@@ -173,7 +173,7 @@ def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
     return row.state == DocumentState.HELD.value and row.author is not None and row.md5 == document.md5
 
 
-def give_way(
+def replace_former_applications(
     connection: Connection,
     document: DocumentToApply,
     row: Mapping[str, Any],
@@ -187,7 +187,7 @@ def give_way(
     """
     former_ids = [one.id for one in former]
     _release_tracker_id(connection, document, former_ids)
-    refuse_held(connection, former)
+    refuse_held_applications(connection, former)
     signature = {name: None if confirmed is None else getattr(confirmed, name) for name in ("author", "reason")}
     insert_documents(connection, [{**row, **signature}])
     for row_id in former_ids:
@@ -213,7 +213,7 @@ def insert_documents(connection: Connection, rows: Sequence[Mapping[str, Any]]) 
     connection.execute(insert(DOCUMENT), rows)
 
 
-def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
+def refuse_held_applications(connection: Connection, former: Iterable[Row[Any]]) -> None:
     """Let former applications be held no longer: another one replaces them."""
     held = [row.id for row in former if row.state == DocumentState.HELD.value]
     if held:
@@ -236,7 +236,7 @@ def _release_tracker_id(connection: Connection, document: DocumentToApply, forme
         connection.execute(_RELEASE, {"ids": sorted(others)})
 
 
-def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToApply) -> None:
+def update_tracker_id(connection: Connection, row: Row[Any], document: DocumentToApply) -> None:
     """Give the row of an applied document the tracker id with which it came last."""
     if document.tracker_id is not None and document.tracker_id != row.tracker_id:
         _release_tracker_id(connection, document, ())

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from dcc.databases.list_parameters import portions
-from dcc.declarations import details_kept, message_of
+from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
@@ -64,7 +64,7 @@ class DataFacts:
                 document, last = rows[-1].document_id, rows[-1].id
 
     def _example(self, row: Any) -> Fact:
-        details = with_value(details_kept(row.code, row.details, row.message), row.value)
+        details = with_value(stored_details(row.code, row.details, row.message), row.value)
         permitted, nearest = self._permitted.advice(row.rule, row.value, details, row.centre)
         return Fact(
             row.code,

@@ -127,7 +127,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [document for document in found if work.covers(document.key)]
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
-        run_writing(work.qc, lambda connection: rejudging.judge_anew(connection, left))
+        run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
     counted = work.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
     known = {stored.id for _, stored in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)

@@ -210,7 +210,9 @@ def _judge_again(
     """
     found = run_reading(both.qc, lambda connection: documents_by_id(connection, document_ids))
     wanted = [document for document in found if keys is None or document.key in keys]
-    run_writing(both.qc, lambda connection: rejudging.judge_anew(connection, [document.id for document in wanted]))
+    run_writing(
+        both.qc, lambda connection: rejudging.mark_for_judging(connection, [document.id for document in wanted])
+    )
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, both.settings.naming)
@@ -254,7 +256,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
     causes = [*document_ids, *rejudging.withdrawals_of(connection, document_ids)]
     touched = rejudging.documents_to_judge_again(connection, causes)
-    rejudging.judge_anew(connection, touched)
+    rejudging.mark_for_judging(connection, touched)
     return documents_by_id(connection, touched)
 
 

@@ -31,7 +31,7 @@ from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
-from dcc.qc.apply.holding import add_what_is_there, owners_of_held_documents
+from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.judging.many_documents import newest_document
@@ -96,13 +96,15 @@ class Uploader:
         seconds = (time.monotonic() - began) / len(documents)
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
-    def adding_what_is_there(self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]) -> set[int]:
+    def documents_adding_existing_entities(
+        self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]
+    ) -> set[int]:
         """The ids of those of some additions that name entities which are there already; among the `xml_file` ids."""
         to_apply = [
             (document_to_apply(document, self.delegations), prepared, document.xml_id in of)
             for document, prepared in additions.items()
         ]
-        found = run_reading(self.qc, lambda connection: add_what_is_there(connection, to_apply))
+        found = run_reading(self.qc, lambda connection: additions_of_existing_entities(connection, to_apply))
         return {document.xml_id for document, is_there in zip(additions, found, strict=True) if is_there}
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
@@ -343,7 +345,7 @@ class _Upload:
                 raise
             except Exception:
                 log.debug("%s cannot be read, as its application tells", document.name.file_name, exc_info=True)
-        there = self._uploader.adding_what_is_there(readable, older)
+        there = self._uploader.documents_adding_existing_entities(readable, older)
         return {xml_id: held for xml_id, held in older.items() if xml_id in there}
 
     def _held_before(self, document: DueDocument) -> OlderArchive | None:
