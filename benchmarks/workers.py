@@ -36,7 +36,7 @@ from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import Batch, BatchArchive
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.session_data import take_up_data
+from dcc.session.data.session_data import process_data
 from dcc.settings import Settings, load_settings
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
@@ -185,7 +185,7 @@ def main() -> None:
     with open_session(tracker, settings) as session:
         deque(crawl_file_sources(session, None), maxlen=0)
         outcomes = list(process_zip_actions(session, workers=FinishedWorkers()))
-        deque(take_up_data(qc, session, until=Phase.QC), maxlen=0)
+        deque(process_data(qc, session, until=Phase.QC), maxlen=0)
     after = os.times()
     if not all(outcome.succeeded for outcome in outcomes):
         raise RuntimeError("Archives failed: the time means nothing.")

@@ -84,7 +84,7 @@ SESSION_MEANINGS = {
     EndReason.DIED: mark("its process was killed"),
 }
 """What each outcome of a session means, in every view."""
-TROUBLES = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
+FAILED_ENDS = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
 """The reasons for which somebody has to look at the platform or its sources."""
 
 

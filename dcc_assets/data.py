@@ -98,7 +98,7 @@ def load(context: OpExecutionContext, work: SessionWork, qc: Engine, recorder: E
     """
     mirror = Mirror(context.instance, work.tracker, qc, work.settings, work.session.group)
     yield from mirror.catch_up()
-    yield from mirror.of_session(work.take_up_data(qc))
+    yield from mirror.of_session(work.process_data(qc))
     yield from mirror.catch_up()
     yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
     recorder.when_stored(mirror.note_shown)
@@ -124,7 +124,7 @@ def load_chosen(
         qc = work.ready(qc_database)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            outcomes = work.take_up_data(qc, keys, again=again)
+            outcomes = work.process_data(qc, keys, again=again)
             recorder.record_many(mirror.of_session(outcomes, but=frozenset(keys)))
             reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))

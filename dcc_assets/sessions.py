@@ -145,7 +145,7 @@ class _Runs:
         with QcDatabaseResource.of(self._work.settings).opened() as qc_database:
             self._execute(load_data, {QcDatabaseResource.key: ready_made(qc_database)})
             if not self._work.loaded:
-                deque(self._work.take_up_data(self._work.ready(qc_database)), maxlen=0)
+                deque(self._work.process_data(self._work.ready(qc_database)), maxlen=0)
 
     def report(self) -> SessionReport:
         if self._storage_failure is not None:

@@ -81,16 +81,16 @@ class SessionWork:
                 yield outcome
         self.processed = True
 
-    def take_up_data(
+    def process_data(
         self, qc: Engine, keys: Collection[ZipKey] | None = None, *, again: bool = False
     ) -> "Iterator[DataOutcome]":
         """Process valid documents up to `until`; yields each outcome once it is in both databases.
 
         `keys` restricts the work. `again`: documents that were judged are judged again; they reach the phase data
-        whatever `until` is. Raises as `dcc.session.data.session_data.take_up_data`.
+        whatever `until` is. Raises as `dcc.session.data.session_data.process_data`.
         """
         from dcc.session.data.corrections import recheck
-        from dcc.session.data.session_data import take_up_data
+        from dcc.session.data.session_data import process_data
 
         wanted = self.keys if keys is None else keys
         with self._noting_failure():
@@ -98,7 +98,7 @@ class SessionWork:
                 reason = "Materialised in Dagster."
                 recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
             until = max(self.until, Phase.DATA) if again else self.until
-            for outcome in take_up_data(qc, self.session, until=until, keys=wanted):
+            for outcome in process_data(qc, self.session, until=until, keys=wanted):
                 self.listeners.on_data(outcome)
                 yield outcome
         self.loaded = True

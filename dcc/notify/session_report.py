@@ -20,7 +20,7 @@ from dcc.databases.transactions import run_reading
 from dcc.errors import DccError
 from dcc.messages import count_of
 from dcc.notify.channels.reports import Report, ways_to_send
-from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
+from dcc.outcomes import FAILED_ENDS, HELD, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
 from dcc.settings import Settings
@@ -161,7 +161,7 @@ def session_report(connection: Connection, session_id: int, failure_limit: int) 
     summary = ", ".join(count_of(*trouble) for trouble in troubles if trouble[0])
     if not summary:
         summary = "all well" if session.outcome == EndReason.FINISHED else session.outcome
-    is_quiet = not (zips or findings or away or session.outcome in TROUBLES)
+    is_quiet = not (zips or findings or away or session.outcome in FAILED_ENDS)
     return Report(session.id, f"DCC session {session.id}: {summary}", "\n".join(text.lines), is_quiet)
 
 

@@ -37,14 +37,14 @@ from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.stored_archives import (
     ListedCopy,
     WantedCopy,
+    archives_not_stored,
     delivered_as,
     note_stored,
     offers,
     pending_copies,
     record_copies,
-    record_kept,
+    record_stored_archives,
     replicas_with_copies,
-    unkept,
 )
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class ArchiveCopies:
 
     def _keep_staged(self, done: CatchUpResult, deadline: float | None) -> None:
         kept: list[tuple[int | None, StoredCopies]] = []
-        missing = self.read(unkept)
+        missing = self.read(archives_not_stored)
         staged = _staged_names(self._staging) if missing else set()
         for one in missing:
             if _is_over(deadline):
@@ -148,7 +148,7 @@ class ArchiveCopies:
 
     def _record_kept(self, kept: list[tuple[int | None, StoredCopies]]) -> None:
         if kept:
-            self.write(lambda connection: record_kept(connection, kept))
+            self.write(lambda connection: record_stored_archives(connection, kept))
             kept.clear()
 
     def _make_copies(self, replica: Replica, done: CatchUpResult, deadline: float | None) -> None:

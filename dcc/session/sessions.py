@@ -90,7 +90,7 @@ class Session:
     urgent: frozenset[ZipKey] = frozenset()
     """If there are any, the only submissions that it processes: a person wants them first."""
     is_handed_over: bool = False
-    troubles: tuple[DccError, ...] = ()
+    task_errors: tuple[DccError, ...] = ()
     places: ConnectionPlaces | None = field(default=None, repr=False)
     """The places of its connections to sources; None if no others may have some at the same time."""
     dead: tuple[Lease, ...] = field(default=(), repr=False)
@@ -169,14 +169,14 @@ class Session:
         with self._noting:
             self._renewed = max(self._renewed, at)
 
-    def note_trouble(self, phase: Phase, error: DccError) -> None:
+    def record_task_error(self, phase: Phase, error: DccError) -> None:
         """Record trouble beyond any archive or source: a failed task of the session, reported at its end.
 
-        `troubles` has them all. Refused reference data keep a session from nothing: the earlier ones are used.
+        `task_errors` has them all. Refused reference data keep a session from nothing: the earlier ones are used.
         """
         lacked_room, failed = isinstance(error, DiskFullError), not isinstance(error, ReferenceDataError)
         self.finish_task(self.start_task(phase, str(error)), failed=failed, lacked_room=lacked_room)
-        self.troubles += (error,)
+        self.task_errors += (error,)
         self.notices += (str(error),)
 
     def hand_over(self) -> None:

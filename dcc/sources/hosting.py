@@ -53,7 +53,7 @@ class Hosting:
     folder: str = field(default="", compare=False)
     manifest: str = field(default="", compare=False)
 
-    def may_be_right(self, published: str | None) -> bool:
+    def deserves_recheck(self, published: str | None) -> bool:
         """Whether a known bad copy deserves another look at its checksum, although it is unchanged.
 
         Only its checksum may have been wrong, and the checksum of the archive's own centre counts for other copies.

@@ -25,7 +25,7 @@ from dcc.messages import mark
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory, write_nothing
-from dcc.runtime.time_limits import in_time
+from dcc.runtime.time_limits import call_with_timeout
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, StoredCopies, default_replica, named_replicas
 from dcc.store.filesystems import (
@@ -260,8 +260,8 @@ class Replica:
             return 0
 
         seconds = self.settings.connect_timeout + self.settings.idle_timeout
-        longest = seconds + in_time(look, seconds, "the disk") / _SLOWEST_DISK
-        return in_time(lambda: ask(self._files()[0]), longest, "the disk")
+        longest = seconds + call_with_timeout(look, seconds, "the disk") / _SLOWEST_DISK
+        return call_with_timeout(lambda: ask(self._files()[0]), longest, "the disk")
 
     def _files(self) -> tuple[AbstractFileSystem, bool]:
         """The file system, and whether it is new. Connections of SFTP are a thread's own."""

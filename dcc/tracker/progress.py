@@ -314,8 +314,8 @@ def reopen_documents(
     _write_states(connection, XmlFile, {row_id: states[row_id] for row_id in former})
     parents = {above.documents[row_id] for row_id in former}
     downloads = _read_states(connection, ZipDownload, parents)
-    _roll_up_anew(connection, ZipDownload, downloads, _rolled_up(connection, parents))
-    _roll_up_anew(connection, ZipAction, actions, _from_latest(connection, above.downloads, downloads))
+    _roll_up_again(connection, ZipDownload, downloads, _rolled_up(connection, parents))
+    _roll_up_again(connection, ZipAction, actions, _from_latest(connection, above.downloads, downloads))
     return former
 
 
@@ -438,7 +438,7 @@ def _apply(connection: Connection, model: _Stateful, present: dict[int, State], 
     _write_states(connection, model, changed)
 
 
-def _roll_up_anew(
+def _roll_up_again(
     connection: Connection, model: _Stateful, present: dict[int, State], rolled_up: Mapping[int, State]
 ) -> None:
     """Take what the documents give, in `present` and in the database, where a state comes from documents at all."""

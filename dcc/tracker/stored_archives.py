@@ -53,7 +53,7 @@ _STORED: Final = (
 _NOTE: Final = update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(sha256=bindparam("delivered"))
 _LATER_DOWNLOAD: Final = aliased(ZipDownload)
 _LATER_HOSTING: Final = aliased(FileSourceHasZip)
-_UNKEPT: Final = (
+_NOT_STORED: Final = (
     select(ZipDownload.id, *KEY, archive_size().label("size_bytes"), archive_md5().label("content_md5"))
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
@@ -161,7 +161,7 @@ class Audit:
     finished: datetime | None = None
 
 
-def record_kept(connection: Connection, kept: Sequence[tuple[int | None, StoredCopies]]) -> None:
+def record_stored_archives(connection: Connection, kept: Sequence[tuple[int | None, StoredCopies]]) -> None:
     """Record archives that were put into the store, each with the attempt that delivered it.
 
     A copy that is known to be good stays so while its replica is away.
@@ -212,14 +212,14 @@ def note_stored(connection: Connection, archive_ids: Collection[int], required: 
     change_about(connection, _STORED, everywhere, at=utc_now())
 
 
-def unkept(connection: Connection) -> list[UnstoredArchive]:
+def archives_not_stored(connection: Connection) -> list[UnstoredArchive]:
     """Archives whose latest attempt with bytes is not in the store, oldest first."""
     return [
-        UnstoredArchive(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_UNKEPT)
+        UnstoredArchive(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_NOT_STORED)
     ]
 
 
-def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
+def not_stored_everywhere(connection: Connection, download_ids: Iterable[int]) -> set[int]:
     """Which of these downloads had an archive that is not stored in every required replica yet."""
     return {row.id for row in rows_about(connection, _UNSTORED, download_ids)}
 

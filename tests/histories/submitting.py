@@ -31,10 +31,10 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import (
     accept_proposals,
     confirm_submission,
-    settle_proposals,
+    decide_proposals,
     withdraw_submission,
 )
-from dcc.session.data.session_data import take_up_data
+from dcc.session.data.session_data import process_data
 from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
 from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
@@ -101,7 +101,7 @@ class Centre:
         with open_session(self.tracker, self.settings) as session:
             _exhaust(crawl_file_sources(session))
             _exhaust(process_zip_actions(session))
-            _exhaust(take_up_data(self.qc, session, until=Phase.QC))
+            _exhaust(process_data(self.qc, session, until=Phase.QC))
 
     def withdraw(self, key: ZipKey) -> None:
         """Have what an archive brought withdrawn, if that is possible."""
@@ -157,7 +157,7 @@ class Centre:
         if accepts:
             accept_proposals(self.tracker, self.qc, self.settings, proposals, **_WHO)
         else:
-            settle_proposals(self.tracker, proposals, ProposalState.TURNED_DOWN, **_WHO)
+            decide_proposals(self.tracker, proposals, ProposalState.TURNED_DOWN, **_WHO)
 
     def standing(self) -> Standing:
         """What the databases hold."""

@@ -28,7 +28,7 @@ from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
 from dcc.tracker.register.file_sources import change_source
-from dcc.tracker.stored_archives import audits, record_kept
+from dcc.tracker.stored_archives import audits, record_stored_archives
 from tests.support.asking import column_in, execute_in, in_reading, in_writing
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Folder, Installation
@@ -47,7 +47,7 @@ def keep(tracker: Engine, settings: Settings, folder: Path, count: int) -> dict[
         (folder / "archive").write_bytes(content)
         kept.append((None, store.put(folder / "archive")))
     store.close()
-    in_writing(tracker, record_kept, kept)
+    in_writing(tracker, record_stored_archives, kept)
     return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 

@@ -14,7 +14,7 @@ from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
 from dcc.session.data.corrections import plan_submission, recheck
-from dcc.session.data.quality_control import QcResult, settle_qc
+from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.tracker.decisions import DecisionKind, decide, revoke
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
@@ -270,7 +270,7 @@ def set_contexts(qc: Engine, state: ContextState) -> None:
 
 
 def settle(data: DataInstallation) -> QcResult:
-    return settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
+    return update_qc_states(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
 
 
 def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInstallation) -> None:

@@ -11,7 +11,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.models import CONTEXT, DOCUMENT
-from dcc.session.data.quality_control import settle_qc
+from dcc.session.data.quality_control import update_qc_states
 from dcc.tracker import progress
 from dcc.tracker.models import XmlFile, ZipAction
 from tests.support.asking import execute_in, rows_in
@@ -112,7 +112,7 @@ def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInsta
     data.put(ZIP, specimens(), experiments())
     data.run()
     execute_in(data.qc, delete(models.SHARE), update(models.DOCUMENT).values(tracker_id=None))
-    settle_qc(data.tracker, data.qc, data.settings, **WHO)
+    update_qc_states(data.tracker, data.qc, data.settings, **WHO)
     assert data.documents()[EXPERIMENTS] == "qc pending"
     data.take_up()
     assert data.documents()[EXPERIMENTS] != "qc done"

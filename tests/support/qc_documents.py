@@ -89,7 +89,7 @@ def to_apply(
     created: date = date(2013, 10, 31),
     tracker_id: int | None = None,
     zip_file: str | None = None,
-    together_from: int | None = None,
+    first_of_batch: int | None = None,
 ) -> DocumentToApply:
     """A document of its own archive."""
     number = next(_numbers)
@@ -105,7 +105,7 @@ def to_apply(
         md5=md5(name.encode()).hexdigest(),
         size_bytes=1_000,
         tracker_id=tracker_id,
-        together_from=together_from,
+        first_of_batch=first_of_batch,
     )
 
 

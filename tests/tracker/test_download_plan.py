@@ -148,8 +148,8 @@ class TestPreference:
             TransferStatistics(1, 0, 1_000, 0.5),
         ]
         known = []
-        for conduct in sessions:
-            in_writing(tracker, record_transfer_statistics, {source: conduct})
+        for transfer_statistics in sessions:
+            in_writing(tracker, record_transfer_statistics, {source: transfer_statistics})
             known.append(_rows(tracker, FileSourceStatistics)[0][1:])
         assert known == [(5, 0, 0.0), (6, 0, 0.0), (4, 3_000, 2.0), (2, 4_000, 2.5)]
 

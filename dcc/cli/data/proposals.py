@@ -144,14 +144,14 @@ def turn_down(
 
     JSON: a list of the submissions
     """
-    from dcc.session.data.corrections import settle_proposals
+    from dcc.session.data.corrections import decide_proposals
     from dcc.tracker.hostings.missing_archives import ProposalState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
-        settle_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
+        decide_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
     text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
     echo_result([str(proposal.key) for proposal in chosen], text, as_json=as_json)
 

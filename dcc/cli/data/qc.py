@@ -243,12 +243,12 @@ def recount(reason: str, as_json: bool) -> None:
     JSON: {"contexts", "corrected", "seconds"}: the number of contexts, and how many were wrong
     """
     from dcc.qc.contexts.recounting import recount_contexts
-    from dcc.session.data.quality_control import settle_qc
+    from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
         recounted = recount_contexts(engine, author=author, reason=reason)
-        settle_qc(tracker, engine, settings, author=author, reason=reason)
+        update_qc_states(tracker, engine, settings, author=author, reason=reason)
     text = f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected."
     echo_result(recounted, text, as_json=as_json)
 
@@ -278,7 +278,7 @@ def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
 def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: str) -> DecisionResult:
     """Decide on the selected contexts, and update the tracker."""
     from dcc.qc.contexts.states import decide
-    from dcc.session.data.quality_control import settle_qc
+    from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
@@ -289,7 +289,7 @@ def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: 
                 "No data context was chosen. Choose some with --centre, --procedure and so on, or all with --all."
             )
         decided = decide(engine, decision, wanted, author=author, reason=reason)
-        settle_qc(tracker, engine, settings, author=author, reason=reason)
+        update_qc_states(tracker, engine, settings, author=author, reason=reason)
     return decided
 
 

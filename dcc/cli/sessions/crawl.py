@@ -292,7 +292,7 @@ def _conclude(
     ended, crawled_only = None, False
     if session is not None:
         ended, crawled_only = session.ended, session.settings.last_phase < Phase.XSD
-        report.add_troubles(session.troubles)
+        report.add_task_errors(session.task_errors)
     unmended = report.conclude()
     note_facts(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),

@@ -90,9 +90,9 @@ class SessionReport:
                 errors = max(len(document.errors), 1)
                 self.problems.append(_problem(first, key, document.phase, document.file_name, errors=errors))
 
-    def add_troubles(self, troubles: Iterable[DccError]) -> None:
+    def add_task_errors(self, task_errors: Iterable[DccError]) -> None:
         """Add problems beyond any archive or source, such as reference data that could not be read."""
-        for error in troubles:
+        for error in task_errors:
             self.problems.append(_problem(Problem.of(error)))
 
     def add_data(self, outcome: DataOutcome) -> None:

@@ -194,8 +194,8 @@ def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listene
         listeners.on_zip(outcome)
     if settings.last_phase < Phase.UPLOAD:
         return
-    from dcc.session.data.session_data import take_up_data
+    from dcc.session.data.session_data import process_data
 
     with open_qc(settings, patience_seconds=settings.database_retry) as qc:
-        for data in take_up_data(qc, session, until=settings.last_phase, keys=keys):
+        for data in process_data(qc, session, until=settings.last_phase, keys=keys):
             listeners.on_data(data)

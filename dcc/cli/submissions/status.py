@@ -13,7 +13,7 @@ from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped,
 from dcc.cli.sources.source import due_json
 from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
 from dcc.messages import count_of
-from dcc.outcomes import TROUBLES
+from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def status(as_json: bool) -> None:
     states = overview.zip_actions
     last = overview.sessions.last
     note_facts(
-        in_trouble=last.id if last is not None and last.outcome in TROUBLES else None,
+        in_trouble=last.id if last is not None and last.outcome in FAILED_ENDS else None,
         held=next((key for key, _, _ in overview.held_documents), None),
         failed=any(state.status is Status.FAILED for state in states),
         down=next((source.entry.id for source in overview.sources if source.is_down), None),

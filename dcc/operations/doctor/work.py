@@ -38,7 +38,7 @@ from dcc.operations.doctor.checks import (
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import StagedKind
-from dcc.outcomes import TROUBLES
+from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.session.leases import Lease, active_sessions, read_leases
@@ -75,7 +75,7 @@ def check_sessions(environment: Environment) -> Iterator[Finding]:
         yield ok("session", f"Session {last.id} is open; a later run goes on with it.")
     else:
         message = f"The last one, {last.id}, ended at {last.finish_time} UTC: {last.end_reason}."
-        if last.end_reason in TROUBLES:
+        if last.end_reason in FAILED_ENDS:
             yield warning("session", message, f"dcc session show {last.id}; dcc status")
         else:
             yield ok("session", message)

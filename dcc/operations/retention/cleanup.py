@@ -40,7 +40,7 @@ from dcc.tracker.models import (
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
-from dcc.tracker.stored_archives import unstored
+from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, key_of, state_of
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
@@ -73,7 +73,7 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
     # A name that is not UTF-8 cannot be in the tracker.
     names = {key.file_name for key in keys if key.file_name.isprintable()}
     rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if key_of(row) in keys]
-    not_stored = unstored(connection, [row.latest for row in rows if row.latest is not None])
+    not_stored = not_stored_everywhere(connection, [row.latest for row in rows if row.latest is not None])
     return {
         key_of(row): KnownArchive(
             za_id=row.id,

@@ -121,17 +121,17 @@ def apply_documents(
     documents: Sequence[DocumentWithRows],
     *,
     patience_seconds: float = PATIENCE_SECONDS,
-    hold_above: int | None = None,
+    hold_threshold: int | None = None,
 ) -> list[AppliedDocument]:
     """Apply documents in their order, in one transaction; returns their results.
 
-    An exception leaves no row behind. An edit or delete that would end more than `hold_above` entities is held, unless
-    it was confirmed; None: no limit. On SQLite the documents are in `MAX_ATTACHED` prepared files at most. Raises the
-    database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
+    An exception leaves no row behind. An edit or delete that would end more than `hold_threshold` entities is held,
+    unless it was confirmed; None: no limit. On SQLite the documents are in `MAX_ATTACHED` prepared files at most.
+    Raises the database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
     """
     return run_writing(
         engine,
-        lambda connection: apply_on(connection, documents, hold_above=hold_above),
+        lambda connection: apply_on(connection, documents, hold_threshold=hold_threshold),
         patience_seconds=patience_seconds,
     )
 
@@ -140,7 +140,7 @@ def apply_on(
     connection: Connection,
     documents: Sequence[DocumentWithRows],
     *,
-    hold_above: int | None = None,
+    hold_threshold: int | None = None,
     foreign_additions: NotPermitted = NotPermitted.REFUSE,
 ) -> list[AppliedDocument]:
     """Apply documents within a write transaction; see `apply_documents`.
@@ -150,7 +150,7 @@ def apply_on(
     centres = {centre for document, prepared in documents for centre in (document.centre, *prepared.centres)}
     lock_centres(connection, centres)
     reserved = reserve_ids(connection, centres, _rows_of(documents))
-    application = _Application(connection, documents, reserved, hold_above, foreign_additions)
+    application = _Application(connection, documents, reserved, hold_threshold, foreign_additions)
     known = known_documents(connection, [document for document, _ in documents])
     applied: list[AppliedDocument] = []
     together: list[DocumentWithRows] = []
@@ -187,11 +187,11 @@ class _Application:
         connection: Connection,
         documents: Sequence[DocumentWithRows],
         reserved: IdReservation,
-        hold_above: int | None,
+        hold_threshold: int | None,
         foreign_additions: NotPermitted,
     ) -> None:
         self._connection, self._documents = connection, documents
-        self._hold_above, self._foreign_additions = hold_above, foreign_additions
+        self._hold_threshold, self._foreign_additions = hold_threshold, foreign_additions
         self._next, self._at = reserved
         self._newest = NewestDates(connection, [document for document, _ in documents])
         self._applied: dict[int, DocumentWithRows] = {}
@@ -297,7 +297,7 @@ class _Application:
             why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
             others = decision.others.counts(effective=False)
             applied = replace(applied, state=DocumentState.HELD, findings=why, others=others)
-        elif self._hold_above is not None and sum(applied.ended.values()) > self._hold_above:
+        elif self._hold_threshold is not None and sum(applied.ended.values()) > self._hold_threshold:
             applied = replace(applied, state=DocumentState.HELD)
         decision.applied = applied
         if decision.keeps_rows:

@@ -76,7 +76,7 @@ class DocumentPlace(NamedTuple):
 class DocumentToApply:
     """A valid document and its origin; `tracker_id` is its `xml_file.id`, None without a tracker.
 
-    `rights` are the centres whose data it may change; None: all. `together_from` is the id of the first document that
+    `rights` are the centres whose data it may change; None: all. `first_of_batch` is the id of the first document that
     came together with it, None if it came alone: none of these makes it late, because the platform ordered them.
     """
 
@@ -91,7 +91,7 @@ class DocumentToApply:
     size_bytes: int
     tracker_id: int | None = None
     rights: Rights | None = None
-    together_from: int | None = None
+    first_of_batch: int | None = None
 
     @property
     def place(self) -> DocumentPlace:
@@ -261,7 +261,7 @@ class NewestDates:
         self._newest: dict[tuple[str, DocumentKind], date | None] = {}
         self._latest = utc_now().date() + timedelta(days=1)
         for place, one in oldest.items():
-            before = _NO_DOCUMENT if one.together_from is None else one.together_from
+            before = _NO_DOCUMENT if one.first_of_batch is None else one.first_of_batch
             until = {"before": before, "created": one.created, "latest": self._latest}
             values = {"centre": one.centre, "kind": one.kind.value, **until}
             newer = _NEWER if one.kind is DocumentKind.SPECIMEN else _NEWER_OF_KIND
@@ -274,7 +274,7 @@ class NewestDates:
 
     def add(self, document: DocumentToApply) -> None:
         """Include a document that took effect, unless the others came together with it."""
-        if document.together_from is not None or document.created > self._latest:
+        if document.first_of_batch is not None or document.created > self._latest:
             return
         for kind in {document.kind, DocumentKind.SPECIMEN}:
             place = (document.centre, kind)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, case, select
 
-from dcc.outcomes import DECLINED, HELD, TROUBLES, WAITS, ZipKey
+from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, WAITS, ZipKey
 from dcc.reports.causes.collecting import Subject, causes_of
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
@@ -164,7 +164,7 @@ def collect_session(
     session = require_session(tracker, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
-    troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
+    troubled = session.outcome in FAILED_ENDS or any(crawl.error for crawl in session.crawls)
     zips, causes = zips_of_session(tracker, session, qc), causes_of(tracker, qc, session_id, settings)
     return SessionReport(
         session=session.id,

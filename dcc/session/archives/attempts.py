@@ -35,7 +35,7 @@ class SourceQueue:
     """
 
     def __init__(self, downloads: SourceDownloads) -> None:
-        self.conduct = TransferStatistics()
+        self.transfer_statistics = TransferStatistics()
         self.is_paused = False
         self._is_given_up = False
         self.downloads = downloads
@@ -81,10 +81,10 @@ class SourceQueue:
     def note_arrival(self, received: ReceivedArchive) -> None:
         """Record a successful attempt."""
         self._queued -= 1
-        self.conduct.arrived += 1
+        self.transfer_statistics.arrived += 1
         if not received.resumed and received.is_sent:
-            self.conduct.bytes += received.size_bytes
-            self.conduct.seconds += received.seconds
+            self.transfer_statistics.bytes += received.size_bytes
+            self.transfer_statistics.seconds += received.seconds
 
     def note_failure(self, message: TransferFailed) -> None:
         """Record a failed attempt, unless it was not made because the copy is known to be bad."""
@@ -92,7 +92,7 @@ class SourceQueue:
         if isinstance(message.error, ChecksumMismatchError) and message.error.received is None:
             return
         if isinstance(message.error, SourceError) and not self._is_given_up:
-            self.conduct.failures += 1
+            self.transfer_statistics.failures += 1
             self._is_given_up = self.downloads.given_up
 
 

@@ -130,9 +130,9 @@ class Coordinator:
         self._attempts.join(_STOP_SECONDS)
 
     @property
-    def conduct(self) -> dict[int, TransferStatistics]:
+    def transfer_statistics(self) -> dict[int, TransferStatistics]:
         """How each file source behaved, by id."""
-        return {number: source.conduct for number, source in self._attempts.sources.items()}
+        return {number: source.transfer_statistics for number, source in self._attempts.sources.items()}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
         """Process the jobs; yields each submission's outcome once it is recorded.
@@ -202,7 +202,7 @@ class Coordinator:
 
     def _end_without(self, job: Job) -> None:
         """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
-        if job.staged is not None and not job.found_bad:
+        if job.staged is not None and not job.new_bad_copies:
             self._batch.staged.append(job)
             return
         self._add_reason_of_all_copies(job)
@@ -264,14 +264,14 @@ class Coordinator:
         set_aside = (
             not goes_on
             and isinstance(error, FileChangedError | SizeMismatchError)
-            and not (job.staged or job.found_bad)
+            and not (job.staged or job.new_bad_copies)
         )
         # Without room the submission stays as it is, and waits for the next session.
         promote = not (goes_on or set_aside or without_room)
         self._batch.propose(number, job.last_failure, promote=promote)
         if set_aside:
             self._set_aside(job)
-        elif without_room and job.found_bad:
+        elif without_room and job.new_bad_copies:
             # An untried copy may be good: the bad ones decide nothing yet.
             self._finish(job)
         elif not goes_on:
@@ -328,7 +328,7 @@ class Coordinator:
     def _keep(self, job: Job) -> None:
         """Put an archive into the store before it is checked: a bad one is removed from staging then."""
         self._unchecked += 1
-        if job.doubtful:
+        if job.may_be_damaged:
             # It may not be what arrived.
             self._extract(job)
         else:
@@ -377,13 +377,13 @@ class Coordinator:
 
     def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
         """Handle an archive that cannot be checked; `md5` is its checksum if that is the problem, else None."""
-        if isinstance(error, CorruptArchiveError) and job.doubtful:
+        if isinstance(error, CorruptArchiveError) and job.may_be_damaged:
             self._give_back(job, error)
             return
         number = job.download_id or 0
         self._log_reason(job, error)
         if isinstance(error, CorruptArchiveError) and job.resumed:
-            self._fetch_anew(job)
+            self._fetch_again(job)
             return
         if md5 is not None:
             self._note_md5(job, md5)
@@ -418,7 +418,7 @@ class Coordinator:
         self._staging.archive(job.key).unlink(missing_ok=True)
         self.damaged.append(job.za_id)
 
-    def _fetch_anew(self, job: Job) -> None:
+    def _fetch_again(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
         self._batch.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
         self._drop(job, NOT_DOWNLOADED)
@@ -434,16 +434,16 @@ class Coordinator:
 
     def _add_reason_of_all_copies(self, job: Job) -> None:
         """If several copies were bad, name them in one further reason."""
-        if len(job.found_bad) < 2 or job.download_id is None:
+        if len(job.new_bad_copies) < 2 or job.download_id is None:
             return
         copies = [
             message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
-            for found in job.found_bad.values()
+            for found in job.new_bad_copies.values()
         ]
         template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
-        reason = message(template, archive=str(job.key), count=len(job.found_bad), copies=copies)
+        reason = message(template, archive=str(job.key), count=len(job.new_bad_copies), copies=copies)
         problem = Problem(job.reasons[-1].kind, reason, code=job.reasons[-1].code)
         job.reasons.append(problem)
         self._batch.problems.append((job.download_id, problem))

@@ -146,15 +146,17 @@ def _process(
     with Coordinator(session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
         if coordinator.damaged:
-            anew = _plan_anew(session, coordinator.damaged)
-            yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in anew)
+            replanned = _plan_again(session, coordinator.damaged)
+            yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in replanned)
         if coordinator.changed:
             uploading = _still_uploading(session, addresses, coordinator.changed)
             left = [job for job in coordinator.changed if job.key in uploading]
             if left:
                 _leave_uploading(session, left, named=named)
             yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
-    session.write(lambda connection: record_transfer_statistics(connection, coordinator.conduct), alone=True)
+    session.write(
+        lambda connection: record_transfer_statistics(connection, coordinator.transfer_statistics), alone=True
+    )
     if coordinator.faults:
         session.write(lambda connection: quarantine(connection, session.id, settings.max_faults))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
@@ -252,7 +254,7 @@ def _held_outcome(held: HeldArchive) -> ZipOutcome:
     )
 
 
-def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
+def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
     """Plan the download of archives that are damaged in staging but were intact on arrival."""
 
     def plan(connection: Connection) -> list[PlannedZip]:
@@ -297,7 +299,7 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
             staging.archive(job.key).unlink(missing_ok=True)
 
     def write(connection: Connection) -> None:
-        halves = [job.za_id for job in jobs if job.found_bad]
+        halves = [job.za_id for job in jobs if job.new_bad_copies]
         progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
         if named:
             # A person opened them again: until they can be fetched, they keep their state.

@@ -36,7 +36,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State
-from dcc.tracker.stored_archives import record_kept
+from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
 
 _MAX_RETRIES: Final = 255
@@ -130,7 +130,7 @@ class Batch:
         )
         record_bad_copies(connection, self.bad_copies)
         record_published(connection, self.published)
-        record_kept(connection, self.kept)
+        record_stored_archives(connection, self.kept)
         if self.concluded:
             progress.conclude(connection, self.concluded)
         return BatchResult(

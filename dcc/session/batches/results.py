@@ -170,7 +170,7 @@ def prepared_by_workers(
         _store_reference_data(settings)
         _have_prepared(workers, results, session, planned)
     except (StoreUnreachableError, StoreRefusedError) as error:
-        session.note_trouble(Phase.DOWNLOAD, error)
+        session.record_task_error(Phase.DOWNLOAD, error)
     except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
         log.warning("Workers are given nothing, as what they prepare by is in the QC database: %s", error)
     try:

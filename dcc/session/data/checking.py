@@ -256,9 +256,11 @@ def _judge_together(
     """Judge documents with prepared findings, by id, without those to which other rules may object."""
 
     def judge(connection: Connection) -> Mapping[int, Judgement | NotFoundError]:
-        doubtful = questionable(connection, known.keys(), latest_day(basis.today))
+        questionable_ids = questionable(connection, known.keys(), latest_day(basis.today))
         found = [
-            ContentFindings(document_id, some) for document_id, some in known.items() if document_id not in doubtful
+            ContentFindings(document_id, some)
+            for document_id, some in known.items()
+            if document_id not in questionable_ids
         ]
         return dict(zip((one.document_id for one in found), judge_together(connection, found, basis), strict=True))
 

@@ -33,7 +33,7 @@ from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import clear_kinds, rewrite_log
 from dcc.session.data.documents import UPLOADED, waiting_for_upload
 from dcc.session.data.due_documents import DueDocument, document_to_apply
-from dcc.session.data.prepared_archives import prepared_once
+from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -128,7 +128,7 @@ def withdraw_submission(
     return undone
 
 
-def catch_up_with_withdrawals(work: DataSession) -> None:
+def record_missed_withdrawals(work: DataSession) -> None:
     """Record withdrawals that the tracker missed because the process was killed."""
     both = _Databases(work.session.tracker, work.qc, work.settings)
     undone = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE))
@@ -282,7 +282,7 @@ def _require_confirmable(connection: Connection, key: ZipKey) -> None:
 
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
-        with prepared_once(Staging(both.settings.staging_directory), [document], uploader.qc) as prepared:
+        with prepared_temporarily(Staging(both.settings.staging_directory), [document], uploader.qc) as prepared:
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
@@ -336,7 +336,7 @@ def _accept(
         return DecidedProposal(proposal, problem=str(error))
     except NotFoundError:
         # Somebody else withdrew it already, as proposed.
-        settle_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
+        decide_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
         return DecidedProposal(proposal)
     if undone.builders:
         first = undone.builders[0]
@@ -345,7 +345,7 @@ def _accept(
     return DecidedProposal(proposal, len(undone.withdrawn))
 
 
-def settle_proposals(
+def decide_proposals(
     tracker: Engine,
     proposals: Sequence[WithdrawalProposal],
     state: ProposalState,
@@ -366,14 +366,14 @@ class DocumentPlan:
     file_name: str
     plan: Plan
 
-    def is_held(self, hold_above: int) -> bool:
+    def is_held(self, hold_threshold: int) -> bool:
         """Whether a session holds the document for confirmation.
 
-        `hold_above` is the number of entities that a document may end without it.
+        `hold_threshold` is the number of entities that a document may end without it.
         """
         would_be = self.plan.would_be
         others = any(found.rule == OWNERSHIP and found.severity is Severity.WARNING for found in would_be.findings)
-        return others or sum(would_be.ended.values()) > hold_above
+        return others or sum(would_be.ended.values()) > hold_threshold
 
 
 def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
@@ -396,7 +396,7 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey
     due, delegations = run_reading(tracker, find)
     staging = Staging(settings.staging_directory)
     plans = []
-    with prepared_once(staging, due, qc) as prepared:
+    with prepared_temporarily(staging, due, qc) as prepared:
         for document in due:
             to_apply = DocumentWithRows(document_to_apply(document, delegations), prepared(document))
             plan = plan_document(qc, to_apply)

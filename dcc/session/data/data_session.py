@@ -290,7 +290,7 @@ def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference |
         if each.outcome is RefreshOutcome.FAILED:
             log.warning("%s", each.message)
             kind = ReferenceUnreachableError if each.is_unreachable else ReferenceDataError
-            work.session.note_trouble(Phase.DATA, kind(each.message))
+            work.session.record_task_error(Phase.DATA, kind(each.message))
     return bool(refreshed)
 
 

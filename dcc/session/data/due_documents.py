@@ -116,7 +116,7 @@ def groups_to_apply(
 
 
 def document_to_apply(
-    document: DueDocument, delegations: Delegations, together_from: int | None = None
+    document: DueDocument, delegations: Delegations, first_of_batch: int | None = None
 ) -> DocumentToApply:
     """A document of the tracker for the QC database; the delegations in force decide whose data it may change."""
     name = document.name
@@ -132,5 +132,5 @@ def document_to_apply(
         size_bytes=document.size_bytes,
         tracker_id=document.xml_id,
         rights=delegations.rights_of(document.centre),
-        together_from=together_from,
+        first_of_batch=first_of_batch,
     )

@@ -167,7 +167,7 @@ class PreparedArchives:
 
 
 @contextmanager
-def prepared_once(
+def prepared_temporarily(
     staging: Staging, documents: Sequence[DueDocument], qc: Engine
 ) -> Iterator[Callable[[DueDocument], PreparedDocument]]:
     """Prepares documents of one archive for this block only, without the rules; yields a function that returns each.

@@ -22,7 +22,7 @@ from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.checking import GONE, NOT_UPLOADED
 from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
-from dcc.session.data.documents import load_documents, load_qc_states, load_unsettled
+from dcc.session.data.documents import load_documents, load_qc_states, load_unfinished
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.settings import Settings
@@ -78,7 +78,7 @@ def _build(
         work.session.finish_task(task, failed=False)
 
 
-def settle_documents(work: DataSession) -> Iterator[ZipData]:
+def update_document_states(work: DataSession) -> Iterator[ZipData]:
     """Let the documents that have passed the phases before follow the states of their contexts.
 
     Documents that are missing in the QC database are set to be uploaded again.
@@ -98,7 +98,7 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=False)
 
 
-def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:
+def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:
     """Let the tracker's documents follow the states of the data contexts, after a wrangler changed those.
 
     Documents that are missing in the QC database are left to the next session. `author` and `reason` are recorded with
@@ -129,7 +129,7 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
 
     Documents that are done and have no open context, in the long run nearly all, are not read.
     """
-    unsettled = load_unsettled(connection)
+    unsettled = load_unfinished(connection)
     wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in unsettled}
     changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
     others = load_qc_states(connection, open_ids - unsettled.keys())

@@ -74,13 +74,13 @@ _OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Out
 class Uploader:
     """Applies documents; those that would change more than the settings allow are held.
 
-    For `together_from` see `DocumentToApply`.
+    For `first_of_batch` see `DocumentToApply`.
     """
 
     qc: Engine
     settings: Settings
     delegations: Delegations
-    together_from: int | None = None
+    first_of_batch: int | None = None
 
     def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[Fact]:
         """Apply prepared documents in one transaction; returns the results for the tracker.
@@ -89,10 +89,10 @@ class Uploader:
         """
         began = time.monotonic()
         to_apply = [
-            DocumentWithRows(document_to_apply(document, self.delegations, self.together_from), one)
+            DocumentWithRows(document_to_apply(document, self.delegations, self.first_of_batch), one)
             for document, one in zip(documents, prepared, strict=True)
         ]
-        applied = apply_documents(self.qc, to_apply, hold_above=self.settings.hold_threshold)
+        applied = apply_documents(self.qc, to_apply, hold_threshold=self.settings.hold_threshold)
         seconds = (time.monotonic() - began) / len(documents)
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
@@ -291,8 +291,8 @@ class _Upload:
         self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
         self._most_files = MAX_ATTACHED if work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
-        together_from = run_reading(work.qc, newest_document) + 1
-        self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
+        first_of_batch = run_reading(work.qc, newest_document) + 1
+        self._uploader = Uploader(work.qc, work.settings, work.delegations, first_of_batch)
 
     def close(self) -> None:
         """Close the prepared files."""

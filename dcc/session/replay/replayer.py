@@ -141,7 +141,7 @@ class Replayer:
     basis: PreparationBasis
     waivers: tuple[Waiver, ...]
     limit: int
-    hold_above: int | None
+    hold_threshold: int | None
     delegations: Delegations
     rules: str | None = None
 
@@ -275,7 +275,7 @@ class _Application:
 
     def apply(self, batch: Sequence[ReplayDocument]) -> None:
         """Apply the documents of a session: additions in groups, all others one by one."""
-        together_from = run_reading(self._engine, newest_document, patience_seconds=0) + 1
+        first_of_batch = run_reading(self._engine, newest_document, patience_seconds=0) + 1
         by_id = {one.document.xml_id: one for one in batch}
         groups = groups_to_apply(
             in_order_of_upload(one.document for one in batch),
@@ -284,15 +284,15 @@ class _Application:
             MAX_ATTACHED,
         )
         for group in groups:
-            self._apply([by_id[document.xml_id] for document in group], together_from)
+            self._apply([by_id[document.xml_id] for document in group], first_of_batch)
 
-    def _apply(self, group: Sequence[ReplayDocument], together_from: int) -> None:
+    def _apply(self, group: Sequence[ReplayDocument], first_of_batch: int) -> None:
         """Apply documents together; if that fails, each by itself."""
         try:
             applied = apply_documents(
                 self._engine,
-                [self._to_apply(one, together_from) for one in group],
-                hold_above=None if group[0].is_confirmed else self._replayer.hold_above,
+                [self._to_apply(one, first_of_batch) for one in group],
+                hold_threshold=None if group[0].is_confirmed else self._replayer.hold_threshold,
             )
         except DatabaseUnreachableError:
             raise
@@ -301,13 +301,13 @@ class _Application:
                 self.verdicts[group[0].document.xml_id] = _failed_upload(error)
                 return
             for one in group:
-                self._apply([one], together_from)
+                self._apply([one], first_of_batch)
             return
         for one, result in zip(group, applied, strict=True):
             self._take(one, result)
 
-    def _to_apply(self, one: ReplayDocument, together_from: int) -> DocumentWithRows:
-        to_apply = document_to_apply(one.document, self._replayer.delegations, together_from)
+    def _to_apply(self, one: ReplayDocument, first_of_batch: int) -> DocumentWithRows:
+        to_apply = document_to_apply(one.document, self._replayer.delegations, first_of_batch)
         prepared = self._files.document(one)
         return DocumentWithRows(replace(to_apply, rights=None) if one.is_confirmed else to_apply, prepared)
 
@@ -335,7 +335,7 @@ class _Judging:
         """The verdicts by `xml_id`."""
         findings = {one.id: self._findings(one) for one in documents}
         known = [document_id for document_id, found in findings.items() if found is not None]
-        doubtful = questionable(self._connection, known, latest_day(self._basis.today))
+        questionable_ids = questionable(self._connection, known, latest_day(self._basis.today))
         verdicts = {}
         for standing in documents:
             document, found = standing.document, findings[standing.id]
@@ -345,7 +345,7 @@ class _Judging:
                 path = self._replayer.staging.contents(document.key) / document.name.file_name
                 contents = read_document(path, document.name.kind)
                 found = list(check_contents(contents, self._context(standing), JUDGED_AT_UPLOAD))
-            elif standing.id in doubtful:
+            elif standing.id in questionable_ids:
                 found = self._with_others(standing, found)
             is_clean = not (found or standing.is_noted)
             verdicts[document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(standing, found)

@@ -54,7 +54,7 @@ class NewBadCopy(NamedTuple):
     fault: CopyFault
 
 
-def centre_is_to_blame(md5s: Mapping[int, str], published: str | None) -> bool:
+def is_fault_of_centre(md5s: Mapping[int, str], published: str | None) -> bool:
     """Whether the centre is to blame for bad copies with these checksums, by hosting; then no other source is tried.
 
     It is if two sources delivered the same, or one of them what the centre published.

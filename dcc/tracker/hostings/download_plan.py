@@ -16,7 +16,7 @@ from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
-from dcc.tracker.hostings.copies import centre_is_to_blame, published_checksums
+from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
     by_archive,
@@ -421,8 +421,8 @@ def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | Non
     plan = PlannedZip(row.id, row.zip_id, key_of(row), row.centre, (), published=published, failures=failures)
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
-        settled = centre_is_to_blame({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
-        wanted = (one for one in hostings if (one.may_be_right(published) if one.bad else not settled))
+        settled = is_fault_of_centre({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
+        wanted = (one for one in hostings if (one.deserves_recheck(published) if one.bad else not settled))
         return replace(plan, hostings=tuple(wanted), bad=bad)
     same: list[Hosting] = []
     for hosting in hostings:

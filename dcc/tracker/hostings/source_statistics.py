@@ -21,14 +21,14 @@ class TransferStatistics:
     seconds: float = 0.0
 
 
-def record_transfer_statistics(connection: Connection, conduct: Mapping[int, TransferStatistics]) -> None:
+def record_transfer_statistics(connection: Connection, transfer_statistics: Mapping[int, TransferStatistics]) -> None:
     """Add a session's observations of each source (by id).
 
     Failures fade: if the source also delivered, those of earlier sessions count half, so that a server which was down
     for a day is not avoided for a year.
     """
     table = FileSourceStatistics
-    for source_id, seen in conduct.items():
+    for source_id, seen in transfer_statistics.items():
         failures = table.failures // 2 if seen.arrived else table.failures
         summed: dict[str, ColumnElement[Any]] = {
             "failures": failures + seen.failures,

@@ -146,7 +146,7 @@ class ListingRecorder:
     def _record_known(self, seen: Seen, result: RecordedListing) -> None:
         """Report changes since the last listing, and record the present listing."""
         content, manifests = self._changed(seen)
-        anew, loaded = self._download_anew(seen, content, manifests)
+        anew, loaded = self._download_again(seen, content, manifests)
         rows, sizes, uploading_anew = [], [], {}
         for key, (known, file) in seen.items():
             changed = key in content
@@ -203,7 +203,7 @@ class ListingRecorder:
         }
         return content, manifests
 
-    def _download_anew(
+    def _download_again(
         self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]
     ) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.

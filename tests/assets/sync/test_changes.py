@@ -13,7 +13,7 @@ from dcc.errors import DagsterStorageError
 from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import data_session
 from dcc.session.data.corrections import recheck
-from dcc.session.data.quality_control import settle_qc
+from dcc.session.data.quality_control import update_qc_states
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, Mark
 from dcc_dagster.event_recorder import EventRecorder
@@ -31,7 +31,7 @@ def show(data: DataInstallation, dagster: Dagster) -> None:
 
 def finish_quality_control(data: DataInstallation) -> None:
     execute_in(data.qc, update(CONTEXT).values(state="qcdone", data_state="qcdone"))
-    settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
+    update_qc_states(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
     later()
 
 
