@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.histories.happenings import ARCHIVES, STEPS, Copy, Form, Place, Version
-from tests.histories.life import ArchiveTotals, content_of
+from tests.histories.life import Holdings, content_of
 
 WAITING: Final = "zip_name done"
 DAMAGED: Final = "unzip failed"
@@ -126,9 +126,9 @@ class Expected:
                 self._attempt(archive, record, reachable)
         self._end_session()
 
-    def holdings(self) -> ArchiveTotals:
+    def holdings(self) -> Holdings:
         """What the databases should hold."""
-        return ArchiveTotals(
+        return Holdings(
             {archive: record.state for archive, record in self.records.items()},
             {archive: record.documents for archive, record in self.records.items() if record.documents},
             {archive: record.animals for archive, record in self.records.items() if record.animals},

@@ -71,7 +71,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class ChecksumPublished:
+class Published:
     """The checksum of a copy lies beside an archive at a place; None takes it away."""
 
     place: Place
@@ -112,7 +112,7 @@ class Retried:
     archive: int
 
 
-EventKind = Uploaded | Uploading | Removed | ChecksumPublished | Away | Delegated | LeftOut | Crawled | Retried
+Happening = Uploaded | Uploading | Removed | Published | Away | Delegated | LeftOut | Crawled | Retried
 
 ARCHIVES: Final = 3
 STEPS: Final = ("upload", "data", "context", "overview")
@@ -121,7 +121,7 @@ _SESSIONS: Final = 7
 _BETWEEN: Final = 3
 
 
-def history(seed: int) -> Iterator[EventKind]:
+def history(seed: int) -> Iterator[Happening]:
     """A random history: what happens, with a session now and then, and one at the end."""
     rng = random.Random(f"history {seed}")
     for _ in range(_SESSIONS):
@@ -134,7 +134,7 @@ def history(seed: int) -> Iterator[EventKind]:
     yield Crawled()
 
 
-def _one(rng: random.Random) -> EventKind:
+def _one(rng: random.Random) -> Happening:
     place, archive = rng.choices(list(Place), (3, 2))[0], rng.randrange(ARCHIVES)
     match rng.choices(range(7), (10, 2, 2, 3, 1, 1, 3))[0]:
         case 0:
@@ -145,7 +145,7 @@ def _one(rng: random.Random) -> EventKind:
             return Removed(place, archive)
         case 3:
             version = rng.choice((None, Version.FIRST, Version.FIRST, Version.SECOND))
-            return ChecksumPublished(place, archive, None if version is None else Copy(archive, version))
+            return Published(place, archive, None if version is None else Copy(archive, version))
         case 4:
             return Away(place)
         case 5:

@@ -63,7 +63,7 @@ LEFT_OUT: Final = "left_out_"
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveTotals:
+class Holdings:
     """What the databases hold: the state of each archive, of its documents, and the animals that are current.
 
     `animals` are the numbers of current animals by archive; `troubled` are the archives with a document that failed and
@@ -155,7 +155,7 @@ class Life:
                 return type(error).__name__
         return None
 
-    def holdings(self) -> ArchiveTotals:
+    def holdings(self) -> Holdings:
         """What the databases hold."""
         numbers = {name_of(archive): archive for archive in range(31)}
         with self.tracker.connect() as connection:
@@ -186,7 +186,7 @@ class Life:
         for animal in animals:
             archive = int(animal.rpartition("M")[2]) // 100
             found[archive] = found.get(archive, 0) + 1
-        return ArchiveTotals(
+        return Holdings(
             {numbers[row.file_name]: _state(row.phase_id, row.status_id) for row in states},
             documents,
             found,

@@ -46,7 +46,7 @@ from tests.histories.records import (
     UNDONE,
     UPLOADED,
     WAITING,
-    AppliedDocument,
+    Applied,
     Record,
     Standing,
 )
@@ -67,9 +67,9 @@ class Model:
 
     lying: dict[int, tuple[Submission, int]] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
-    versions: dict[int, list[tuple[AppliedDocument, int | None]]] = field(default_factory=dict)
-    deletions: list[AppliedDocument] = field(default_factory=list)
-    applied: list[AppliedDocument] = field(default_factory=list)
+    versions: dict[int, list[tuple[Applied, int | None]]] = field(default_factory=dict)
+    deletions: list[Applied] = field(default_factory=list)
+    applied: list[Applied] = field(default_factory=list)
     duplicates: set[str] = field(default_factory=set)
     left_out: str = ""
     waivers: list[str] = field(default_factory=list)
@@ -278,15 +278,15 @@ class Model:
             self._go_on(record, name, "data")
 
     @staticmethod
-    def _document(record: Record, place: int) -> AppliedDocument:
+    def _document(record: Record, place: int) -> Applied:
         submission = record.submission
         said = submission.documents[place]
-        return AppliedDocument(submission.document_name(place), submission.number, submission.action, said)
+        return Applied(submission.document_name(place), submission.number, submission.action, said)
 
-    def _former(self, document: AppliedDocument) -> AppliedDocument | None:
+    def _former(self, document: Applied) -> Applied | None:
         return next((one for one in self.applied if one.name == document.name), None)
 
-    def _older(self, document: AppliedDocument) -> Record | None:
+    def _older(self, document: Applied) -> Record | None:
         """The oldest archive before it that has held documents, is on hold or, if it changes data, is on its way."""
         is_new = document.action is Action.ADD
         for number, record in sorted(self.records.items()):
@@ -332,7 +332,7 @@ class Model:
             broken.append(REFUSALS[record.submission.action])
         return not set(broken) <= set(self.waivers)
 
-    def _apply(self, document: AppliedDocument, *, is_confirmed: bool = False) -> str:
+    def _apply(self, document: Applied, *, is_confirmed: bool = False) -> str:
         """What becomes of a document."""
         former = self._former(document)
         if former is not None and not former.is_duplicate:
@@ -361,22 +361,22 @@ class Model:
         self._note(document)
         return DONE if len(taken) == len(there) else IN_PART
 
-    def _touch(self, log: Sequence[tuple[AppliedDocument, int | None]] | None) -> None:
+    def _touch(self, log: Sequence[tuple[Applied, int | None]] | None) -> None:
         """Note that another document changes what the last one brought, or brings it back."""
         if log:
             self.touched.add((log[-1][0].number, log[-1][0].name))
 
-    def _note(self, document: AppliedDocument) -> None:
+    def _note(self, document: Applied) -> None:
         self.applied.append(document)
         if document.action is Action.DELETE:
             self.deletions.append(document)
 
-    def _owner(self, group: int) -> AppliedDocument | None:
+    def _owner(self, group: int) -> Applied | None:
         """The document that a group of animals is there by."""
         log = self.versions.get(group)
         return log[-1][0] if log and log[-1][1] is not None else None
 
-    def _is_duplicate(self, document: AppliedDocument, owners: set[AppliedDocument | None]) -> bool:
+    def _is_duplicate(self, document: Applied, owners: set[Applied | None]) -> bool:
         if document.action is Action.DELETE:
             return owners == {None} and any(one.said == document.said for one in self.deletions)
         (owner, *others) = owners

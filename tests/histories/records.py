@@ -43,7 +43,7 @@ class Standing:
 
 
 @dataclass(eq=False)
-class AppliedDocument:
+class Applied:
     """A document that took effect, or is the same as one that did."""
 
     name: str

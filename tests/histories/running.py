@@ -18,19 +18,19 @@ from tests.histories import submissions, wishes
 from tests.histories.expected import LOADED, Expected
 from tests.histories.happenings import (
     Away,
-    ChecksumPublished,
     Crawled,
     Delegated,
-    EventKind,
+    Happening,
     LeftOut,
     Place,
+    Published,
     Removed,
     Retried,
     Uploaded,
     Uploading,
     history,
 )
-from tests.histories.life import CENTRES, QUIET_SECONDS, ArchiveTotals, Life
+from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
 from tests.histories.model import Model
 from tests.histories.records import Standing
 from tests.histories.submitting import Centre
@@ -154,7 +154,7 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
     return outcome
 
 
-def _happen(happening: submissions.EventKind, centre: Centre, model: Model) -> bool:
+def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> bool:
     """Let it happen, for real and in the model; whether it can."""
     match happening:
         case submissions.Submitted(submission):
@@ -189,7 +189,7 @@ def _happen(happening: submissions.EventKind, centre: Centre, model: Model) -> b
             if number not in model.records or not wishes.fulfil(model, wish, number):
                 return False
             centre.fulfil(wish, model.records[number].submission.key)
-        case submissions.DecisionResult(accepts):
+        case submissions.Decided(accepts):
             centre.decide(accepts)
             model.decide(accepts)
         case LeftOut(step):
@@ -201,7 +201,7 @@ def _happen(happening: submissions.EventKind, centre: Centre, model: Model) -> b
     return True
 
 
-def _befall(happening: EventKind, life: Life, expected: Expected) -> bool:
+def _befall(happening: Happening, life: Life, expected: Expected) -> bool:
     """Let it happen, for real and in the model; whether it can."""
     match happening:
         case Uploaded(place, copy):
@@ -220,7 +220,7 @@ def _befall(happening: EventKind, life: Life, expected: Expected) -> bool:
             life.remove(place, archive)
             expected.lying.pop((place, archive), None)
             expected.checksums.pop((place, archive), None)
-        case ChecksumPublished(place, archive, copy):
+        case Published(place, archive, copy):
             if (place, archive) not in expected.lying:
                 return False
             life.publish(place, archive, copy)
@@ -261,9 +261,7 @@ def _delegate(life: Life, in_force: bool) -> None:
             delegations.revoke(connection, owner, other, revoked_by="tester")
 
 
-def _differences(
-    here: ArchiveTotals | Standing, there: ArchiveTotals | Standing, names: Collection[str] = ()
-) -> Iterator[str]:
+def _differences(here: Holdings | Standing, there: Holdings | Standing, names: Collection[str] = ()) -> Iterator[str]:
     for name in names or here.__dataclass_fields__:
         held, expected = getattr(here, name), getattr(there, name)
         if held != expected:

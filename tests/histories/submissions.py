@@ -157,13 +157,13 @@ class Wished:
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionResult:
+class Decided:
     """A person decides on all that is proposed: `dcc data proposals`."""
 
     accepts: bool
 
 
-EventKind = Submitted | Taken | Withdrawn | Confirmed | Waived | Restored | Wished | DecisionResult | LeftOut | Crawled
+Happening = Submitted | Taken | Withdrawn | Confirmed | Waived | Restored | Wished | Decided | LeftOut | Crawled
 
 
 class Theme(StrEnum):
@@ -178,7 +178,7 @@ class Theme(StrEnum):
     JUDGED = "judged"
 
 
-def history(seed: int) -> Iterator[EventKind]:
+def history(seed: int) -> Iterator[Happening]:
     """A random history: what happens, with a session now and then, and one at the end."""
     rng = random.Random(f"submissions {seed}")
     theme = list(Theme)[seed % len(Theme)]
@@ -201,7 +201,7 @@ def history(seed: int) -> Iterator[EventKind]:
     yield Crawled()
 
 
-def _one(rng: random.Random, theme: Theme, sent: list[Submission], numbers: list[int]) -> EventKind:
+def _one(rng: random.Random, theme: Theme, sent: list[Submission], numbers: list[int]) -> Happening:
     what = rng.choices(range(8), (12, 2, 2, 2, 2, 3, 4, 6))[0] if sent else 0
     number = rng.choice(sent).number if sent else 0
     match what:
@@ -216,7 +216,7 @@ def _one(rng: random.Random, theme: Theme, sent: list[Submission], numbers: list
         case 3:
             return Withdrawn(number)
         case 4:
-            return DecisionResult(rng.random() < 0.6)
+            return Decided(rng.random() < 0.6)
         case 5 if theme is Theme.JUDGED:
             rule = rng.choice((UNREGISTERED, UNREGISTERED, *REFUSALS.values()))
             return Waived(rule, only_warns=rng.random() < 0.4) if rng.random() < 0.6 else Restored()

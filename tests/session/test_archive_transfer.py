@@ -77,11 +77,11 @@ class TestReceiving:
         assert staging.archive(KEY).read_bytes() == b"old"
 
     def test_a_checksum_that_cannot_be_read_costs_no_transfer(self, staging: Staging) -> None:
-        class UnreadableProlog(FakeConnection):
+        class Unreadable(FakeConnection):
             def read_md5(self, action: Action, name: str) -> str | None:
                 raise TransferFailedError("no checksum")
 
-        first = UnreadableProlog()
+        first = Unreadable()
         with pytest.raises(TransferFailedError):
             receive(first, with_md5(transfer_of()), staging, ignore)
         assert first.fetched == []

@@ -122,12 +122,12 @@ def test_a_file_that_cannot_be_read_ends_the_check_of_its_directory(tmp_path: Pa
     for number in range(1, 30):
         (tmp_path / f"J.2013-10-31.{number}.experiment.impc.xml").write_text(MINIMAL)
 
-    class UnreadableProlog:
+    class Unreadable:
         def __contains__(self, centre: object) -> bool:
             raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        check_paths([tmp_path], SETTINGS, UnreadableProlog(), SCHEMAS)
+        check_paths([tmp_path], SETTINGS, Unreadable(), SCHEMAS)
 
 
 def test_what_is_missing_takes_little_memory_however_much_it_is(tmp_path: Path) -> None:
