@@ -60,10 +60,10 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The description of an export: `wanted` is its filter, `unfinished` are files being written or removed."""
+    """The description of an export: `criteria` is its filter, `unfinished` are files being written or removed."""
 
     format: ExportFormat
-    wanted: Mapping[str, object]
+    criteria: Mapping[str, object]
     files: dict[str, WrittenFile] = field(default_factory=dict)
     unfinished: set[str] = field(default_factory=set)
 
@@ -115,7 +115,7 @@ def unwritable_error(path: Path, error: OSError) -> ExportError:
     )
 
 
-def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, object]) -> Manifest:
+def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str, object]) -> Manifest:
     """The manifest of an earlier, equal export; empty for an empty directory.
 
     Raises ExportError for a directory with other content (other files, a different export), or that cannot be read.
@@ -124,7 +124,7 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
     try:
         manifest = _parse(path.read_text("utf-8"))
     except FileNotFoundError:
-        manifest = Manifest(format_, wanted)
+        manifest = Manifest(format_, criteria)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{path} is not the manifest of an export that this version can go on with. "
@@ -132,10 +132,10 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
         ) from error
     except OSError as error:
         raise unwritable_error(directory, error) from error
-    if manifest.format is not format_ or manifest.wanted != wanted:
+    if manifest.format is not format_ or manifest.criteria != criteria:
         raise ExportError(
-            f"{directory} holds an export of {_description(manifest.format, manifest.wanted)}, and this one is of "
-            f"{_description(format_, wanted)}. Export with the same format and filter, or to another directory."
+            f"{directory} holds an export of {_description(manifest.format, manifest.criteria)}, and this one is of "
+            f"{_description(format_, criteria)}. Export with the same format and filter, or to another directory."
         )
     try:
         _refuse_foreign(directory, manifest)
@@ -167,8 +167,8 @@ def _parse(text: str) -> Manifest:
     return Manifest(ExportFormat(read["format"]), read["filter"], files, unfinished)
 
 
-def _description(format_: ExportFormat, wanted: Mapping[str, object]) -> str:
-    return f"{format_.value} with the filter {json.dumps(wanted, ensure_ascii=False)}"
+def _description(format_: ExportFormat, criteria: Mapping[str, object]) -> str:
+    return f"{format_.value} with the filter {json.dumps(criteria, ensure_ascii=False)}"
 
 
 def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
@@ -197,7 +197,7 @@ def save_manifest(directory: Path, manifest: Manifest) -> None:
         "made_by": "dcc data export",
         "format_version": FORMAT_VERSIONS[manifest.format],
         "format": manifest.format.value,
-        "filter": manifest.wanted,
+        "filter": manifest.criteria,
         "files": {path: asdict(written) for path, written in sorted(manifest.files.items())},
         "unfinished": sorted(manifest.unfinished),
     }

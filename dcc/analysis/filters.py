@@ -165,18 +165,18 @@ def _moment(given: date | str) -> date:
     return given if given.tzinfo is None else given.astimezone(UTC).replace(tzinfo=None)
 
 
-def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[object]]) -> list[ColumnElement[bool]]:
+def conditions(criteria: MeasurementFilter, columns: Mapping[str, ColumnElement[object]]) -> list[ColumnElement[bool]]:
     """The conditions of a filter, on the columns of its fields (`columns`: field to column, and `date`, `is_valid`)."""
     found = []
     for name in TEXT_FILTERS:
-        texts = wanted.texts(name)
+        texts = criteria.texts(name)
         if texts is not None:
             found.append(has_status(columns[name], texts) if name == "status" else is_one_of(columns[name], texts))
-    if wanted.date_from is not None:
-        found.append(columns["date"] >= wanted.date_from)
-    if wanted.date_until is not None:
-        found.append(columns["date"] <= wanted.date_until)
-    if wanted.only_valid:
+    if criteria.date_from is not None:
+        found.append(columns["date"] >= criteria.date_from)
+    if criteria.date_until is not None:
+        found.append(columns["date"] <= criteria.date_until)
+    if criteria.only_valid:
         found.append(columns["is_valid"] == 1)
     return found
 

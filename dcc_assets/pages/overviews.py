@@ -10,7 +10,7 @@ from starlette.requests import Request
 from dcc.databases.columns import utc_now
 from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
-from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
+from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
 from dcc.reports.causes.cause import as_json
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.plots import draw_expected, keep_fonts
@@ -125,7 +125,7 @@ def expected_page(reader: Reader, request: Request) -> Answer:
         require_centre(on.tracker, centre)
         if on.qc is None:
             return None
-        return count_deliveries(on.qc, Expected(utc_now().date(), centre)), overview_coverage(on.qc, centre)
+        return count_deliveries(on.qc, DeliveryCriteria(utc_now().date(), centre)), overview_coverage(on.qc, centre)
 
     found = reading(find)
     if found is None:

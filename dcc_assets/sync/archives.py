@@ -209,13 +209,13 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
 
 
 def recorded_zips(
-    connection: Connection, keys: Sequence[ZipKey] | None = None, wanted: ColumnElement[bool] | None = None
+    connection: Connection, keys: Sequence[ZipKey] | None = None, condition: ColumnElement[bool] | None = None
 ) -> Iterator[ZipOutcome]:
-    """All submissions, those of `keys`, or those that `wanted` selects, in the order in which they were first seen."""
+    """All submissions, those of `keys`, or those of a `condition`, in the order in which they were first seen."""
     sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     query = select(ZipAction.id)
-    if wanted is not None:
-        query = query.where(wanted)
+    if condition is not None:
+        query = query.where(condition)
     if keys is not None:
         query = query.join(ZipFile, ZipFile.id == ZipAction.zip_id).where(
             ZipFile.file_name.in_({key.file_name for key in keys})

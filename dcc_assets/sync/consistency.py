@@ -44,7 +44,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
         shown, wanted = _ShownEvents(instance), read_archive(instance).horizon.shows()
         staging = Staging(settings.staging_directory)
         sources = map(source_report, recorded_crawls(connection, settings))
-        zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
+        zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, condition=wanted))
         yield from shown.missing(FILE_SOURCES.name, sources)
         yield from shown.missing(ZIP_ACTIONS.name, zips)
         with disposed(open_qc_database(settings)) as qc:
@@ -54,7 +54,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
                 # It was not made yet, so it is empty.
                 return
             with qc.connect() as qc_connection:
-                data = data_reports(recorded_data(connection, qc_connection, wanted=wanted))
+                data = data_reports(recorded_data(connection, qc_connection, condition=wanted))
                 yield from shown.missing(ZIP_ACTIONS.name, data)
                 yield from shown.missing(CENTRES.name, contexts_reports(recorded_contexts(qc_connection)))
                 yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc_connection)))

@@ -101,7 +101,7 @@ def _record(
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
         failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
         report.failed = connection.scalar(failed) or 0
-        for zip_ in recorded_zips(connection, wanted=shown):
+        for zip_ in recorded_zips(connection, condition=shown):
             recorder.record_many([complete_zip_report(zip_, staging)])
             report.zip_actions += 1
             if report.zip_actions % _SHOWN_EVERY == 0:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcc.archives.limits import ArchiveLimits
-from dcc.archives.manifest import Expected, read_manifest, write_manifest
+from dcc.archives.manifest import ManifestEntry, read_manifest, write_manifest
 from dcc.cli.demo import submissions
 from dcc.errors import ManifestError
 from dcc.naming import NamingConvention
@@ -265,4 +265,4 @@ def test_what_is_written_is_read_again(
     for row in written:
         row["checksum"] = row["checksum"] or None
         row["file"] = row["file"] if row["file"].isprintable() else printable(row["file"].encode())
-    assert read == tuple(Expected(**row) for row in written)
+    assert read == tuple(ManifestEntry(**row) for row in written)

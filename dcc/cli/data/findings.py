@@ -259,7 +259,7 @@ def findings(
             _write_spreadsheet(spreadsheet, tracker, qc, key or centre, found, load_catalogue(None, settings))
         return
     require_centres(settings, centre)
-    wanted = FindingFilter(
+    criteria = FindingFilter(
         centre=centre,
         rule=rule,
         severity=Severity(severity) if severity else None,
@@ -268,10 +268,10 @@ def findings(
         only_active=not inactive_too,
     )
     with reading_qc(settings) as connection:
-        counts = count_findings(connection, wanted)
+        counts = count_findings(connection, criteria)
         most = limit if limit is not None or as_json else _SHOWN
-        records = list(find_findings(connection, wanted, limit=most)) if each else []
-        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
+        records = list(find_findings(connection, criteria, limit=most)) if each else []
+        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, criteria)
     if not counts:
         if rule is not None and rule not in CATALOGUE:
             nearest = nearest_sentence(rule, CATALOGUE)

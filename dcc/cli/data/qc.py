@@ -283,12 +283,12 @@ def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: 
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
         with engine.connect() as connection:
-            wanted = _filter_of(connection, given)
-        if wanted.means_all and not every:
+            criteria = _filter_of(connection, given)
+        if criteria.means_all and not every:
             raise ConfigurationError(
                 "No data context was chosen. Choose some with --centre, --procedure and so on, or all with --all."
             )
-        decided = decide(engine, decision, wanted, author=author, reason=reason)
+        decided = decide(engine, decision, criteria, author=author, reason=reason)
         update_qc_states(tracker, engine, settings, author=author, reason=reason)
     return decided
 

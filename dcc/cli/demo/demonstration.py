@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 from pydantic import SecretStr
 
-from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, Expected, demo_sources
+from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
 from dcc.cli.sessions.display import SessionDisplay
 from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
@@ -146,7 +146,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
 def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str]:
     """Differences between the tracker and `EXPECTED`; none if all is well."""
     found = {
-        ZipKey(entry.action, entry.file_name): Expected(entry.phase, entry.status, len(entry.sources))
+        ZipKey(entry.action, entry.file_name): ExpectedState(entry.phase, entry.status, len(entry.sources))
         for entry in entries
     }
     wrong = [
@@ -163,7 +163,7 @@ def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str
     return wrong
 
 
-def _state(expected: Expected | None) -> str:
+def _state(expected: ExpectedState | None) -> str:
     if expected is None:
         return "not there"
     hosts = count_of(expected.sources, "file source")

@@ -61,11 +61,13 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     """
     from dcc.tracker.queries import zip_action_lists
 
-    wanted = filter_of(**given, on_hold=on_hold or None)
-    failing = acknowledged or wanted.status is Status.FAILED
-    wanted = replace(wanted, acknowledged=acknowledged if failing or wanted.faulty else None)
+    criteria = filter_of(**given, on_hold=on_hold or None)
+    failing = acknowledged or criteria.status is Status.FAILED
+    criteria = replace(criteria, acknowledged=acknowledged if failing or criteria.faulty else None)
     with reading_tracker() as connection:
-        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or failing or given["quarantine"])
+        entries = zip_action_lists.find_zips(
+            connection, criteria, with_reasons=as_json or failing or given["quarantine"]
+        )
     if as_json:
         echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
         return

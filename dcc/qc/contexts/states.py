@@ -92,7 +92,7 @@ class DecisionResult:
     left: int = 0
 
 
-def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author: str, reason: str) -> DecisionResult:
+def decide(qc: Engine, decision: ContextEvent, criteria: ContextFilter, *, author: str, reason: str) -> DecisionResult:
     """Decide on contexts.
 
     - DONE: they are qcdone, or nodata. Those with open issues stay as they are.
@@ -106,14 +106,14 @@ def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author:
     concerned, values = _DECISIONS[decision]
 
     def work(connection: Connection) -> DecisionResult:
-        if wanted.centre is None:
+        if criteria.centre is None:
             lock_all(connection)
         else:
-            lock_centres(connection, [wanted.centre])
+            lock_centres(connection, [criteria.centre])
         left, now = 0, utc_now()
-        condition = wanted.condition() & concerned
+        condition = criteria.condition() & concerned
         if decision is ContextEvent.DONE:
-            blocked = select(func.count()).select_from(CONTEXT).where(wanted.condition(), CONTEXT.c.issues > 0)
+            blocked = select(func.count()).select_from(CONTEXT).where(criteria.condition(), CONTEXT.c.issues > 0)
             left = connection.scalar(blocked) or 0
         elif decision is ContextEvent.ISSUE_RAISED:
             chosen = select(CONTEXT.c.id, literal(reason), literal(author), literal(now)).where(condition)

@@ -136,7 +136,7 @@ class ArchiveChecker:
             limits=setup.limits,
             naming=setup.naming,
             centres=setup.centres,
-            wanted=converter_for,
+            is_wanted=converter_for,
         )
 
     def _converted(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.archives.extraction import ExtractedArchive, ExtractedDocument
-from dcc.archives.manifest import Counts, Expected, conflicts, differences, of_content, read_beside
+from dcc.archives.manifest import Counts, ManifestEntry, conflicts, differences, of_content, read_beside
 from dcc.converters.base import SubmittedFile
 from dcc.converters.conversion import convert_file, converter_for, kinds_of
 from dcc.documents.contents import Experiment, Specimen
@@ -68,7 +68,7 @@ def unlike_manifest(
     )
 
 
-def _of_archive(expected: Sequence[Expected], archive: Path, md5: str) -> Iterator[Message]:
+def _of_archive(expected: Sequence[ManifestEntry], archive: Path, md5: str) -> Iterator[Message]:
     """What an archive as a whole has otherwise than the manifest beside it says."""
     size = archive.stat().st_size
     for one in expected:
@@ -80,7 +80,7 @@ def _of_archive(expected: Sequence[Expected], archive: Path, md5: str) -> Iterat
 
 
 def _of_files(
-    expected: Sequence[Expected], found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+    expected: Sequence[ManifestEntry], found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> Iterator[Message]:
     documents: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
     for document, of_document in zip(found.documents, problems, strict=True):

@@ -108,12 +108,12 @@ def waiting_for_older(
     return _waiting(connection, list(rows_about(connection, _YOUNGER, za_ids)), decided)
 
 
-def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
+def zips_that_wait(connection: Connection, za_ids: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
     """The submissions of a query of ids that would be uploaded, but wait for an older archive.
 
     Of those that add, those that a session had wait.
     """
-    rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(wanted)))}
+    rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(za_ids)))}
     older = _waiting(connection, rows.values(), ())
     return {za_id: (key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
