@@ -97,7 +97,7 @@ def platform_fault(what: str, error: BaseException, then: str = "") -> InternalF
     )
 
 
-def keep_place(error: BaseException) -> None:
+def attach_fault_place(error: BaseException) -> None:
     """Have `fault_of` know the line also in the process that the error is sent to."""
     error.__dict__[_PLACE] = _place_of(error)
 

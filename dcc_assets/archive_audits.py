@@ -70,7 +70,7 @@ def archive_store(
     yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])
     if done.lost:
         context.instance.add_run_tags(context.run.run_id, {LOST_TAG: str(len(done.lost))})
-    if not done.is_whole:
+    if not done.is_intact:
         lost = "; ".join(map(str, done.lost))
         raise Failure(
             f"No copy is good of {lost}. See dcc archive status."
@@ -119,9 +119,9 @@ def _replicas(done: AuditResult) -> AssetCheckResult:
     return AssetCheckResult(
         asset_key=ARCHIVE_STORE,
         check_name=REPLICAS,
-        passed=not done.away,
+        passed=not done.unreachable,
         severity=AssetCheckSeverity.WARN,
-        metadata={"replicas that are away": table(("replica", "reason"), list(done.away.items()))},
+        metadata={"replicas that are away": table(("replica", "reason"), list(done.unreachable.items()))},
     )
 
 

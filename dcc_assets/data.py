@@ -125,7 +125,7 @@ def load_chosen(
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, again=again)
-            recorder.record_many(mirror.of_session(outcomes, but=frozenset(keys)))
+            recorder.record_many(mirror.of_session(outcomes, excluding=frozenset(keys)))
             reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

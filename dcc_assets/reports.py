@@ -69,9 +69,9 @@ def _keep_report(
 ) -> Report:
     # Imported here, because plots and pages load large libraries.
     from dcc.reports.submissions.collecting import MAX_PICTURES
-    from dcc.reports.submissions.stored_reports import keep_report
+    from dcc.reports.submissions.stored_reports import store_report
 
-    report, page, language = keep_report(tracker, qc, missing, key, settings, max_pictures=MAX_PICTURES)
+    report, page, language = store_report(tracker, qc, missing, key, settings, max_pictures=MAX_PICTURES)
     wanted = [("The report as it is now", report_of_zip(key))]
     if report.centre:
         wanted.append(("Report on the centre", report_of_centre(report.centre)))

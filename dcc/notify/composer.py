@@ -298,7 +298,7 @@ class Composer:
         data = {"failed": failed, "failed_total": late.failed}
         return self._message(message_id, MessageKind.OUTAGE, "notice", catalogue, values, data, centre=code)
 
-    def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
+    def owner_notification(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
         """What archives of other centres did, or tried to do, with data of a centre, in its language."""
         catalogue = self.catalogue(owner.language)
         sentences = [owner_sentence(catalogue, notice) for notice in notices[:_MAX_LINES]]

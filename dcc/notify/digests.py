@@ -43,7 +43,7 @@ _NO_NEWS: Final = frozenset(
         Outcome.LEFT_OUT,
     }
 )
-"""Outcomes that digests leave out; `owner_news` reports archives on other centres' servers."""
+"""Outcomes that digests leave out; `owner_notification` reports archives on other centres' servers."""
 _MAX_CAUSES: Final = 1_000
 
 

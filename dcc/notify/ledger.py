@@ -25,7 +25,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, in
 from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, insert_rows, run_writing
 from dcc.notify.messages import Item, MessageKind
 from dcc.tracker.models import NotificationRow
@@ -98,7 +98,7 @@ class Ledger:
                 rows = [_row(free[told], told, message_id, channel, recipient, now) for told in new]
                 connection.execute(insert(NotificationRow), rows)
             claimed = {"state": SendState.CLAIMED, "message_id": message_id, "changed": now}
-            for portion in portions(row.id for row in taken):
+            for portion in sorted_chunks(row.id for row in taken):
                 connection.execute(update(NotificationRow).where(NotificationRow.id.in_(portion)).values(claimed))
             told_now = [*new, *(row.told for row in taken)]
             return Claim(message_id, channel, recipient, tuple(free[told] for told in told_now), now)
@@ -122,15 +122,15 @@ class Ledger:
 
         return self._write(work)
 
-    def settle(self, claim: Claim, state: SendState, reason: str | None = None) -> None:
+    def record_result(self, claim: Claim, state: SendState, reason: str | None = None) -> None:
         """Record the result of sending a claim's message. Its items replace earlier ones of the same submissions."""
 
         def work(connection: Connection) -> None:
-            settled = update(NotificationRow).where(NotificationRow.message_id == claim.message_id)
+            change = update(NotificationRow).where(NotificationRow.message_id == claim.message_id)
             if state is not SendState.SENT:
                 # A process that sent it again meanwhile knows better.
-                settled = settled.where(NotificationRow.state != SendState.SENT)
-            connection.execute(settled.values(state=state, reason=reason, changed=utc_now()))
+                change = change.where(NotificationRow.state != SendState.SENT)
+            connection.execute(change.values(state=state, reason=reason, changed=utc_now()))
             if state in NOTIFIED:
                 # Only the last outcome counts, so that the same failure is news again after a success.
                 subjects = [item.subject for item in claim.items if item.kind is MessageKind.ZIP]
@@ -148,7 +148,7 @@ class Ledger:
 
         self._write(work)
 
-    def settle_interrupted(self, repeatable: Sequence[str]) -> list[tuple[str, str]]:
+    def record_interrupted(self, repeatable: Sequence[str]) -> list[tuple[str, str]]:
         """Settle messages whose process died while sending; returns channel and recipient of those now unsure.
 
         Messages of the channels in `repeatable` are sent again.
@@ -202,7 +202,7 @@ class Ledger:
         if found:
             self._write(lambda connection: _delete(connection, found))
 
-    def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+    def closed_items(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
         return [
             item
@@ -358,5 +358,5 @@ def _forget(
 
 
 def _delete(connection: Connection, rows: Iterable[int]) -> None:
-    for portion in portions(rows):
+    for portion in sorted_chunks(rows):
         connection.execute(delete(NotificationRow).where(NotificationRow.id.in_(portion)))

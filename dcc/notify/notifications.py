@@ -35,7 +35,7 @@ from dcc.notify.outages import (
     session_of_dead_process,
     sessions_after,
     sessions_of,
-    sources_away,
+    unreachable_sources,
 )
 from dcc.notify.rounds import PlannedMessage, Round
 from dcc.session.sessions import Session
@@ -232,7 +232,7 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
         round_ = Round(tracker, settings)
         try:
             repeating = [channel.name for channel in round_.channels if channel.repeats]
-            for channel, recipient in round_.ledger.settle_interrupted(repeating):
+            for channel, recipient in round_.ledger.record_interrupted(repeating):
                 sentences.append(
                     f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it "
                     "arrived, and it is not sent again. See: dcc notify --list"
@@ -289,7 +289,7 @@ def _notify_outages(
     """Send outages and recoveries, with `dead` those of dead sessions too; `fine` and `watched`: see `notify_due`."""
     with round_.tracker.connect() as connection:
         lost = lost_from_store(connection, round_.settings)
-        away = [*troubles, *lost, *sources_away(connection, round_.settings, session_id)]
+        away = [*troubles, *lost, *unreachable_sources(connection, round_.settings, session_id)]
         fine = fine if lost else {**fine, ARCHIVES: ARCHIVES}
         if dead:
             away += dead_sessions(connection, round_.settings)
@@ -336,7 +336,7 @@ def _notify_outages_to(
             ledger.end_outage(item.ledger_key(channel.name, recipient))
     # This includes recoveries that an earlier round sent before it died: else the next outage would be taken for this
     # one.
-    for item in ledger.settled(list(recoveries), channel.name, recipient):
+    for item in ledger.closed_items(list(recoveries), channel.name, recipient):
         ledger.end_outage(open_outages[recoveries[item]])
 
 

@@ -156,7 +156,7 @@ def notify_owners(round_: Round, centre: str | None = None) -> None:
             ): notice
             for notice in some
         }
-        compose = partial(_compose_owner_news, round_, centres[owner], items)
+        compose = partial(_compose_owner_notification, round_, centres[owner], items)
         for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(centres[owner])):
             round_.notify(channel, recipient, list(items), compose)
 
@@ -173,10 +173,10 @@ def _latest(notices: Sequence[Notice]) -> list[Notice]:
     return found[::-1]
 
 
-def _compose_owner_news(
+def _compose_owner_notification(
     round_: Round, owner: CentreEntry, notices: dict[Item, Notice], message_id: str, told: Sequence[Item], _: Channel
 ) -> Message:
-    return round_.composer.owner_news(message_id, owner, [notices[item] for item in told])
+    return round_.composer.owner_notification(message_id, owner, [notices[item] for item in told])
 
 
 def remind_centres(round_: Round, now: datetime) -> None:

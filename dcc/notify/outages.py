@@ -26,7 +26,7 @@ from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.stored_archives import delivered_as, lost_archives
+from dcc.tracker.stored_archives import lost_archives, submissions_of_archive
 
 _NAME: Final = "tracker-away-{}.json"
 
@@ -93,7 +93,7 @@ class OutageEntry:
         return Item(MessageKind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
 
 
-def sources_away(connection: Connection, settings: Settings, session_id: int | None = None) -> list[OutageEntry]:
+def unreachable_sources(connection: Connection, settings: Settings, session_id: int | None = None) -> list[OutageEntry]:
     """The sources that failed in a session (None: the last), and in as many before as the settings ask for.
 
     A source whose listing shrank is reported at once: the next crawl may take its archives for gone.
@@ -186,7 +186,7 @@ def lost_from_store(connection: Connection, settings: Settings) -> list[OutageEn
     lost = lost_archives(connection, urls)
     if not lost:
         return []
-    keys = [key for copy in lost[:_MAX_LOST] for key in delivered_as(connection, copy.sha256)]
+    keys = [key for copy in lost[:_MAX_LOST] for key in submissions_of_archive(connection, copy.sha256)]
     reason = (
         f"No copy is good any more of {count_of(len(lost), 'archive')}, such as {', '.join(map(str, keys))}. See "
         "`dcc archive status`; restore a copy, or ask the centre for it, then `dcc archive repair`."

@@ -97,7 +97,7 @@ class Round:
             return ()
         if self._failures[channel.name] >= _FAILURES or self._seconds_left <= 0:
             self.postponed += 1
-            self.ledger.settle(claim, SendState.FAILED, "It was not tried: the channel failed, or time was up.")
+            self.ledger.record_result(claim, SendState.FAILED, "It was not tried: the channel failed, or time was up.")
             return ()
         return self._send(channel, claim, compose)
 
@@ -139,7 +139,7 @@ class Round:
             log.exception("The channel %s met a fault", channel.name)
             problem = f"The notification was not sent: the channel {channel.name} met a fault ({type(error).__name__})."
             return self._failed(channel, claim, problem, unsure=True)
-        self.ledger.settle(claim, SendState.SENT)
+        self.ledger.record_result(claim, SendState.SENT)
         self._failures[channel.name] = 0
         self.sent[channel.name] += 1
         return claim.items
@@ -152,14 +152,14 @@ class Round:
         self._not_sent += 1
         self.sentences.append(problem)
         if self.ledger.begin(claim):
-            self.ledger.settle(claim, SendState.FAILED, problem)
+            self.ledger.record_result(claim, SendState.FAILED, problem)
         return ()
 
     def _failed(self, channel: Channel, claim: Claim, problem: str, *, unsure: bool) -> Sequence[Item]:
         self._failures[channel.name] += 1
         self._not_sent += 1
         unsure = unsure and not channel.repeats
-        self.ledger.settle(claim, SendState.UNSURE if unsure else SendState.FAILED, problem)
+        self.ledger.record_result(claim, SendState.UNSURE if unsure else SendState.FAILED, problem)
         if unsure:
             problem += f" Whether it arrived at {claim.recipient} all the same is not known, so it is not sent again."
         log.warning("%s", problem)

@@ -45,13 +45,13 @@ class AuditResult:
     removed: int = 0
 
     @property
-    def away(self) -> Mapping[str, str]:
+    def unreachable(self) -> Mapping[str, str]:
         """The replicas that could not be read, or took no copy, each with the reason."""
         failing = {replica: self.caught_up.lacking[replica] for replica in self.caught_up.failing}
         return failing | {audit.replica: audit.message for audit in self.audits if audit.message is not None}
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether every copy that was read is good now, and no archive is lost."""
         return not self.lost and all(audit.repaired == audit.bad + audit.missing for audit in self.audits)
 

@@ -38,13 +38,13 @@ from dcc.tracker.stored_archives import (
     ListedCopy,
     WantedCopy,
     archives_not_stored,
-    delivered_as,
-    note_stored,
-    offers,
+    listed_copies,
+    mark_stored,
     pending_copies,
     record_copies,
     record_stored_archives,
     replicas_with_copies,
+    submissions_of_archive,
 )
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class ArchiveCopies:
                 break
             archive = None
             if one.key.file_name in staged:
-                archive = self._staging.whole_archive(one.key, one.md5, one.size_bytes)
+                archive = self._staging.matching_archive(one.key, one.md5, one.size_bytes)
             if archive is None:
                 continue
             with suppress(OSError):
@@ -219,7 +219,7 @@ class ArchiveCopies:
         """Fetch an archive from a usable source that still lists it as it was; returns whether its bytes came."""
         dues = self.read(partial(load_crawl_dues, failure_limit=self._settings.source_failure_limit))
         usable = {source_id for source_id, due in dues.items() if due.may_be_used}
-        for offer in self.read(partial(offers, sha256=sha256)):
+        for offer in self.read(partial(listed_copies, sha256=sha256)):
             if offer.source_id not in usable:
                 continue
             for address in self.read(partial(load_addresses, ids=[offer.source_id])):
@@ -246,7 +246,7 @@ class ArchiveCopies:
             source.fetch(offer.key.action, name, file.write, size=offer.size_bytes, modified=offer.modified)
 
     def _staged(self, sha256: str) -> Path | None:
-        for key in self.read(lambda connection: delivered_as(connection, sha256)):
+        for key in self.read(lambda connection: submissions_of_archive(connection, sha256)):
             with suppress(OSError):
                 if sha256_of(archive := self._staging.archive(key)) == sha256:
                     return archive
@@ -258,7 +258,7 @@ class ArchiveCopies:
 
         def write(connection: Connection) -> None:
             record_copies(connection, found)
-            note_stored(connection, [archive_id for archive_id, _, _ in found], required)
+            mark_stored(connection, [archive_id for archive_id, _, _ in found], required)
 
         if found:
             self.write(write)
@@ -270,7 +270,7 @@ class ArchiveCopies:
 
 def _takes_copies(replica: Replica, size_bytes: int) -> bool:
     """Whether a replica answers and has room."""
-    if replica.is_away:
+    if replica.is_unreachable:
         return False
     try:
         replica.answer()

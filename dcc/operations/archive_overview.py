@@ -15,12 +15,12 @@ from dcc.tracker.models import utc_now
 from dcc.tracker.stored_archives import (
     ArchiveTotals,
     Audit,
+    archive_totals,
     audits,
-    delivered_as,
-    holdings,
     lost_archives,
     oldest_check,
     stored_since,
+    submissions_of_archive,
 )
 
 _NOTHING = ArchiveTotals(0, 0)
@@ -80,7 +80,7 @@ class StoreOverview:
 
 def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
     """What the tracker knows of the store; reads no replica. Raises ConfigurationError."""
-    archives, held = stored_since(connection), holdings(connection)
+    archives, held = stored_since(connection), archive_totals(connection)
     history = {audit.replica: audit for audit in reversed(audits(connection, limit=100))}
     replicas = []
     for url, required in named_replicas(settings):
@@ -100,6 +100,6 @@ def find_lost(connection: Connection, settings: Settings) -> tuple[LostArchive, 
     """The archives without a good copy in any replica."""
     urls = [url for url, _ in named_replicas(settings)]
     return tuple(
-        LostArchive(archive.sha256, archive.size_bytes, tuple(delivered_as(connection, archive.sha256)))
+        LostArchive(archive.sha256, archive.size_bytes, tuple(submissions_of_archive(connection, archive.sha256)))
         for archive in lost_archives(connection, urls)
     )

@@ -18,7 +18,7 @@ from multiprocessing.util import Finalize
 from threading import Lock, Thread, current_thread
 from typing import Any, Final, TypeVar
 
-from dcc.errors import DccError, HelperEndedError, InternalFaultError, fault_of, keep_place
+from dcc.errors import DccError, HelperEndedError, InternalFaultError, attach_fault_place, fault_of
 from dcc.runtime.log_context import log_context, logging_about, with_log_context
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent, environment_without_secrets, forbid_core_dumps
@@ -159,7 +159,7 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
 
 def portable(error: E) -> E | InternalFaultError:
     """An exception that can be sent to another process: itself, or an InternalFaultError instead."""
-    keep_place(error)
+    attach_fault_place(error)
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
     except Exception:

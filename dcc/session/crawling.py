@@ -89,7 +89,7 @@ def crawl_file_sources(
     for second in list_again(looks, session):
         _, crawl, recent = unsettled[second.address.id]
         with logging_about_source(second.address):
-            found = settle(session, second, recent)
+            found = record_second_listing(session, second, recent)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
 
@@ -179,7 +179,7 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
             unsettled[listing.address.id] = recent
             again.append(RelistedSource(listing.address, listing.ended, recent))
     for second in list_again(again, session):
-        settle(session, second, unsettled[second.address.id])
+        record_second_listing(session, second, unsettled[second.address.id])
 
 
 def _record_archives(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:
@@ -236,14 +236,16 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
     return crawl, result.unsettled
 
 
-def settle(session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]) -> list[Finding]:
+def record_second_listing(
+    session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]
+) -> list[Finding]:
     """Record the second listing of archives; returns findings on those that are still being uploaded."""
     if second.error is not None:
         log.warning("%s", second.error)
     listings = None if second.error is not None else second.listings
 
     def write(connection: Connection) -> list[Finding]:
-        return ListingRecorder(_basis(connection, session), second.address).settle(recent, listings)
+        return ListingRecorder(_basis(connection, session), second.address).record_second_listing(recent, listings)
 
     found = session.write(write, alone=True)
     for finding in found:

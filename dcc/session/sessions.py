@@ -206,14 +206,14 @@ class SessionEnd(Protocol):
         """Tidy up after a completed session, while its lease is still held."""
         ...
 
-    def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterable[str]:
+    def notify(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterable[str]:
         """Notify people, after the lease was released.
 
         `failure` broke the session off; a session without one that is not `completed` was interrupted by a person.
         """
         ...
 
-    def measure(self) -> Iterable[str]:
+    def write_metrics(self) -> Iterable[str]:
         """Measure, last of all, however the session ended."""
         ...
 
@@ -255,7 +255,7 @@ def hold_session(
             with _logged(session), nullcontext() if session.places is None else session.places.keep_alive():
                 yield from _hold(session, end, is_new=session.id != resume)
         finally:
-            session.notices += tuple(end.measure())
+            session.notices += tuple(end.write_metrics())
 
 
 def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Session]:
@@ -287,7 +287,7 @@ def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Sessio
         beat.join()
         if not session._lost.is_set():
             _release(session, None if completed else _break_off(failure), _why(failure))
-            session.notices += tuple(end.tell(session, failure, completed=completed))
+            session.notices += tuple(end.notify(session, failure, completed=completed))
 
 
 @contextmanager

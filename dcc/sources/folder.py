@@ -114,7 +114,7 @@ class LocalConnection(BlockwiseConnection):
         with os.scandir(directory) as entries:
             for entry in entries:
                 if time.monotonic() > watch.deadline:
-                    raise watch.outstayed(_printable_path(directory))
+                    raise watch.timeout_error(_printable_path(directory))
                 try:
                     found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
                 except FileNotFoundError:

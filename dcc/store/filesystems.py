@@ -177,7 +177,7 @@ def store_errors(url: str, doing: str, remedy: str) -> Iterator[None]:
     except (FileNotFoundError, StoreUnreachableError, StoreRefusedError, DiskFullError):
         raise
     except Exception as error:
-        if is_away(error):
+        if is_unreachable(error):
             raise StoreUnreachableError(
                 f"The store {url} could not be reached to {doing}: {reason_of(error)}. See to its server and "
                 "the network; the next session goes on."
@@ -200,7 +200,7 @@ def reason_of(error: BaseException) -> str:
     return f"{text or type(error).__name__}".rstrip(".")
 
 
-def is_away(error: BaseException) -> bool:
+def is_unreachable(error: BaseException) -> bool:
     """Whether an error means that the store does not answer, so that another try may succeed."""
     if isinstance(error, (TimeoutError, ConnectionError, EOFError, SourceTimeoutError, SourceUnreachableError)):
         return True

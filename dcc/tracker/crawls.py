@@ -31,7 +31,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import gathered, object_of
+from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED = "changed"
 """The kind of a finding: an archive changed under its name."""
@@ -264,8 +264,8 @@ def list_sessions(
     shown = [row.id for row in rows]
     held = _open_sessions(connection)
     of_tasks = select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
-    tasks = gathered((row.session_id, _task(row)) for row in connection.execute(of_tasks))
-    crawls = gathered((one.session, one) for one in _crawls(connection, SourceCrawlRow.session_id.in_(shown)))
+    tasks = group_pairs((row.session_id, _task(row)) for row in connection.execute(of_tasks))
+    crawls = group_pairs((one.session, one) for one in _crawls(connection, SourceCrawlRow.session_id.in_(shown)))
     return [
         SessionEntry(
             id=row.id,

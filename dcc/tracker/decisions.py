@@ -38,7 +38,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, change_about, gathered, is_at, key_of, object_of
+from dcc.tracker.submission_rows import IDS, KEY, change_about, group_pairs, is_at, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
@@ -138,7 +138,7 @@ def decisions_in_force(connection: Connection, za_ids: Collection[int]) -> Mappi
 def _decisions(connection: Connection, *conditions: ColumnElement[bool]) -> Mapping[int, list[Decision]]:
     query = select(ZipDecision.__table__).where(*conditions).order_by(ZipDecision.id)
     rows = connection.execute(query)
-    return gathered((row.za_id, object_of(Decision, row, kind=DecisionKind(row.kind))) for row in rows)
+    return group_pairs((row.za_id, object_of(Decision, row, kind=DecisionKind(row.kind))) for row in rows)
 
 
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:

@@ -60,7 +60,7 @@ from dcc.tracker.submission_rows import (
     change_about,
     chunks,
     find_parents,
-    gathered,
+    group_pairs,
     has_archive_bytes,
     latest_downloads,
     rows_about,
@@ -411,7 +411,7 @@ def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
     rows = rows_about(connection, _CHILDREN, download_ids)
-    children = gathered((download_id, STATES[phase, status]) for download_id, phase, status in rows)
+    children = group_pairs((download_id, STATES[phase, status]) for download_id, phase, status in rows)
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 
 
@@ -452,7 +452,7 @@ def _roll_up_again(
 
 
 def _write_states(connection: Connection, model: _Stateful, states: Mapping[int, State]) -> None:
-    for state, row_ids in sorted(gathered((state, row_id) for row_id, state in states.items()).items()):
+    for state, row_ids in sorted(group_pairs((state, row_id) for row_id, state in states.items()).items()):
         change_about(connection, _WRITE[model], row_ids, phase=int(state.phase), status=int(state.status))
 
 

@@ -202,7 +202,7 @@ def record_copies(connection: Connection, copies: Iterable[tuple[int, str, Copy]
         connection.execute(_CHANGE, changes)
 
 
-def note_stored(connection: Connection, archive_ids: Collection[int], required: Sequence[str]) -> None:
+def mark_stored(connection: Connection, archive_ids: Collection[int], required: Sequence[str]) -> None:
     """Record which of these archives every required replica has by now."""
     good: dict[int, set[str]] = {}
     for row in rows_about(connection, _COPIES_OF, archive_ids):
@@ -224,7 +224,7 @@ def not_stored_everywhere(connection: Connection, download_ids: Iterable[int]) -
     return {row.id for row in rows_about(connection, _UNSTORED, download_ids)}
 
 
-def delivered_as(connection: Connection, sha256: str) -> list[ZipKey]:
+def submissions_of_archive(connection: Connection, sha256: str) -> list[ZipKey]:
     """The submissions that these bytes are of."""
     return [key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
 
@@ -274,7 +274,7 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[Wante
     return _wanted_copies(connection, query.order_by(StoredArchive.id))
 
 
-def offers(connection: Connection, sha256: str) -> list[ListedCopy]:
+def listed_copies(connection: Connection, sha256: str) -> list[ListedCopy]:
     """The sources that may still have these bytes."""
     return [
         ListedCopy(row.file_source_id, key_of(row), row.folder, row.size_bytes, row.modified)
@@ -317,7 +317,7 @@ def oldest_check(connection: Connection, replica: str) -> datetime | None:
     return connection.scalar(query)
 
 
-def holdings(connection: Connection) -> dict[str, dict[str, ArchiveTotals]]:
+def archive_totals(connection: Connection) -> dict[str, dict[str, ArchiveTotals]]:
     """The archives and bytes of each replica by the state of their copies."""
     query = (
         select(ArchiveCopy.replica, ArchiveCopy.state, func.count(), func.sum(StoredArchive.size_bytes))

@@ -279,7 +279,7 @@ def change_about(connection: Connection, statement: Executable, ids: Iterable[in
         connection.execute(statement, {"ids": some, **given})
 
 
-def gathered(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, list[_Member]]:
+def group_pairs(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, list[_Member]]:
     """The second of some pairs by the first, in their order; other keys have none."""
     found: defaultdict[_Group, list[_Member]] = defaultdict(list)
     for group, member in pairs:

@@ -13,7 +13,7 @@ from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
 from dcc.reports.causes.cause import as_json
 from dcc.reports.causes.collecting import causes_of
-from dcc.reports.plots import draw_expected, keep_fonts
+from dcc.reports.plots import draw_expected, use_font_cache
 from dcc.reports.submissions.labels import SESSION_LABELS
 from dcc.reports.submissions.page import Place, cause_values, common_values, images_of
 from dcc.reports.submissions.stored_reports import list_reports, stored_page
@@ -27,12 +27,12 @@ from dcc_assets.metadata.links import (
     HOME,
     board_of_centre,
     expected_of_centre,
-    kept_of_centre,
-    kept_page,
     page_of_causes,
     report_of_centre,
     report_of_session,
     report_of_zip,
+    stored_report_path,
+    stored_reports_of_centre,
 )
 from dcc_assets.pages.reports import (
     HTML,
@@ -94,7 +94,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Answer:
 
 
 @for_reader
-def kept_list_page(reader: Reader, request: Request) -> Answer:
+def stored_reports_page(reader: Reader, request: Request) -> Answer:
     """The newest kept reports, of a centre if it is given."""
     centre = request.path_params.get("centre")
 
@@ -108,7 +108,7 @@ def kept_list_page(reader: Reader, request: Request) -> Answer:
 
 
 @answered
-def kept_report_page(request: Request) -> Answer:
+def stored_report_page(request: Request) -> Answer:
     """A kept report as it was made."""
     action = request.path_params["action"]
     if action not in set(Action):
@@ -132,7 +132,7 @@ def expected_page(reader: Reader, request: Request) -> Answer:
         return problem(503, "The QC database cannot be used. `dcc doctor` says why.")
     deliveries, covered = found
     counted = deliveries.by_procedure()
-    keep_fonts(reader.settings)
+    use_font_cache(reader.settings)
     return _page(
         reader,
         "expected",
@@ -162,8 +162,8 @@ def _page(reader: Reader, template: str, place: Place | None, **values: Any) -> 
         "link_of_board": reader.link(board_of_centre),
         "link_of_causes": reader.link(page_of_causes),
         "link_of_expected": reader.link(expected_of_centre),
-        "link_of_kept": reader.link(kept_of_centre),
-        "link_of_kept_page": lambda one: kept_page(one.action, one.name),
+        "link_of_kept": reader.link(stored_reports_of_centre),
+        "link_of_kept_page": lambda one: stored_report_path(one.action, one.name),
         **values,
     }
     text = render(f"reports/{template}.html", filled, own=reader.settings.templates_directory)

@@ -108,16 +108,16 @@ class Mirror:
         self.centres_shown: set[str] = set()
         """Centres that were reported."""
 
-    def of_session(self, outcomes: Iterable[DataOutcome], but: Collection[object] = ()) -> Iterator[Report]:
-        """Reports of a session's outcomes; without the submissions and centres of `but`, which the caller reports
+    def of_session(self, outcomes: Iterable[DataOutcome], excluding: Collection[object] = ()) -> Iterator[Report]:
+        """Reports of a session's outcomes; without the submissions and centres of `excluding`, which the caller reports
         completely.
 
         Judged documents are reported even if the session fails later.
         """
         try:
             for outcome in outcomes:
-                if getattr(outcome, "key", None) not in but:
-                    yield from self._of(outcome, but)
+                if getattr(outcome, "key", None) not in excluding:
+                    yield from self._of(outcome, excluding)
         except GeneratorExit:
             raise
         except BaseException:
@@ -125,7 +125,7 @@ class Mirror:
             raise
         yield from self._of_judged()
 
-    def _of(self, outcome: DataOutcome, but: Collection[object]) -> Iterator[Report]:
+    def _of(self, outcome: DataOutcome, excluding: Collection[object]) -> Iterator[Report]:
         if isinstance(outcome, ZipData):
             self._note_told(outcome)
             if outcome.reached is Phase.DATA:
@@ -134,10 +134,10 @@ class Mirror:
                     return
         yield from self._of_judged()
         if isinstance(outcome, ContextsBuilt):
-            yield from self._of_contexts(outcome, but)
+            yield from self._of_contexts(outcome, excluding)
             self._told_contexts.update({counts.centre: outcome.history for counts in outcome.centres})
         elif isinstance(outcome, OverviewsBuilt):
-            yield from self._of_overviews(outcome, but)
+            yield from self._of_overviews(outcome, excluding)
         elif outcome.reached is not Phase.DATA:
             yield from data_reports([outcome])
 
@@ -164,13 +164,13 @@ class Mirror:
         yield from self.recorded()
         self._mark = newest
 
-    def _of_contexts(self, built: ContextsBuilt, but: Collection[object] = ()) -> Iterator[Report]:
+    def _of_contexts(self, built: ContextsBuilt, excluding: Collection[object] = ()) -> Iterator[Report]:
         self._add_centres(counts.centre for counts in built.centres)
-        yield from (report for report in contexts_reports(built) if report.partition not in but)
+        yield from (report for report in contexts_reports(built) if report.partition not in excluding)
 
-    def _of_overviews(self, built: OverviewsBuilt, but: Collection[object] = ()) -> Iterator[Report]:
+    def _of_overviews(self, built: OverviewsBuilt, excluding: Collection[object] = ()) -> Iterator[Report]:
         self._add_centres(built.centres)
-        yield from (report for report in overviews_reports(built) if report.partition not in but)
+        yield from (report for report in overviews_reports(built) if report.partition not in excluding)
 
     def catch_up(self) -> Iterator[Report]:
         """Reports of changes since the mark, or since the last call, without those that the session reported."""

@@ -77,8 +77,8 @@ def overdue_changes(
     check for not evaluated if its partition is newer. Three statements for any number of submissions. Raises
     TrackerUnreachableError.
     """
-    reports, said = _look(instance, tracker, settings, anew)
-    cursor = json.dumps(said)
+    reports, digests = _look(instance, tracker, settings, anew)
+    cursor = json.dumps(digests)
     recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
     return reports
 
@@ -126,18 +126,18 @@ def _look(
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
     shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
     changes: list[Report] = []
-    said: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}
+    digests: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}
     for report in read_overdue(tracker, settings):
         name, digest = report.verdicts[0].check.to_user_string(), _digest(report)
-        said[name][report.partition] = digest
+        digests[name][report.partition] = digest
         if anew is None or report.partition in anew or shown.get(name, {}).get(report.partition) != digest:
             changes.append(report)
     for check, partitions in _CHECKS.items():
         name = check.to_user_string()
-        for partition in sorted(shown.get(name, {}).keys() - said[name].keys()):
+        for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
             over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
             changes.append(Report(partition, (), (over,), None, partitions, whole=True))
-    return changes, said
+    return changes, digests
 
 
 def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[Report]:

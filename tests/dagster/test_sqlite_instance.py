@@ -20,7 +20,7 @@ from dcc.operations.doctor.checks import Environment, Verdict
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
 from dcc_dagster.instance import make_instance, open_instance
-from dcc_dagster.sqlite_instance import _MARKS, are_whole
+from dcc_dagster.sqlite_instance import _MARKS, are_complete
 from tests.support.trials import trials
 
 KILLS = trials(8)
@@ -103,10 +103,10 @@ def test_files_that_were_left_half_made_are_mended(states: Sequence[str], settin
     """All of them, and one beside others that are whole."""
     for name, state in zip(_MARKS, states, strict=True):
         HALF[state](settings.dagster_home / name)
-    assert not are_whole(settings.dagster_home)
+    assert not are_complete(settings.dagster_home)
     with open_instance(settings) as instance:
         assert instance.get_runs() == []
-    assert are_whole(settings.dagster_home)
+    assert are_complete(settings.dagster_home)
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     for name in _MARKS:
         assert read(settings.dagster_home / name, schema) == read(whole / "dagster" / name, schema)
@@ -175,5 +175,5 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
                 assert marks <= found, said
         with open_instance(settings) as instance:
             assert isinstance(instance, DagsterInstance), said
-        assert are_whole(settings.dagster_home), said
+        assert are_complete(settings.dagster_home), said
         assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK), said

@@ -49,7 +49,7 @@ def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
     assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
     (won,) = [claim for claim in claims if claim.items]
     assert Ledger(tracker).begin(won)
-    Ledger(tracker).settle(won, SendState.SENT)
+    Ledger(tracker).record_result(won, SendState.SENT)
     assert Ledger(tracker).unsent(ITEMS, "mail", "a@b") == []
     assert Ledger(tracker).unsent(ITEMS, "mail", "c@d") == ITEMS
     assert Ledger(tracker).unsent(ITEMS, "log", "a@b") == ITEMS
@@ -62,7 +62,7 @@ def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine)
         claim = ledger.claim(ITEMS, "mail", "a@b")
         assert list(claim.items) == ITEMS
         assert ledger.begin(claim)
-        ledger.settle(claim, SendState.FAILED, "It is down.")
+        ledger.record_result(claim, SendState.FAILED, "It is down.")
     execute_in(tracker, update(NotificationRow).values(attempts=MAX_ATTEMPTS))
     assert ledger.claim(ITEMS, "mail", "a@b").items == ()
 
@@ -87,7 +87,7 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
         if is_due:
             claim = ledger.claim([item], "mail", "a@b")
             assert ledger.begin(claim)
-            ledger.settle(claim, SendState.FAILED, "It is down.")
+            ledger.record_result(claim, SendState.FAILED, "It is down.")
             tried.append(minute)
         ledger.drop_failed(1, before=time)
     assert tried[:8] == [0, 1, 2, 3, 4, 5, 7, 11]
@@ -100,7 +100,7 @@ def failed(ledger: Ledger, items: list[Item]) -> str:
     claim = ledger.claim(items, "webhook", "hook")
     assert set(claim.items) == set(items)
     assert ledger.begin(claim)
-    ledger.settle(claim, SendState.FAILED, "It did not answer.")
+    ledger.record_result(claim, SendState.FAILED, "It did not answer.")
     return claim.message_id
 
 
@@ -121,11 +121,11 @@ def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(trac
     ledger = Ledger(tracker)
     assert ledger.begin(ledger.claim(ITEMS, "mail", "a@b"))
     repeatable = ["mail"] if repeating else []
-    assert ledger.settle_interrupted(repeatable) == []
+    assert ledger.record_interrupted(repeatable) == []
     assert set(states(tracker)) == {SendState.SENDING}
     execute_in(tracker, update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
-    assert ledger.settle_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
-    assert ledger.settle_interrupted(repeatable) == []
+    assert ledger.record_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
+    assert ledger.record_interrupted(repeatable) == []
     assert ledger.unsent(ITEMS, "mail", "a@b") == (ITEMS if repeating else [])
 
 
@@ -138,7 +138,7 @@ def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(
             [Item(MessageKind.DIGEST, f"session {number}"), Item(MessageKind.ZIP, "add/x", what)], "mail", "a@b"
         )
         ledger.begin(claim)
-        ledger.settle(claim, SendState.SENT)
+        ledger.record_result(claim, SendState.SENT)
         return len(claim.items) == 2
 
     assert [told(*one) for one in enumerate(["failed", "failed", "accepted", "failed", "failed"])] == [

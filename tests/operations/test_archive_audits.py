@@ -159,10 +159,10 @@ def test_corruptions_losses_and_outages_leave_every_archive_whole(
                     flipped = bytes([content[0] ^ 1]) + content[1:]
                     place.write(name, {"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
         done = audit_archives(tracker, settings, "tester", everything=True)
-        assert (done.is_whole, list(done.away)) == (True, [] if away is None else [away.url])
+        assert (done.is_intact, list(done.unreachable)) == (True, [] if away is None else [away.url])
         if away is not None:
             away.come_back()
-            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).away
+            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).unreachable
         for place in all_places:
             assert {sha256: place.read(f"{sha256[:2]}/{sha256}") for sha256 in contents} == contents
     assert len(faults) == 5
@@ -191,7 +191,7 @@ def test_a_copy_that_cannot_be_read_is_replaced_and_tried_again_each_night(
     # Neither is due tonight, but both are known to be bad.
     for _ in range(2):
         done = audit_archives(tracker, settings.model_copy(update={"archive_audit_days": 9_999}), "night")
-    assert done.is_whole
+    assert done.is_intact
     assert [copy.read_bytes() for copy in copies] == [content, content]
 
 
@@ -207,7 +207,7 @@ def test_a_directory_that_hangs_is_away(
     # To open it takes for ever, as on a mount whose server is away.
     os.mkfifo(copy)
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert (copy.read_bytes(), [audit.bad for audit in done.audits], done.is_whole) == (content, [0, 1], True)
+    assert (copy.read_bytes(), [audit.bad for audit in done.audits], done.is_intact) == (content, [0, 1], True)
     is_dir = Path.is_dir
 
     def hanging(path: Path) -> bool:
@@ -215,7 +215,7 @@ def test_a_directory_that_hangs_is_away(
 
     monkeypatch.setattr(Path, "is_dir", hanging)
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert ([audit.copies for audit in done.audits], list(done.away)) == ([3, 0], [str(two)])
+    assert ([audit.copies for audit in done.audits], list(done.unreachable)) == ([3, 0], [str(two)])
     assert "the disk did not answer within 0.6 seconds" in str(done.audits[1].message)
 
 
@@ -231,7 +231,11 @@ def test_a_replica_that_stays_away_hides_no_archive_that_is_lost(
         audit_archives(tracker, settings, "tester", everything=True),
         repair_archives(tracker, settings, "tester"),
     ):
-        assert ([lost.sha256 for lost in done.lost], list(done.away), done.is_whole) == ([sha256], [str(two)], False)
+        assert ([lost.sha256 for lost in done.lost], list(done.unreachable), done.is_intact) == (
+            [sha256],
+            [str(two)],
+            False,
+        )
 
 
 @pytest.mark.both_databases
@@ -249,7 +253,7 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     copy.unlink()
     (folder.path / KEY).unlink()
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert not done.is_whole
+    assert not done.is_intact
     assert str(done.lost[0]) == f"{KEY} (SHA-256 {copy.name})"
     overview = in_reading(tracker, store_overview, settings)
     assert (overview.lost, overview.missing) == (done.lost, 1)
@@ -260,9 +264,9 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     folder.put(KEY)
     later = utc_now() + timedelta(hours=6)
     change(tracker, folder.source_id, windows=f"{later:%H}:00-{later:%H}:59")
-    assert not repair_archives(tracker, settings, "tester").is_whole
+    assert not repair_archives(tracker, settings, "tester").is_intact
     change(tracker, folder.source_id, windows="")
-    assert repair_archives(tracker, settings, "tester").is_whole
+    assert repair_archives(tracker, settings, "tester").is_intact
     assert copy.exists()
 
 
@@ -318,7 +322,7 @@ def test_no_copy_of_an_old_archive_is_removed_while_a_replica_is_away(
     rule = settings.model_copy(update={"archive_keep_days": 99})
     two.rename(tmp_path / "away")
     done = audit_archives(tracker, rule, "tester", everything=True)
-    assert (done.removed, done.is_whole, len(list(one.glob("??/*")))) == (0, True, 2)
+    assert (done.removed, done.is_intact, len(list(one.glob("??/*")))) == (0, True, 2)
     (tmp_path / "away").rename(two)
     assert audit_archives(tracker, rule, "tester").removed == 2
     assert [*one.glob("??/*"), *two.glob("??/*")] == []

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from dcc.errors import ListingFailedError
 from dcc.naming import Action
-from dcc.notify.outages import sources_away
+from dcc.notify.outages import unreachable_sources
 from dcc.outcomes import SourceCrawl
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
@@ -168,8 +168,8 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         (failed,) = (entry for entry in skipped if entry.why is SkipReason.CRAWL_FAILED)
         assert said in str(failed.message)
         assert said in " ".join(session_report(connection, session).text.split())
-        (trouble,) = sources_away(connection, installation.settings, session)
+        (trouble,) = unreachable_sources(connection, installation.settings, session)
         assert said in str(trouble.reason)
     session = installation.run_session().id
-    assert in_reading(installation.tracker, sources_away, installation.settings, session) == []
+    assert in_reading(installation.tracker, unreachable_sources, installation.settings, session) == []
     assert "add: 5 archives of" in in_reading(installation.tracker, session_report, session).text

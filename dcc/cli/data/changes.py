@@ -25,7 +25,7 @@ from dcc.cli.shell.output import (
     echo_result,
     echo_table,
     echo_wrapped,
-    picked,
+    fields_of,
     printable,
 )
 from dcc.cli.submissions.show import state_text
@@ -81,11 +81,11 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
     return {
         "file_name": planned.file_name,
         "held": planned.is_held(settings.hold_threshold),
-        **picked(would_be, "state", "repeated", "late", "said", "opened", "ended", "refused"),
+        **fields_of(would_be, "state", "repeated", "late", "said", "opened", "ended", "refused"),
         "changed": planned.plan.changed,
         "changes": planned.plan.changes,
         "contexts": sorted(planned.plan.contexts, key=str),
-        "findings": [picked(found, "rule", "severity", "message", "line") for found in would_be.findings],
+        "findings": [fields_of(found, "rule", "severity", "message", "line") for found in would_be.findings],
     }
 
 

@@ -98,9 +98,9 @@ def expected(
     uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
     if plot is not None:
         from dcc.reports.languages import load_catalogue
-        from dcc.reports.plots import draw_expected, keep_fonts
+        from dcc.reports.plots import draw_expected, use_font_cache
 
-        keep_fonts(settings)
+        use_font_cache(settings)
         draw_expected(counted, load_catalogue(language, settings)).write(plot)
     columns = ("centre", *_OF_PROCEDURE, *_NUMBERS)
     rows = [

@@ -12,7 +12,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, options, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, picked, printable, progress_shown, warn
+from dcc.cli.shell.output import echo_json, fields_of, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -164,7 +164,7 @@ def _export_directory(
         )
     if as_json:
         names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed", "written")
-        echo_json({**picked(report, *names), "seconds": round(report.seconds, 3)})
+        echo_json({**fields_of(report, *names), "seconds": round(report.seconds, 3)})
         return
     if not report.rows:
         click.echo(f"No measurement fits: {printable(report.directory)} holds no files.")

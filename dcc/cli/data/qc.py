@@ -19,7 +19,7 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_json, echo_result, echo_rows, picked
+from dcc.cli.shell.output import echo_json, echo_result, echo_rows, fields_of
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 from dcc.vocabulary import ContextEvent, ContextState
@@ -97,7 +97,7 @@ def contexts(as_json: bool, **given: Any) -> None:
         echo_json(entries)
         return
     names = (*_HEADERS, "measurements", "state", "issues", "changed")
-    echo_rows([picked(entry, *names) for entry in entries], _FLEXIBLE[:4])
+    echo_rows([fields_of(entry, *names) for entry in entries], _FLEXIBLE[:4])
     click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
@@ -180,7 +180,9 @@ def history(as_json: bool, **given: Any) -> None:
         echo_json(entries)
         return
     names = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_rows([picked(entry, *names) for entry in entries], [name for name in ("reason", *_FLEXIBLE) if name in names])
+    echo_rows(
+        [fields_of(entry, *names) for entry in entries], [name for name in ("reason", *_FLEXIBLE) if name in names]
+    )
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])
@@ -324,12 +326,12 @@ def plot(
     """
     from dcc.analysis.known_values import require_known_value
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots import draw_weeks, keep_fonts, picture_of_parameter
+    from dcc.reports.plots import draw_weeks, picture_of_parameter, use_font_cache
     from dcc.reports.plots.values import require_documents
 
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    keep_fonts(settings)
+    use_font_cache(settings)
     key = None if zip_name is None else parse_zip_key(zip_name)
     with reading_qc(settings) as connection:
         # Analysts may have no tracker.
@@ -342,6 +344,6 @@ def plot(
             require_known_value(connection, "parameter", parameter)
             picture = picture_of_parameter(connection, catalogue, centre=centre, parameter_id=parameter, key=key)
     picture.write(output)
-    facts = picked(picture, "title", "caption", "rule", "outliers", description="alt")
+    facts = fields_of(picture, "title", "caption", "rule", "outliers", description="alt")
     lines = (f"{output} written.", picture.alt, f"{picture.caption} {picture.rule}".rstrip())
     echo_result({"file": output, **facts}, *lines, as_json=as_json)

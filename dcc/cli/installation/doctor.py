@@ -14,7 +14,7 @@ from dcc.cli.shell.context import any_databases, json_option, settings_from_envi
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, picked, printable
+from dcc.cli.shell.output import echo_json, fields_of, printable
 from dcc.messages import count_of
 from dcc.runtime.installed_packages import leaving_out_broken
 
@@ -83,7 +83,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
                 "verdict": verdict,
                 "seconds": round(found[-1].seconds, 3),
                 "findings": [
-                    {"check": one.check, **picked(one.finding, "subject", "verdict", "message", "advice")}
+                    {"check": one.check, **fields_of(one.finding, "subject", "verdict", "message", "advice")}
                     for one in found
                 ],
             }
@@ -150,7 +150,7 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
                 "dagster": version("dagster"),
                 "to_do": to_do,
                 "databases": [
-                    {"name": name, "wanted": wanted, **picked(plan, "present", "revisions", "makes", "converts")}
+                    {"name": name, "wanted": wanted, **fields_of(plan, "present", "revisions", "makes", "converts")}
                     for name, (wanted, plan) in plans.items()
                 ],
                 "dagster_changes": changes,

@@ -88,7 +88,7 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
         _say_made("QC database", qc_url, of_qc)
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
-        dagster_side().mend_instance(settings)
+        dagster_side().upgrade_instance(settings)
     if configuration is not None:
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:

@@ -9,7 +9,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_rows, picked, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_rows, fields_of, printable, warn
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
             "place": decision.staged.place,
             "kinds": sorted({entry.kind for entry in decision.staged.entries}),
             "bytes": decision.staged.bytes,
-            **picked(decision, "age_days", "verdict", "reason"),
+            **fields_of(decision, "age_days", "verdict", "reason"),
             "centre": decision.known and decision.known.centre,
             "phase": decision.known and decision.known.state.phase,
             "status": decision.known and decision.known.state.status,

@@ -10,7 +10,7 @@ from functools import cache
 
 import click
 
-from dcc.cli.shell.output import byte_size, picked, printable
+from dcc.cli.shell.output import byte_size, fields_of, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
@@ -22,7 +22,7 @@ State = tuple[Phase, Status]
 
 DATA_PROBLEMS = 1
 SOURCE_FAILED = "failed"
-UNMENDED = "unmended"
+UNRESOLVED = "unmended"
 
 
 @dataclass
@@ -54,7 +54,7 @@ class SessionReport:
         names = ("label", "centre", "outcome", "listed", "new", "known", "changed", "refused", "ignored", "gone")
         error = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
         seconds = round(crawl.seconds, 3)
-        self.crawls.append({"id": crawl.source_id, **picked(crawl, *names), "error": error, "seconds": seconds})
+        self.crawls.append({"id": crawl.source_id, **fields_of(crawl, *names), "error": error, "seconds": seconds})
         if crawl.error is not None:
             self.problems.append(_problem(crawl.error, source=crawl.source_id))
         for key, reason in crawl.refused_zips:
@@ -134,7 +134,7 @@ class SessionReport:
         """
         reported = {problem["zip"] for problem in self.problems}
         kept = [
-            _problem(Problem(UNMENDED, _UNMENDED.format(key=key)), key, phase)
+            _problem(Problem(UNRESOLVED, _UNRESOLVED.format(key=key)), key, phase)
             for key, (phase, status) in self.zips.items()
             if status is Status.FAILED and key not in reported
         ]
@@ -197,7 +197,7 @@ _COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
 _LATE = (
     "Newer documents of the centre were uploaded before it. It was applied anyway. Check that this is what you want."
 )
-_UNMENDED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
+_UNRESOLVED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
 _COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
 
 
@@ -221,7 +221,7 @@ def _problem(
     errors: int = 1,
 ) -> dict[str, object]:
     place = {"source": source, "zip": key, "document": document, "phase": phase, "errors": errors}
-    return place | picked(problem, "kind", "message", "line", "column")
+    return place | fields_of(problem, "kind", "message", "line", "column")
 
 
 def _note(kind: str, message: str, key: str | None = None, document: str | None = None) -> dict[str, object]:

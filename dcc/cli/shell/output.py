@@ -85,7 +85,7 @@ def json_ready(value: object) -> object:
     return value
 
 
-def picked(value: object, *names: str, **renamed: str) -> dict[str, object]:
+def fields_of(value: object, *names: str, **renamed: str) -> dict[str, object]:
     """Some attributes of a value as an object: `names` are keys and attributes, `renamed` maps keys to attributes."""
     attributes = {name: name for name in names} | renamed
     return {key: getattr(value, attribute) for key, attribute in attributes.items()}

@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, picked, printable, terminal_width, warn
+from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
 from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
@@ -271,7 +271,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
             raise error
         return
     directories = [
-        {**picked(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
+        {**fields_of(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
     ]
     echo_json(
         {

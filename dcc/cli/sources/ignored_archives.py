@@ -8,7 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_list, picked, warn
+from dcc.cli.shell.output import echo_list, fields_of, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 
@@ -73,7 +73,7 @@ def why(
     why_not, who_acts = catalogue.say("why it was not taken"), catalogue.say("who acts")
     echo_list(
         [
-            {"source": source, "reason": reason, **picked(row, "entry", "why", "acts", "number")}
+            {"source": source, "reason": reason, **fields_of(row, "entry", "why", "acts", "number")}
             for source, reason, row in skipped
         ],
         (catalogue.say("source"), catalogue.say("entry"), why_not, who_acts),
@@ -107,7 +107,7 @@ def missing(source_id: int | None, as_json: bool) -> None:
         found = missing_archives(connection, source_id)
     names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
     echo_list(
-        [{"zip": str(archive.key), **picked(archive, *names)} for archive in found],
+        [{"zip": str(archive.key), **fields_of(archive, *names)} for archive in found],
         ("source", "submission", "missing since", "loaded", "elsewhere", "withdrawal"),
         [
             (

@@ -11,7 +11,7 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json_list, echo_wrapped, picked, printable
+from dcc.cli.shell.output import echo_json_list, echo_wrapped, fields_of, printable
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
 from dcc.messages import count_of
@@ -93,7 +93,7 @@ def validate(
     counts = _Counts()
     counted = map(counts.take, verdicts)
     if as_json:
-        echo_json_list(picked(verdict, "path", "valid", "errors", "warnings", "missing") for verdict in counted)
+        echo_json_list(fields_of(verdict, "path", "valid", "errors", "warnings", "missing") for verdict in counted)
     else:
         for verdict in counted:
             _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_on
 from dcc.qc.apply.ownership import NotPermitted
@@ -105,11 +105,11 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
     ended = _versions(connection, kind, LIFETIME.c.ended_by, document_id)
     opened = _versions(connection, kind, LIFETIME.c.opened_by, document_id)
     by_key = {_key(kind, row): row_id for row_id, row in opened.items()}
-    for chunk in portions(ended):
+    for chunk in sorted_chunks(ended):
         old = {row_id: ended[row_id] for row_id in chunk}
         ids = [by_key.pop(_key(kind, row)) for row in old.values() if _key(kind, row) in by_key]
         yield old, {row_id: opened[row_id] for row_id in ids}
-    for rest in portions(by_key.values()):
+    for rest in sorted_chunks(by_key.values()):
         yield {}, {row_id: opened[row_id] for row_id in rest}
 
 

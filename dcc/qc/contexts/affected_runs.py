@@ -17,7 +17,7 @@ from dcc.databases.list_parameters import (
     change_rows,
     numbers_in,
     only_compared,
-    portions,
+    sorted_chunks,
 )
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
@@ -108,7 +108,7 @@ def affected_runs(connection: Connection, document_ids: Collection[int], build: 
     """
     found: dict[int, int] = {}
     # Documents are queried oldest first: those of a later portion are newer.
-    for portion in portions(document_ids):
+    for portion in sorted_chunks(document_ids):
         found.update(_touched_by(connection, portion, _TOUCHING[build]))
     return found
 

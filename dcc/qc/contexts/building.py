@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.contexts.affected_runs import (
@@ -133,7 +133,7 @@ def _recount(
     """Count runs under their present keys; `runs` has the document that is the cause, if there is one."""
     changes = Changes()
     newest = newest_member(connection)
-    for run_ids in portions(runs):
+    for run_ids in sorted_chunks(runs):
         difference = _compare(connection, run_ids, runs, basis[COLONIES], newest)
         for share in difference.shares:
             changes.add(*share)

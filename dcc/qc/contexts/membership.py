@@ -25,7 +25,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.affected_runs import own_strain
 from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
@@ -162,7 +162,7 @@ def _without_blanks(values: Sequence[Any]) -> list[Any]:
 
 def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:
     """Count runs, counted under `before`, only under these genotypes and strains."""
-    for chunk in portions({member.procedure_run_id for member in before}):
+    for chunk in sorted_chunks({member.procedure_run_id for member in before}):
         connection.execute(_FORGET, {"runs": chunk})
     if members:
         insert_bulk(connection, MEMBER, sorted(members))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
+from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey
@@ -183,7 +183,7 @@ def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int])
 def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
     """The existing ones of the parts, with their numbers of measurements; most documents are new, and have none."""
     counted: set[int] = set()
-    for documents in portions({document_id for document_id, _ in parts}):
+    for documents in sorted_chunks({document_id for document_id, _ in parts}):
         counted.update(connection.scalars(_COUNTED, {"documents": as_json(documents)}))
     relevant = [part for part in parts if part[0] in counted]
     recorded: dict[tuple[int, int], int] = {}

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, func, select, union
 
 from dcc.databases.columns import require_text
-from dcc.databases.list_parameters import portions
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import affected_runs
@@ -76,7 +76,7 @@ def _correct_members(connection: Connection, basis: Basis) -> None:
     """Correct the keys of runs, except of those that waiting documents affect."""
     waiting = affected_runs(connection, list(connection.scalars(select(DOCUMENT.c.id).where(_WAITS))))
     runs = [run_id for run_id in connection.scalars(select(RUN.c.id).order_by(RUN.c.id)) if run_id not in waiting]
-    for chunk in portions(runs):
+    for chunk in sorted_chunks(runs):
         before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
         changed = {member.procedure_run_id for member in before ^ now}
         if changed:

@@ -164,10 +164,10 @@ def judge_document(
         SqlLookups(connection),
         origin=Origin.from_json(document.origin),
     )
-    return settle(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
+    return record_judgement(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
 
 
-def settle(
+def record_judgement(
     connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: JudgingBasis
 ) -> Judgement:
     """Judge a locked document by the rules' findings; see `judge_document`.
@@ -190,7 +190,7 @@ def settle(
 def assess(
     connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: JudgingBasis
 ) -> Judgement:
-    """The judgement of `settle` on a document without findings of earlier judgements; writes nothing."""
+    """The judgement of `record_judgement` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
     _judge_upload(connection, document, tally)
     if not (document.deletes or tally.is_copy):

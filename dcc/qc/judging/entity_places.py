@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.qc.models import BLOCK, ENTITY_TABLES, LIFETIME
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind
@@ -74,7 +74,7 @@ class EntityPlaces:
         found: dict[tuple[int, int], _Version] = {}
         ended: dict[int, tuple[int, int]] = {}
         columns = (table.id, table.block_id, table.position, table.is_current)
-        for blocks in portions(by_block):
+        for blocks in sorted_chunks(by_block):
             positions = set[int]().union(*(by_block[block_id] for block_id in blocks))
             here = select(*columns).where(table.block_id.in_(blocks))
             for row in rows_with(self._connection, here, table.position, positions):

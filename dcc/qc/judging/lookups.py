@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Select, bindparam, case, or_, select
 
-from dcc.databases.list_parameters import as_json, numbers_in, portions, rows_with
+from dcc.databases.list_parameters import as_json, numbers_in, rows_with, sorted_chunks
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.models import BLOCK, EXPERIMENT, NAMED, RELATED, SPECIMEN
 from dcc.rules.checking import ABOUT_SPECIMENS
@@ -42,7 +42,7 @@ class SqlLookups:
         """The current specimens of a centre that have one of the ids, by their id."""
         found: dict[str, tuple[KnownSpecimen, ...]] = {}
         wanted = frozenset(ids)
-        for chunk in portions(wanted):
+        for chunk in sorted_chunks(wanted):
             rows = self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}).all()
             for of_centre, specimen_id, document_id, block, position, gender, dob, lexical in rows:
                 if of_centre == centre and specimen_id in wanted:
@@ -133,7 +133,7 @@ def questionable(connection: Connection, document_ids: Collection[int], latest_d
     if WITHOUT_QUERY:
         return set(document_ids)
     found: set[int] = set()
-    for some in portions(document_ids, _AT_ONCE):
+    for some in sorted_chunks(document_ids, _AT_ONCE):
         given = {"documents": as_json(some), "latest_day": latest_day}
         for query in _QUESTIONABLE.values():
             found.update(connection.scalars(query, given))

@@ -14,7 +14,14 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.errors import NotFoundError
 from dcc.naming import DocumentKind
-from dcc.qc.judging.documents import Judgement, JudgingBasis, StoredDocument, lock_documents, require_standing, settle
+from dcc.qc.judging.documents import (
+    Judgement,
+    JudgingBasis,
+    StoredDocument,
+    lock_documents,
+    record_judgement,
+    require_standing,
+)
 from dcc.qc.judging.version_validity import kinds_in
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.rules.findings import Finding
@@ -58,7 +65,7 @@ def judge_together(
         if document_id in unheard_of:
             judged.append(Judgement(document_id, failed=False, findings=(), counts={}, added=(), cleared=()))
         else:
-            judged.append(settle(connection, document, findings, basis))
+            judged.append(record_judgement(connection, document, findings, basis))
     return judged
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
-from dcc.databases.list_parameters import portions
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
@@ -43,7 +43,7 @@ class DataFacts:
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The findings of these ids, whose details have the name of a document where they were stored with its id."""
-        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in portions(ids)]
+        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in sorted_chunks(ids)]
         found = {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
         earlier = {
             number: str(each.details["document"]) for number, each in found.items() if "document" in each.details
@@ -135,7 +135,9 @@ def _after(document: int, last: int) -> ColumnElement[bool]:
 def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, str]:
     """The file names of documents by their ids, as messages have them."""
     ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
-    queries = [select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in portions(ids)]
+    queries = [
+        select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in sorted_chunks(ids)
+    ]
     return {str(number): printable_detail(name) for query in queries for number, name in connection.execute(query)}
 
 

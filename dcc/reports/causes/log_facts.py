@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, null, or_, select
 
-from dcc.databases.list_parameters import portions
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import Message, message_from_json
@@ -63,7 +63,7 @@ class LogFacts:
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The entries of these ids."""
-        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in portions(ids)]
+        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in sorted_chunks(ids)]
         return {row.id: _example(row) for query in queries for row in self._connection.execute(query)}
 
     def rows(self) -> Iterator[Fact]:

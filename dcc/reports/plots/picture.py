@@ -323,7 +323,7 @@ class _Fonts:
 _fonts = _Fonts()
 
 
-def keep_fonts(settings: Settings) -> None:
+def use_font_cache(settings: Settings) -> None:
     """Have matplotlib keep its list of fonts in `matplotlib` of DCC_HOME, unless MPLCONFIGDIR names a directory.
 
     By default, the list is in a directory that goes with the process.

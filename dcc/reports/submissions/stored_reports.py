@@ -181,7 +181,7 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
             if time.monotonic() - began > MAX_SECONDS or in_a_row == _MAX_IN_A_ROW:
                 break
             try:
-                keep_report(connection, qc, missing, key, settings)
+                store_report(connection, qc, missing, key, settings)
                 written += 1
                 in_a_row = 0
             except Exception as error:
@@ -202,7 +202,7 @@ class WrittenReport(NamedTuple):
     language: str
 
 
-def keep_report(
+def store_report(
     tracker: Connection,
     qc: Connection | None,
     missing: str | None,

@@ -26,7 +26,7 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
 from dcc.session.batches.exchange import Workers
 from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
-from dcc.session.crawling import RelistedSource, list_again, relist, settle
+from dcc.session.crawling import RelistedSource, list_again, record_second_listing, relist
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import ListedFile, SourceAddress
@@ -285,7 +285,7 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
     uploading: set[ZipKey] = set()
     for second in list_again(looks, session):
         if second.error is None:
-            found = settle(session, second, listed[second.address.id])
+            found = record_second_listing(session, second, listed[second.address.id])
             session.notices += tuple(finding.message for finding in found)
             uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
     return uploading

@@ -24,7 +24,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
 from dcc.tracker.states import STATES, State
-from dcc.tracker.submission_rows import IDS, gathered, has_archive_bytes, rows_about
+from dcc.tracker.submission_rows import IDS, group_pairs, has_archive_bytes, rows_about
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def find_archives(
 
     Those are all other archives of their centres, and of the centres with which these share documents.
     """
-    by_action = gathered((row.id, row) for row in tracker.execute(_DOWNLOADS))
+    by_action = group_pairs((row.id, row) for row in tracker.execute(_DOWNLOADS))
     archives = [_archive(rows) for rows in by_action.values()]
     for archive in archives:
         call_with_timeout = since is None or (archive.created is not None and archive.created >= since)
@@ -205,7 +205,7 @@ class ArchiveBytes:
 
         Raises StoreUnreachableError if a replica that is away may have them, DiskFullError and OSError.
         """
-        staged = self._staging.whole_archive(archive.key, archive.md5)
+        staged = self._staging.matching_archive(archive.key, archive.md5)
         if staged is not None or archive.sha256 is None:
             return staged
         path = self._folder / f"{archive.download_id}" / archive.key.file_name

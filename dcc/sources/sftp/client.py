@@ -152,7 +152,7 @@ class SftpClient:
                     self._request(sftp.CMD_READDIR, _packed(handle), answers.append, _LONGEST_LISTING)
                     asked += 1
                 while not answers:
-                    self.hear()
+                    self.receive_answer()
                 asked -= 1
                 answer = answers.popleft()
                 if answer.is_end:
@@ -183,7 +183,7 @@ class SftpClient:
         """Request to close a file or directory."""
         self._request(sftp.CMD_CLOSE, _packed(handle), lambda _: None)
 
-    def hear(self) -> None:
+    def receive_answer(self) -> None:
         """Wait for the next answer, and pass it to its request."""
         kind, length, number = self._beginning()
         longest, then = self._expected.pop(number, (0, None))
@@ -199,7 +199,7 @@ class SftpClient:
         answers: list[Answer] = []
         self._request(kind, _packed(path), answers.append)
         while not answers:
-            self.hear()
+            self.receive_answer()
         return answers[0]
 
     def _request(

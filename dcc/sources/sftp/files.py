@@ -135,7 +135,7 @@ class FileReader:
         file = self._announced.pop(part) if part in self._announced else _File(self._client, part)
         try:
             while file.opening is None:
-                self._client.hear()
+                self._client.receive_answer()
             file.opening.require(CMD_HANDLE)
             while (answer := self._await_next(file)) is not None and (data := file.take_next(answer)) is not None:
                 self._unread -= len(data)
@@ -147,7 +147,7 @@ class FileReader:
         """Wait for the answer to the first read of a file; None if all of it was read."""
         self._ask_ahead(file)
         while file.reads and file.reads[0].answer is None:
-            self._client.hear()
+            self._client.receive_answer()
             self._ask_ahead(file)
         return file.reads[0].answer if file.reads else None
 

@@ -41,7 +41,7 @@ from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import (
     IDS,
     KEY,
-    gathered,
+    group_pairs,
     is_at,
     is_named,
     key_of,
@@ -263,7 +263,7 @@ def by_archive(rows: Iterable[Any]) -> dict[int, list[Any]]:
 
     They have the columns `id`, those of `KEY`, the `centre` of the name, the `host`, `may_be_taken`, `is_delegated`.
     """
-    return gathered((row.id, row) for row in rows)
+    return group_pairs((row.id, row) for row in rows)
 
 
 def unfetchable_archives(hostings: Mapping[int, Sequence[Any]]) -> list[HeldArchive]:

@@ -37,7 +37,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, IDS, gathered, is_at, key_of, newest_downloads, rows_about
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, IDS, group_pairs, is_at, key_of, newest_downloads, rows_about
 
 MAX_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -122,7 +122,7 @@ def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[
     opened = _opened(connection, {row.centre_id for row in rows}, decided) if rows else {}
     found: dict[int, OlderArchive] = {}
     for adds in (False, True):
-        younger = gathered((row.centre_id, row) for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is adds)
+        younger = group_pairs((row.centre_id, row) for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is adds)
         for centre_id, some in younger.items():
             # An addition waits for a person only.
             older = [one for one in opened.get(centre_id, ()) if one.waits_for_a_person or not adds]
@@ -145,7 +145,7 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
         for row in connection.execute(_WITH_HELD.where(of_centres))
         if row.id not in decided
     ]
-    return gathered(sorted(opened, key=lambda one: one[1].moment))
+    return group_pairs(sorted(opened, key=lambda one: one[1].moment))
 
 
 def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:

@@ -29,7 +29,7 @@ class RecordedListing:
     """The result of recording one listing; counts are of archives.
 
     `shrunk` are directories that lost so much that the next listing decides; `unsettled` are archives that may still be
-    being uploaded: they are not fetched before a second listing (`ListingRecorder.settle`).
+    being uploaded: they are not fetched before a second listing (`ListingRecorder.record_second_listing`).
     """
 
     listed: int = 0

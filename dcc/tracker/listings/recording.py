@@ -54,7 +54,7 @@ from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFil
 from dcc.tracker.problems import message_columns
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE
-from dcc.tracker.submission_rows import IDS, KEY, change_about, gathered, key_of, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, change_about, group_pairs, key_of, rows_about
 
 Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 """Known archives as they were listed before, and as they are listed now."""
@@ -96,7 +96,9 @@ class ListingRecorder:
         self._write_findings(result.findings)
         return result
 
-    def settle(self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None) -> list[Finding]:
+    def record_second_listing(
+        self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
+    ) -> list[Finding]:
         """Record a second listing of unsettled archives; returns messages about those that are still being uploaded.
 
         `listings` is None if the source could not be listed: then all still count as being uploaded.
@@ -172,7 +174,7 @@ class ListingRecorder:
             if not is_noted or attributes(present) != attributes(known):
                 rows.append(self._row(known.hosting_id, present, uploading=unsettled))
         self._update(rows, sizes)
-        again = [uploading_anew[key] for key in self._spoken_for(uploading_anew)]
+        again = [uploading_anew[key] for key in self._permitted_keys(uploading_anew)]
         self._basis.reopen(again, mark("It is being uploaded again to its file source."))
 
     def _reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
@@ -220,7 +222,7 @@ class ListingRecorder:
         loaded = loaded_zips(connection, ids)
         kept_back = loaded | withdrawn_zips(connection, ids)
         sources = last_hostings(connection, ids)
-        spoken_for = self._spoken_for(done)
+        spoken_for = self._permitted_keys(done)
         anew = {
             key: known.za_id
             for key, known in done.items()
@@ -231,7 +233,7 @@ class ListingRecorder:
         self._basis.reopen(anew.values(), mark("The archive changed on its file source after its last download."))
         return set(anew), loaded
 
-    def _spoken_for(self, keys: Collection[ZipKey]) -> set[ZipKey]:
+    def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
         centre = self._address.centre
         owners = {key: name.centre for key in keys if (name := self._basis.parse(key.file_name)[0]) is not None}
@@ -344,5 +346,5 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         .where(ZipFile.file_name.in_(IDS))
     )
     rows = rows_about(connection, query, (key.file_name for key in keys))
-    found = gathered((row.file_source_id, key) for row in rows if (key := key_of(row)) in keys)
+    found = group_pairs((row.file_source_id, key) for row in rows if (key := key_of(row)) in keys)
     return {source: set(some) for source, some in found.items()}

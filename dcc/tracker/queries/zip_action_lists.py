@@ -43,7 +43,7 @@ from dcc.tracker.submission_rows import (
     DOCUMENTS_COUNT,
     IDS,
     KEY,
-    gathered,
+    group_pairs,
     is_at,
     is_of_centre,
     key_of,
@@ -219,7 +219,7 @@ def find_zips(
         hosting = hosting.where(
             FileSourceHasZip.za_id.in_(select_zip_actions().with_only_columns(ZipAction.id).where(*conditions))
         )
-    hosts = gathered(connection.execute(hosting))
+    hosts = group_pairs(connection.execute(hosting))
     listed = select_zip_actions().add_columns(is_on_hold().label("on_hold"))
     rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
     explained = [row.id for row in rows if criteria.faulty or row.status_id == int(Status.FAILED)]
@@ -380,7 +380,7 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
     listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction).where(ZipFile.file_name.in_(IDS))
     rows = rows_about(connection, listed, of_archives)
-    known = gathered((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
+    known = group_pairs((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
     wanted: dict[str, set[str]] = {}
     unknown: list[str] = []
     for archive, actions in of_archives.items():

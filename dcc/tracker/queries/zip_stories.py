@@ -42,7 +42,7 @@ from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
 from dcc.tracker.submission_rows import (
     CONTACT,
     archive_size,
-    gathered,
+    group_pairs,
     is_named,
     latest_downloads,
     not_found_error,
@@ -324,7 +324,7 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[i
         .where(of_downloads)
         .order_by(XmlFile.id)
     )
-    return gathered(
+    return group_pairs(
         (
             row.zip_id,
             object_of(
@@ -344,7 +344,7 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[i
 def _reasons(connection: Connection, columns: Sequence[Any], log: Any, of: Any, ids: Any) -> Mapping[int, list[Reason]]:
     """The entries in a log of submissions or downloads, by the column `of`."""
     query = select(of.label("of"), log.last_update, *columns).join(AnException).where(of.in_(ids)).order_by(log.id)
-    return gathered(
+    return group_pairs(
         (row.of, Reason(row.kind, message_from_json(row.details, row.message or ""), row.last_update))
         for row in connection.execute(query)
     )
@@ -353,7 +353,7 @@ def _reasons(connection: Connection, columns: Sequence[Any], log: Any, of: Any, 
 def _reopenings(connection: Connection, model: Any, of: Any, ids: Any) -> Mapping[int, list[ReopeningStory]]:
     """The re-openings of submissions or documents, by the column `of`."""
     query = select(model, of.label("of")).where(of.in_(ids)).order_by(model.id)
-    return gathered((row.of, _reopening(row)) for row in connection.execute(query))
+    return group_pairs((row.of, _reopening(row)) for row in connection.execute(query))
 
 
 def _reopening(row: Any) -> ReopeningStory:

@@ -48,7 +48,7 @@ from dcc.tracker.register.source_addresses import (
     trusted_certificates,
 )
 from dcc.tracker.register.source_schedules import policy_columns, policy_of
-from dcc.tracker.submission_rows import gathered, object_of
+from dcc.tracker.submission_rows import group_pairs, object_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
@@ -215,7 +215,7 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
-    fingerprints = gathered(connection.execute(keys))
+    fingerprints = group_pairs(connection.execute(keys))
     trusted = trusted_certificates(connection)
     entries = [_entry(row, fingerprints[row.id], trusted.get(row.id, TlsTrust())) for row in connection.execute(query)]
     missing = set(ids or ()) - {entry.id for entry in entries}
