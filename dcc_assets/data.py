@@ -88,7 +88,7 @@ def chosen_data(
     context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
 ) -> Iterator[Result]:
     """Upload waiting documents of the run's submissions, and judge all of theirs. Raises as `load_chosen`."""
-    yield from load_chosen(context, session, qc_database, again=True)
+    yield from load_chosen(context, session, qc_database, rejudge=True)
 
 
 def load(context: OpExecutionContext, work: SessionWork, qc: Engine, recorder: EventRecorder) -> Iterator[Report]:
@@ -110,9 +110,9 @@ def load_chosen(
     session: SessionResource,
     qc_database: QcDatabaseResource,
     *,
-    again: bool = False,
+    rejudge: bool = False,
 ) -> Iterator[Result]:
-    """Process the documents of the run's submissions, with `again` those that were judged before too; yields the
+    """Process the documents of the run's submissions, with `rejudge` those that were judged before too; yields the
     results.
 
     Raises as SessionResource.work and the work, and NotFoundError for a submission that is unknown or has no valid
@@ -124,7 +124,7 @@ def load_chosen(
         qc = work.ready(qc_database)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            outcomes = work.process_data(qc, keys, again=again)
+            outcomes = work.process_data(qc, keys, rejudge=rejudge)
             recorder.record_many(mirror.of_session(outcomes, excluding=frozenset(keys)))
             reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))

@@ -82,11 +82,11 @@ class SessionWork:
         self.processed = True
 
     def process_data(
-        self, qc: Engine, keys: Collection[ZipKey] | None = None, *, again: bool = False
+        self, qc: Engine, keys: Collection[ZipKey] | None = None, *, rejudge: bool = False
     ) -> "Iterator[DataOutcome]":
         """Process valid documents up to `until`; yields each outcome once it is in both databases.
 
-        `keys` restricts the work. `again`: documents that were judged are judged again; they reach the phase data
+        `keys` restricts the work. `rejudge`: documents that were judged are judged again; they reach the phase data
         whatever `until` is. Raises as `dcc.session.data.session_data.process_data`.
         """
         from dcc.session.data.corrections import recheck
@@ -94,10 +94,10 @@ class SessionWork:
 
         wanted = self.keys if keys is None else keys
         with self._noting_failure():
-            if again:
+            if rejudge:
                 reason = "Materialised in Dagster."
                 recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
-            until = max(self.until, Phase.DATA) if again else self.until
+            until = max(self.until, Phase.DATA) if rejudge else self.until
             for outcome in process_data(qc, self.session, until=until, keys=wanted):
                 self.listeners.on_data(outcome)
                 yield outcome

@@ -79,20 +79,20 @@ class ElementDeclaration:
     def __init__(self, element: Any) -> None:
         self._element = element
 
-    def missing_attributes(self, given: Mapping[str, str]) -> list[str]:
+    def missing_attributes(self, attributes: Mapping[str, str]) -> list[str]:
         """The names of the attributes that the element must have beyond those given."""
         declared = self._element.attributes.items()
-        return [name for name, one in declared if name is not None and one.use == "required" and name not in given]
+        return [name for name, one in declared if name is not None and one.use == "required" and name not in attributes]
 
-    def unknown_attributes(self, given: Mapping[str, str]) -> list[str]:
+    def unknown_attributes(self, attributes: Mapping[str, str]) -> list[str]:
         """The names of those given that the element may not have."""
         any_other = self._element.attributes.get(None)
-        others = [name for name in given if name not in self._element.attributes and not name.startswith(_XSI)]
+        others = [name for name in attributes if name not in self._element.attributes and not name.startswith(_XSI)]
         return [name for name in others if any_other is None or not any_other.is_matching(name)]
 
-    def refused_attributes(self, given: Mapping[str, str]) -> Iterator[tuple[str, ValueRefusal]]:
+    def refused_attributes(self, attributes: Mapping[str, str]) -> Iterator[tuple[str, ValueRefusal]]:
         """The attributes, of those given, whose values are not permitted."""
-        for name, value in given.items():
+        for name, value in attributes.items():
             declared = self._element.attributes.get(name)
             refusal = None if declared is None else _refusal(declared.type, value)
             if refusal is not None:

@@ -115,7 +115,7 @@ def archive_older(
     settings: Settings,
     *,
     session: Session | None = None,
-    anew: bool = False,
+    start_over: bool = False,
 ) -> int:
     """Archive the oldest finished submissions beyond the limits; returns the number removed from the instance.
 
@@ -125,9 +125,9 @@ def archive_older(
     """
     if session is not None and session.group is not None and _others_are_active(tracker, settings, session):
         return 0
-    archive = Archive() if anew else read_archive(instance)
+    archive = Archive() if start_over else read_archive(instance)
     horizon = run_reading(tracker, partial(_next_horizon, settings=settings, now=archive.horizon))
-    if horizon == archive.removed == archive.horizon and not anew:
+    if horizon == archive.removed == archive.horizon and not start_over:
         return 0
     _write(instance, Archive(horizon, archive.removed))
     removed, last = 0, 0

@@ -69,7 +69,7 @@ def overdue_changes(
     recorder: EventRecorder,
     tracker: Engine,
     settings: Settings,
-    anew: Collection[str] | None = (),
+    materialised: Collection[str] | None = (),
 ) -> list[Report]:
     """Reports of changes in overdue work; once the recorder has stored everything, they count as shown.
 
@@ -77,7 +77,7 @@ def overdue_changes(
     check for not evaluated if its partition is newer. Three statements for any number of submissions. Raises
     TrackerUnreachableError.
     """
-    reports, digests = _look(instance, tracker, settings, anew)
+    reports, digests = _look(instance, tracker, settings, materialised)
     cursor = json.dumps(digests)
     recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
     return reports
@@ -120,7 +120,7 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
 
 
 def _look(
-    instance: DagsterInstance, tracker: Engine, settings: Settings, anew: Collection[str] | None = ()
+    instance: DagsterInstance, tracker: Engine, settings: Settings, materialised: Collection[str] | None = ()
 ) -> tuple[list[Report], dict[str, dict[str, str]]]:
     """The reports of changes, and the digests of all reports by check and partition."""
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
@@ -130,7 +130,11 @@ def _look(
     for report in read_overdue(tracker, settings):
         name, digest = report.verdicts[0].check.to_user_string(), _digest(report)
         digests[name][report.partition] = digest
-        if anew is None or report.partition in anew or shown.get(name, {}).get(report.partition) != digest:
+        if (
+            materialised is None
+            or report.partition in materialised
+            or shown.get(name, {}).get(report.partition) != digest
+        ):
             changes.append(report)
     for check, partitions in _CHECKS.items():
         name = check.to_user_string()

@@ -46,7 +46,7 @@ def demonstrate(folder: Path) -> int:
     """
     began = time.monotonic()
     require_packages()
-    _begin_anew(folder)
+    _start_over(folder)
     sources = demo_sources()
     click.echo(
         f"Demonstration: {len(CENTRES)} centres with {len(sources)} file sources on SFTP and FTP servers of this "
@@ -62,7 +62,7 @@ def demonstrate(folder: Path) -> int:
     return 1 if wrong else 0
 
 
-def _begin_anew(folder: Path) -> None:
+def _start_over(folder: Path) -> None:
     """Make `folder` empty. Raises ConfigurationError if it has content that no demonstration made."""
     if folder.exists() and not (folder / _MARK).is_file() and any(folder.iterdir()):
         raise ConfigurationError(

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from dcc.cli.shell.output import printable
-from dcc.configuration_file import given_variables
+from dcc.configuration_file import configured_variables
 from dcc.runtime.logging_setup import log_plan
 
 
@@ -229,7 +229,7 @@ def suggest_next(root: click.Context, exit_code: int, runs_here: Callable[[str],
     """Print the suggestion after a command that ended with `exit_code`, if there is one that runs here."""
     ran = root.meta.get(_RUN)
     # Read without the settings, whose import takes longer than some commands.
-    wanted = given_variables(os.environ).get("DCC_SUGGESTIONS", "").lower() not in _NO
+    wanted = configured_variables(os.environ).get("DCC_SUGGESTIONS", "").lower() not in _NO
     if ran is None or not wanted or ran.params.get("as_json"):
         return
     plan = log_plan()

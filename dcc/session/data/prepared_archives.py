@@ -117,9 +117,11 @@ class PreparedArchives:
         self._failed: dict[_Part, dict[str, Exception]] = {}
         self._processes: WorkerProcesses | None = None
         to_make = {part: each for part, each in self._parts.items() if not files.has(part, each.documents)}
-        if anew := {part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()}:
+        if prepared_again := {
+            part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()
+        }:
             why = "that was by other reference data, on another day, or is damaged"
-            progress.info("%d archives that were prepared already are prepared again: %s", len(anew), why)
+            progress.info("%d archives that were prepared already are prepared again: %s", len(prepared_again), why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
             self._processes = WorkerProcesses(number, preparing.begin, self._basis)

@@ -342,4 +342,4 @@ def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> D
 
 def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:
     """Add notices for the archive's centre and those of its sources, even if they got the same before."""
-    add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], again=True)
+    add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], repeat=True)

@@ -72,10 +72,10 @@ class Notice:
     reason: str | None = None
 
 
-def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: bool = False) -> list[NewNotice]:
+def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat: bool = False) -> list[NewNotice]:
     """Add notices; returns the new ones. Unregistered centres are left out.
 
-    With `again`, known ones are added too.
+    With `repeat`, known ones are added too.
     """
     if not notices:
         return []
@@ -86,7 +86,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
         for notice in notices
         if notice.owner in ids and notice.outcome not in _OF_ONE_MOMENT
     }
-    wanted = [one for key, one in new.items() if again or key not in known]
+    wanted = [one for key, one in new.items() if repeat or key not in known]
     wanted += [notice for notice in notices if notice.owner in ids and notice.outcome in _OF_ONE_MOMENT]
     now = utc_now()
     rows = [

@@ -186,9 +186,9 @@ class _Part:
             and self._conforms(key)
             and self._names[key.file_name].centre == self._address.centre
         }
-        anew = failed - loaded_zips(self._basis.connection, failed)
-        self._basis.reopen(anew, mark("A file source of its own centre has it now."))
-        return anew
+        reopened = failed - loaded_zips(self._basis.connection, failed)
+        self._basis.reopen(reopened, mark("A file source of its own centre has it now."))
+        return reopened
 
     def _unusual(self, added: Mapping[ZipKey, int]) -> list[Finding]:
         """Findings about new archives whose size is unusual for their centre; one statement for each centre."""

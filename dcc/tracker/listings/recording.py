@@ -148,18 +148,18 @@ class ListingRecorder:
     def _record_known(self, seen: Seen, result: RecordedListing) -> None:
         """Report changes since the last listing, and record the present listing."""
         content, manifests = self._changed(seen)
-        anew, loaded = self._download_again(seen, content, manifests)
+        to_fetch_again, loaded = self._download_again(seen, content, manifests)
         rows, sizes, uploading_anew = [], [], {}
         for key, (known, file) in seen.items():
             changed = key in content
             present = file if changed else completed(file, known)
-            to_download = known.to_download or key in anew
+            to_download = known.to_download or key in to_fetch_again
             if present.size_bytes != known.size_bytes and to_download:
                 sizes.append({"zip": known.zip_id, "size": present.size_bytes})
             # A change that is expected while an archive is being uploaded is none.
             if key in manifests or (changed and not (known.uploading and known.to_download)):
-                kind = TAKEN_ANEW if key in anew else CHANGED if changed else MANIFEST_CHANGED
-                facts = {"taken_anew": key in anew, "loaded": known.za_id in loaded}
+                kind = TAKEN_ANEW if key in to_fetch_again else CHANGED if changed else MANIFEST_CHANGED
+                facts = {"taken_anew": key in to_fetch_again, "loaded": known.za_id in loaded}
                 text = change_message(self._address, key, known, file, **facts)
                 result.changed += 1
                 result.findings.append(Finding(kind, key, known.za_id, text))
@@ -223,15 +223,17 @@ class ListingRecorder:
         kept_back = loaded | withdrawn_zips(connection, ids)
         sources = last_hostings(connection, ids)
         spoken_for = self._permitted_keys(done)
-        anew = {
+        to_fetch_again = {
             key: known.za_id
             for key, known in done.items()
             if known.za_id not in kept_back
             and known.state != SET_ASIDE
             and ((known.state.failed and key in spoken_for) or sources.get(known.za_id) == known.hosting_id)
         }
-        self._basis.reopen(anew.values(), mark("The archive changed on its file source after its last download."))
-        return set(anew), loaded
+        self._basis.reopen(
+            to_fetch_again.values(), mark("The archive changed on its file source after its last download.")
+        )
+        return set(to_fetch_again), loaded
 
     def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
