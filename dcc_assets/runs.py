@@ -87,7 +87,7 @@ def session_work(
         tags = session_tags(work.session)
         if not tags.items() <= context.run.tags.items():
             context.instance.add_run_tags(context.run.run_id, tags)
-        finish_dead_runs(context.instance, besides=context.run.run_id)
+        finish_dead_runs(context.instance, excluding=context.run.run_id)
         work.only_scheduled = SCHEDULED_TAG in context.run.tags
         yield work
 
@@ -104,7 +104,7 @@ def ready_made(resource: object) -> ResourceDefinition:
     return ResourceDefinition.hardcoded_resource(resource)
 
 
-def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
+def finish_dead_runs(instance: DagsterInstance, *, excluding: str = "") -> int:
     """Mark runs as failed whose process on this machine died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever.
@@ -112,7 +112,7 @@ def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
     dead = [
         run
         for run in instance.get_runs(RunsFilter(statuses=_UNDER_WAY))
-        if run.run_id != besides and _is_gone(run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
+        if run.run_id != excluding and _is_gone(run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
     ]
     for run in dead:
         instance.report_run_failed(

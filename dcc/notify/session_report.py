@@ -105,9 +105,9 @@ class _Text:
         wrapper = textwrap.TextWrapper(_WIDTH, blank, f"{blank}  ", break_long_words=False, break_on_hyphens=False)
         self.lines += wrapper.wrap(plain)
 
-    def add_left(self, indent: int, all_of_them: int, limit: int, noun: str = "", hint: str = "") -> None:
+    def add_left(self, indent: int, total: int, limit: int, noun: str = "", hint: str = "") -> None:
         """Say how many more there are than the `limit` that it has."""
-        left = all_of_them - limit
+        left = total - limit
         if left > 0:
             many = count_of(left, f"more {noun}") if noun else f"{left:,} more"
             self.lines.append(f"{' ' * indent}... and {many}{hint}")

@@ -65,8 +65,8 @@ class ConnectionPlaces:
         self._lock = threading.Lock()
 
     @contextmanager
-    def place(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[None]:
-        """Wait for a place at a source, while `goes_on` is true, and keep it during the block.
+    def place(self, address: SourceAddress, still_needed: Callable[[], bool]) -> Iterator[None]:
+        """Wait for a place at a source, while `still_needed` is true, and keep it during the block.
 
         A directory of this machine needs none. Raises SourceTimeoutError, and TrackerUnreachableError if the tracker
         stays away.
@@ -75,10 +75,10 @@ class ConnectionPlaces:
             yield
             return
         with ExitStack() as held:
-            number = held.enter_context(self._queued(address, goes_on))
+            number = held.enter_context(self._queued(address, still_needed))
             is_logged = False
-            while number not in self._rows_with_places(line := _outlasting(self._read_line, goes_on)):
-                if not goes_on():
+            while number not in self._rows_with_places(line := _outlasting(self._read_line, still_needed)):
+                if not still_needed():
                     raise _none_free(address)
                 if not is_logged:
                     progress.info("%s: waiting for a connection that others use", address.label)
@@ -86,7 +86,7 @@ class ConnectionPlaces:
                 if all(one.number != number for one in line):
                     # This process was taken for dead, because the tracker was away or the process stood still.
                     held.close()
-                    number = held.enter_context(self._queued(address, goes_on))
+                    number = held.enter_context(self._queued(address, still_needed))
                 time.sleep(_LOOK_SECONDS)
             yield
 
@@ -143,9 +143,11 @@ class ConnectionPlaces:
             self._wanted |= wanted | lost
 
     @contextmanager
-    def _queued(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[int]:
+    def _queued(self, address: SourceAddress, still_needed: Callable[[], bool]) -> Iterator[int]:
         """Wait in the queue at the given position."""
-        number = _outlasting(lambda: self._write(lambda connection: self._join_queue(connection, address)), goes_on)
+        number = _outlasting(
+            lambda: self._write(lambda connection: self._join_queue(connection, address)), still_needed
+        )
         with self._lock:
             self._held[number] = address
         try:
@@ -238,13 +240,13 @@ def for_seconds(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() < deadline
 
 
-def _outlasting(work: Callable[[], T], goes_on: Callable[[], bool]) -> T:
+def _outlasting(work: Callable[[], T], still_needed: Callable[[], bool]) -> T:
     """Repeat work while the tracker is away: the session reacts to that, it is no fault of a source."""
     while True:
         try:
             return work()
         except DatabaseUnreachableError:
-            if not goes_on():
+            if not still_needed():
                 raise
             time.sleep(_LOOK_SECONDS)
 

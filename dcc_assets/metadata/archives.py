@@ -222,21 +222,21 @@ def _decisions(outcome: ZipOutcome) -> Metadata:
     return {"decision": "; ".join(outcome.decisions)} if outcome.decisions else {}
 
 
-def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
+def _links(outcome: ZipOutcome, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report, source and board, and to the steps before a failure."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
-    if outcome.source_partition is not None and besides in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
+    if outcome.source_partition is not None and excluding in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
         wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
     if outcome.centre is not None:
         wanted.append(("Tracking board", board_of_centre(outcome.centre)))
     if outcome.failed:
-        wanted += links_to_steps(outcome.key.partition, besides)
+        wanted += links_to_steps(outcome.key.partition, excluding)
     return {"Links": links(wanted)}
 
 
-def links_to_steps(partition: str, besides: AssetKey) -> list[Link]:
+def links_to_steps(partition: str, excluding: AssetKey) -> list[Link]:
     """Links to the submission on other assets' pages."""
-    return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != besides]
+    return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != excluding]
 
 
 def _received(outcome: ZipOutcome) -> str | None:

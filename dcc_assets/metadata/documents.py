@@ -273,13 +273,13 @@ def _judged(found: Sequence[_Found]) -> Metadata:
     return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
 
-def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
+def _links(outcome: ZipData, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report; after a failure or at the end also to earlier steps."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
-    if outcome.status is Status.FAILED or besides == QC:
+    if outcome.status is Status.FAILED or excluding == QC:
         if outcome.centre:
             wanted.append(("Report on the centre", report_of_centre(outcome.centre)))
-        wanted += links_to_steps(outcome.key.partition, besides)
+        wanted += links_to_steps(outcome.key.partition, excluding)
     return {"Links": links(wanted)}
 
 

@@ -298,10 +298,10 @@ def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
 
 def warn(message: str) -> None:
     """Print a warning on standard error, on one line; if a program reads that, log it instead."""
-    tell("Warning: ", message, logging.WARNING)
+    print_notice("Warning: ", message, logging.WARNING)
 
 
-def tell(prefix: str, message: str, level: int) -> None:
+def print_notice(prefix: str, message: str, level: int) -> None:
     """Print a message for people on standard error, on one line; if a program reads that, log it instead."""
     plan = log_plan()
     if plan is not None and plan.is_json_on_stderr:

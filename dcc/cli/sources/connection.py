@@ -21,7 +21,7 @@ from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
 from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import Trial, host_key_to_pin, list_directories, listing_line, tell
+from dcc.cli.sources.trial import Trial, echo_progress, host_key_to_pin, list_directories, listing_line
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def add(
             source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
             file_sources.change_source(connection, source_id, **policy)
         if new_centre is not None:
-            tell(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
+            echo_progress(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
@@ -191,7 +191,7 @@ def _as_given(
         file_sources.check_new_source(connection, address)
     key, warnings = None, []
     if address.protocol == "sftp" and test:
-        tell(f"Connecting to {address.hostname} ...")
+        echo_progress(f"Connecting to {address.hostname} ...")
         try:
             key = host_key_to_pin(address, settings, accept=accept, option="--accept-host-key")
         except HostKeyUnknownError as error:
@@ -261,7 +261,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     with open_tracker(settings) as tracker:
         address = stored_address(tracker, source_id)
         accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
-        watch = ListingWatch(address.label, settings.list_timeout, tell, PAUSE_OF_LINES)
+        watch = ListingWatch(address.label, settings.list_timeout, echo_progress, PAUSE_OF_LINES)
         listing = list_source(stored_address(tracker, source_id), settings, watch)
     error = listing.error
     if not as_json:

@@ -108,15 +108,15 @@ def picture_of_parameter(
     NotFoundError where there is no number to draw at this centre.
     """
     parameter = parameter_named(qc, parameter_id)
-    taken = parameter and load_values(
+    parameter_values = parameter and load_values(
         qc, parameter, centre, key, with_others=not is_series(parameter), limit=MAX_VALUES
     )
-    if taken is None:
+    if parameter_values is None:
         raise NotFoundError(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
             f"See `dcc qc contexts --centre {centre}` for what there is."
         )
-    return _picture(taken, catalogue)
+    return _picture(parameter_values, catalogue)
 
 
 def _pictures(
@@ -133,39 +133,48 @@ def _pictures(
     ranked: list[tuple[_Worth, Parameter]] = []
     for parameter_id, centre in touched:
         parameter = parameter_named(qc, parameter_id)
-        taken = parameter and load_values(qc, parameter, centre, key, with_others=False, limit=RANKING_VALUES)
-        if parameter and taken and (key is None or taken.has_new):
-            ranked.append((_worth(taken), parameter))
+        parameter_values = parameter and load_values(
+            qc, parameter, centre, key, with_others=False, limit=RANKING_VALUES
+        )
+        if parameter and parameter_values and (key is None or parameter_values.has_new):
+            ranked.append((_worth(parameter_values), parameter))
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
     for (*_, centre), parameter in ranked[: limit - 1] if limit > 1 else ranked[:1]:
         has_others = with_others and not is_series(parameter)
-        taken = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
-        if taken is not None:
-            pictures.append(_picture(taken, catalogue))
+        parameter_values = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
+        if parameter_values is not None:
+            pictures.append(_picture(parameter_values, catalogue))
     counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
     return [*pictures, weekly_experiments.picture_of(counted, catalogue)] if counted else pictures
 
 
-def _picture(taken: ParameterValues, catalogue: Catalogue) -> Picture:
-    if is_series(taken.parameter):
-        return series.picture_of(series.in_panels(taken), catalogue)
-    return distributions.picture_of(distributions.groups_of(taken), catalogue)
+def _picture(parameter_values: ParameterValues, catalogue: Catalogue) -> Picture:
+    if is_series(parameter_values.parameter):
+        return series.picture_of(series.in_panels(parameter_values), catalogue)
+    return distributions.picture_of(distributions.groups_of(parameter_values), catalogue)
 
 
-def _worth(taken: ParameterValues) -> _Worth:
-    if is_series(taken.parameter):
-        outliers = series.in_panels(taken).outliers
+def _worth(parameter_values: ParameterValues) -> _Worth:
+    if is_series(parameter_values.parameter):
+        outliers = series.in_panels(parameter_values).outliers
     else:
-        outliers = distributions.groups_of(taken).marked(new=taken.key is not None)
-    number = sum(value.is_new == taken.has_new for value in taken.own)
-    return -outliers, -_shift(taken), -number, taken.parameter.parameter_id, taken.centre
+        outliers = distributions.groups_of(parameter_values).marked(new=parameter_values.key is not None)
+    number = sum(value.is_new == parameter_values.has_new for value in parameter_values.own)
+    return (
+        -outliers,
+        -_shift(parameter_values),
+        -number,
+        parameter_values.parameter.parameter_id,
+        parameter_values.centre,
+    )
 
 
-def _shift(taken: ParameterValues) -> float:
+def _shift(parameter_values: ParameterValues) -> float:
     """How many interquartile ranges the median of new values is from that of the earlier ones, to two digits."""
     earlier, new = (
-        box_of(numbers_of([value.number for value in taken.own if value.is_new == is_new])) for is_new in (False, True)
+        box_of(numbers_of([value.number for value in parameter_values.own if value.is_new == is_new]))
+        for is_new in (False, True)
     )
     if earlier is None or new is None or earlier.third == earlier.first:
         return 0.0

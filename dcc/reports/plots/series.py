@@ -90,7 +90,7 @@ class Panel:
 class Series:
     """What a picture is drawn from; `is_place`: x is the place in the series, since increments are no numbers."""
 
-    taken: ParameterValues
+    parameter_values: ParameterValues
     panels: tuple[Panel, ...]
     is_place: bool
 
@@ -100,9 +100,9 @@ class Series:
         return sum(panel.outliers for panel in self.panels)
 
 
-def in_panels(taken: ParameterValues) -> Series:
+def in_panels(parameter_values: ParameterValues) -> Series:
     """The series of a centre by sex."""
-    values = taken.own
+    values = parameter_values.own
     positions = _numeric(values)
     is_place = positions is None
     x = numbers_of([value.item or 0 for value in values]) if positions is None else positions
@@ -125,19 +125,19 @@ def in_panels(taken: ParameterValues) -> Series:
         return Panel(gender or None, tuple(drawn), tuple(first), len(lines), int(is_outlier.sum()))
 
     usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MAX_PANELS]
-    return Series(taken, tuple(map(panel, sorted(usual, key=lambda word: word or "\U0010ffff"))), is_place)
+    return Series(parameter_values, tuple(map(panel, sorted(usual, key=lambda word: word or "\U0010ffff"))), is_place)
 
 
 def picture_of(found: Series, catalogue: Catalogue) -> Picture:
     """The picture of series."""
-    taken = found.taken
-    title, subtitle = heading_of(catalogue, taken)
+    parameter_values = found.parameter_values
+    title, subtitle = heading_of(catalogue, parameter_values)
     names = [
         word_for(catalogue, panel.gender) if panel.gender else catalogue.say("not of one animal")
         for panel in found.panels
     ]
     headings = [f"{name}  {_counted(catalogue, panel)}" for name, panel in zip(names, found.panels, strict=True)]
-    unit = shown_text(taken.unit)
+    unit = shown_text(parameter_values.unit)
 
     def draw(figure: Figure) -> None:
         axes = lay_out(figure, title, subtitle, left=0.75, bottom=0.5, panels=len(headings), gap=0.12)
@@ -146,15 +146,15 @@ def picture_of(found: Series, catalogue: Catalogue) -> Picture:
         _add_legend(figure, found.panels, catalogue)
 
     return Picture(
-        name=file_name_of(PictureKind.SERIES, taken.centre, taken.parameter.parameter_id),
+        name=file_name_of(PictureKind.SERIES, parameter_values.centre, parameter_values.parameter.parameter_id),
         kind=PictureKind.SERIES,
         title=title,
-        caption=caption_of(catalogue, taken, drawn_of_series(catalogue)),
+        caption=caption_of(catalogue, parameter_values, drawn_of_series(catalogue)),
         rule=rule_of_series(catalogue),
         alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), unit),
         size=(WIDTH, HEIGHT),
         draw=draw,
-        parameter_id=taken.parameter.parameter_id,
+        parameter_id=parameter_values.parameter.parameter_id,
         outliers=found.outliers,
     )
 

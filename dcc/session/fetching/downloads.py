@@ -141,7 +141,7 @@ class SourceDownloads:
         self._connections = SourceConnections(
             address.label,
             lambda: connect(address, settings),
-            lambda goes_on: nullcontext() if places is None else places.place(address, goes_on),
+            lambda still_needed: nullcontext() if places is None else places.place(address, still_needed),
         )
         self._counting = threading.Lock()
 

@@ -74,11 +74,11 @@ class DocumentToPrepare(NamedTuple):
     md5: str | None
 
 
-def valid_documents(found: CheckedArchive) -> list[DocumentToPrepare]:
+def valid_documents(checked: CheckedArchive) -> list[DocumentToPrepare]:
     """The documents of an archive that have no problem."""
     return [
         DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5)
-        for one, problems in found.documents
+        for one, problems in checked.documents
         if not problems
     ]
 

@@ -32,7 +32,7 @@ _DIFFERS_MUCH: Final = mark(
 
 
 def unlike_manifest(
-    archive: Path, md5: str, found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+    archive: Path, md5: str, extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> ManifestError | None:
     """What to tell of an archive of that MD5 that is not as its manifests say; None where it is, or has none.
 
@@ -42,7 +42,7 @@ def unlike_manifest(
         manifest = read_beside(archive)
     except ManifestError as error:
         return error
-    inside, held = found.manifest, manifest if manifest is not None else found.manifest
+    inside, held = extracted.manifest, manifest if manifest is not None else extracted.manifest
     if held is None:
         return None
     of_archive = [one for one in held if one.file == archive.name]
@@ -57,7 +57,7 @@ def unlike_manifest(
             "the same, or leave the inner one out."
         )
         return ManifestError(text, archive=archive.name, file=different)
-    differing = [*_of_archive(of_archive, archive, md5), *_of_files(of_files, found, problems)]
+    differing = [*_of_archive(of_archive, archive, md5), *_of_files(of_files, extracted, problems)]
     if not differing:
         return None
     return ManifestError(
@@ -80,10 +80,10 @@ def _of_archive(expected: Sequence[ManifestEntry], archive: Path, md5: str) -> I
 
 
 def _of_files(
-    expected: Sequence[ManifestEntry], found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+    expected: Sequence[ManifestEntry], extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> Iterator[Message]:
     documents: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
-    for document, of_document in zip(found.documents, problems, strict=True):
+    for document, of_document in zip(extracted.documents, problems, strict=True):
         documents[document.place].append((document, of_document))
 
     def count(place: str) -> Counts | None:
@@ -91,9 +91,9 @@ def _of_files(
             return None
         return _sum(count_entities(document.path, document.name.kind) for document, _ in documents[place])
 
-    files = {document.place: document.path for document in found.documents}
-    files |= {file.place: file.path for file in found.files}
-    return differences(expected, found.sizes, files, count, [path for path, _, _ in found.refused])
+    files = {document.place: document.path for document in extracted.documents}
+    files |= {file.place: file.path for file in extracted.files}
+    return differences(expected, extracted.sizes, files, count, [path for path, _, _ in extracted.refused])
 
 
 def count_entities(document: Path, kind: DocumentKind) -> Counts:

@@ -62,9 +62,11 @@ def is_fault_of_centre(md5s: Mapping[int, str], published: str | None) -> bool:
     return len(set(md5s.values())) < len(md5s) or published in md5s.values()
 
 
-def record_bad_copies(connection: Connection, found: Iterable[NewBadCopy]) -> None:
+def record_bad_copies(connection: Connection, bad_copies: Iterable[NewBadCopy]) -> None:
     """Record bad copies as listed; of each hosting the last one."""
-    _replace(connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in found})
+    _replace(
+        connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in bad_copies}
+    )
 
 
 def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:
