@@ -15,7 +15,7 @@ from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import RULES
-from dcc.operations.doctor.checks import Check, Environment, Finding, explained, failed, not_checked, ok, warning
+from dcc.operations.doctor.checks import Check, CheckFinding, Environment, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.leases import active_sessions
 from dcc.settings import variable_of
@@ -36,7 +36,7 @@ _STUCK: Final = timedelta(minutes=30)
 _SHOWN: Final = 20
 
 
-def check_dagster(environment: Environment) -> Iterator[Finding]:
+def check_dagster(environment: Environment) -> Iterator[CheckFinding]:
     """The instance's storage can be used, its daemon is alive if one is in use, no run is stuck."""
     settings = environment.short_timeout_settings
     if not settings.dagster_events:
@@ -66,7 +66,7 @@ def check_dagster(environment: Environment) -> Iterator[Finding]:
         yield _check_runs(instance, environment)
 
 
-def _check_storage(instance: DagsterInstance, environment: Environment) -> Iterator[Finding]:
+def _check_storage(instance: DagsterInstance, environment: Environment) -> Iterator[CheckFinding]:
     began = time.monotonic()
     outdated = []
     for name in ("run_storage", "event_log_storage", "schedule_storage"):
@@ -88,7 +88,7 @@ def _check_storage(instance: DagsterInstance, environment: Environment) -> Itera
     yield ok("Dagster instance", f"Its storage ({where}) answers within {1_000 * seconds:.0f} ms, of the right schema.")
 
 
-def _check_daemon(instance: DagsterInstance, environment: Environment) -> Iterator[Finding]:
+def _check_daemon(instance: DagsterInstance, environment: Environment) -> Iterator[CheckFinding]:
     try:
         require_crawl_intervals(environment.settings)
     except ConfigurationError as wrong:
@@ -123,7 +123,7 @@ def _check_daemon(instance: DagsterInstance, environment: Environment) -> Iterat
         yield ok("Dagster daemon", f"It runs; its last sign of life was at {newest:%Y-%m-%d %H:%M} UTC.")
 
 
-def _check_runs(instance: DagsterInstance, environment: Environment) -> Finding:
+def _check_runs(instance: DagsterInstance, environment: Environment) -> CheckFinding:
     before = datetime.now(UTC) - _STUCK
     stuck = instance.get_runs(RunsFilter(statuses=UNFINISHED, updated_before=before), limit=_SHOWN)
     with environment.reading(TRACKER) as connection:
@@ -139,7 +139,7 @@ def _check_runs(instance: DagsterInstance, environment: Environment) -> Finding:
     )
 
 
-def check_workers(environment: Environment) -> Iterator[Finding]:
+def check_workers(environment: Environment) -> Iterator[CheckFinding]:
     """The workers of the settings can be reached, and other machines can reach what they share with sessions."""
     settings = environment.short_timeout_settings
     if settings.executor is ExecutorKind.IN_PROCESS:
@@ -168,7 +168,7 @@ def check_workers(environment: Environment) -> Iterator[Finding]:
         )
 
 
-def check_depths(environment: Environment) -> Iterator[Finding]:
+def check_depths(environment: Environment) -> Iterator[CheckFinding]:
     """The tracker, staging, the QC database and Dagster are consistent; reads all of them."""
     settings = environment.settings
     with environment.reading(TRACKER), environment.reading(QC_DATABASE):

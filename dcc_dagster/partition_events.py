@@ -49,7 +49,7 @@ class MaterialisedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckVerdict:
     """A check's verdict on a partition. Unless `always`, it is stored only if the check failed before.
 
     `severity` is how bad a failure is: a warning is nobody's fault, or needs no correction. `kinds` are the ids of
@@ -77,13 +77,13 @@ class Report:
 
     partition: str
     materialised: Sequence[MaterialisedPartition] = ()
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[CheckVerdict] = ()
     timestamp: float | None = None
     partitions: str | None = None
     whole: bool = False
 
 
-Failure: TypeAlias = tuple[str, Verdict]
+Failure: TypeAlias = tuple[str, CheckVerdict]
 """A partition, and the verdict of a failed check."""
 Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
 """Adds to each failure, such as its causes."""
@@ -118,7 +118,7 @@ class PartitionEvents:
         checks failed before.
         """
         wanted = self._explained(self._verdicts_to_store(reports, new))
-        failures: dict[int, list[Verdict]] = {}
+        failures: dict[int, list[CheckVerdict]] = {}
         for report, verdict in wanted:
             if not verdict.passed and not verdict.is_reminder:
                 failures.setdefault(id(report), []).append(verdict)
@@ -140,7 +140,7 @@ class PartitionEvents:
 
     def _verdicts_to_store(
         self, reports: Sequence[Report], new: Collection[tuple[str, str]]
-    ) -> list[tuple[Report, Verdict]]:
+    ) -> list[tuple[Report, CheckVerdict]]:
         """The verdicts to be stored."""
         conditional = {
             (verdict.check, report.partition)
@@ -161,14 +161,14 @@ class PartitionEvents:
                     (red.discard if verdict.passed else red.add)(check)
         return wanted
 
-    def _is_told(self, report: Report, verdict: Verdict) -> bool:
+    def _is_told(self, report: Report, verdict: CheckVerdict) -> bool:
         if verdict.always or verdict.check in self.planned:
             return True
         if len(self._passing) < self._passes:
             self._passing.add(report.partition)
         return report.partition in self._passing
 
-    def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
+    def _explained(self, wanted: Sequence[tuple[Report, CheckVerdict]]) -> list[tuple[Report, CheckVerdict]]:
         """The verdicts, with explanations of failures."""
         failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
         try:
@@ -183,7 +183,7 @@ class PartitionEvents:
             for report, verdict in wanted
         ]
 
-    def _targets(self, wanted: Sequence[tuple[Report, Verdict]]) -> dict[tuple[AssetKey, str], Target]:
+    def _targets(self, wanted: Sequence[tuple[Report, CheckVerdict]]) -> dict[tuple[AssetKey, str], Target]:
         """The latest materialisation of each partition: without it the web page takes a check for out of date."""
         partitions: dict[AssetKey, set[str]] = {}
         for report, verdict in wanted:
@@ -253,7 +253,7 @@ def _materialisation(report: Report, materialised: MaterialisedPartition) -> Ass
     )
 
 
-def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[MaterialisedPartition]:
+def _materialisations(report: Report, failures: Sequence[CheckVerdict]) -> Iterator[MaterialisedPartition]:
     """Each asset once, with what the web page shows: it shows a partition's latest materialisation, not its checks.
 
     An asset with failed checks is shown with their verdicts, even if the partition did not get that far.
@@ -265,7 +265,7 @@ def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[M
 
 
 def _failed(
-    asset: AssetKey, failures: Sequence[Verdict], reached: MaterialisedPartition | None
+    asset: AssetKey, failures: Sequence[CheckVerdict], reached: MaterialisedPartition | None
 ) -> MaterialisedPartition:
     """An asset's partition with its failed checks: the worst in full, and one line of each other."""
     worst_first = sorted(failures, key=lambda verdict: verdict.severity is not AssetCheckSeverity.ERROR)
@@ -280,7 +280,7 @@ def _failed(
     return MaterialisedPartition(asset, {**first, **added}, " ".join(lines))
 
 
-def _evaluation(report: Report, verdict: Verdict, target: Target | None) -> AssetCheckEvaluation:
+def _evaluation(report: Report, verdict: CheckVerdict, target: Target | None) -> AssetCheckEvaluation:
     return AssetCheckEvaluation(
         verdict.check.asset_key,
         verdict.check.name,

@@ -38,7 +38,7 @@ from dcc_assets.metadata.links import (
     xml_of_documents,
 )
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import MaterialisedPartition, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, Report
 
 DOCUMENTS_SHOWN: Final = 200
 """Documents in a table; the rest are counted."""
@@ -96,7 +96,7 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
-    name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
+    name = CheckVerdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     materialised = MaterialisedPartition(
         ZIP_ACTIONS_ASSET,
@@ -134,16 +134,16 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
         yield MaterialisedPartition(VALIDATED_DOCUMENTS, known)
 
 
-def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
+def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[CheckVerdict]:
     failed = {outcome.phase} if outcome.failed else set()
     failed |= {document.phase for document in outcome.documents if document.status is Status.FAILED}
     for phase, check in CHECK_OF_PHASE.items():
         if phase in failed:
             headline = _headline(outcome, phase)
             failure = _failure(outcome, phase, headline, staging)
-            yield Verdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
+            yield CheckVerdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
         elif _passed(outcome, phase):
-            yield Verdict(check, True, _PASSED[phase], about(outcome), always=False)
+            yield CheckVerdict(check, True, _PASSED[phase], about(outcome), always=False)
 
 
 def _passed(outcome: ZipOutcome, phase: Phase) -> bool:

@@ -24,7 +24,7 @@ from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UP
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import MaterialisedPartition, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, Report
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases shown on submissions; contexts and overviews are shown on centres."""
@@ -75,7 +75,7 @@ def data_report(outcome: ZipData) -> Report | None:
     For the phase data, `outcome.documents` must be all of the submission's: a check is about all of them.
     """
     materialised: Sequence[MaterialisedPartition] = ()
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[CheckVerdict] = ()
     if outcome.reached is Phase.UPLOAD:
         materialised, verdicts = _upload(outcome)
     elif outcome.reached is Phase.DATA:
@@ -100,7 +100,7 @@ def data_reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
     return (report for outcome in outcomes if (report := data_report(outcome)) is not None)
 
 
-def _upload(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[Verdict]]:
+def _upload(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
     faulty = [document for document in outcome.documents if _not_uploaded(document)]
     if faulty:
         headline = _upload_headline(faulty, len(outcome.documents))
@@ -111,13 +111,15 @@ def _upload(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence
         advice = _REFUSED if failed else _HELD if held else cancelled
         metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | advice | _refusals(faulty)
         kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
-        return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
+        return (), [CheckVerdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
     if not _whole(outcome, Phase.UPLOAD):
         return (), ()
     documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
     materialised = MaterialisedPartition(UPLOADED_DATA, shown)
-    return (materialised,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)]
+    return (materialised,), [
+        CheckVerdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)
+    ]
 
 
 def _not_uploaded(document: DocumentData) -> bool:
@@ -182,7 +184,7 @@ def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
     return metadata
 
 
-def _integrity(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[Verdict]]:
+def _integrity(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
     if left_out := _lacking(outcome.documents, Phase.DATA):
         return (), [_not_made(outcome, group, _cancelled(left_out, Phase.DATA)) for group in GROUPS]
     verdicts = [_group_verdict(outcome, group) for group in GROUPS]
@@ -209,14 +211,14 @@ def _was_judged(document: DocumentData) -> bool:
     return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
 
 
-def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> Verdict:
+def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> CheckVerdict:
     check = CHECK_OF_GROUP[group.name]
     metadata = _failure(outcome, check, Phase.DATA, headline) | _LEFT_OUT
     kinds = frozenset(group.rules)
-    return Verdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
+    return CheckVerdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
 
 
-def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
+def _group_verdict(outcome: ZipData, group: RuleGroup) -> CheckVerdict:
     check, rules, documents = CHECK_OF_GROUP[group.name], frozenset(group.rules), outcome.documents
     counts, found = _count(documents, rules), _worst(documents, rules)
     of_severity: Counter[Severity] = Counter()
@@ -225,7 +227,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     errors, unchecked = sum(of_severity[severity] for severity in _FAILING), of_severity[Severity.UNCHECKED]
     if not errors and not unchecked:
         text = f"{count_of(counts.total(), 'warning')}, none that fails a document." if counts else "No findings."
-        return Verdict(check, True, text, about(outcome) | _tally(counts), always=False)
+        return CheckVerdict(check, True, text, about(outcome) | _tally(counts), always=False)
     told = _FAILING if errors else (Severity.UNCHECKED,)
     example = next((f" First: {_sentence(*one)}" for one in found if one[1].severity in told), "")
     if errors:
@@ -233,7 +235,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
         headline = f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
     else:
         headline = f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
-    return Verdict(
+    return CheckVerdict(
         check,
         False,
         headline,

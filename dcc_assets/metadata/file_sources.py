@@ -14,7 +14,7 @@ from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP
 from dcc_assets.metadata.archives import WHAT_TO_DO
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import MaterialisedPartition, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, Report
 
 _OK = "ok"
 _NEW_SHOWN = 50
@@ -37,7 +37,7 @@ def source_report(crawl: SourceCrawl) -> Report:
             "What to do": _what_to_do(crawl),
         }
     details |= _pace(crawl) | _links(crawl)
-    verdict = Verdict(
+    verdict = CheckVerdict(
         REACHABLE,
         crawl.outcome == _OK,
         f"{crawl.label} was listed in {crawl.seconds:.1f} s." if crawl.outcome == _OK else reason,
@@ -71,10 +71,10 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 "Links": links([("Submission report", report_of_zip(key)), source]),
             }
             materialised = MaterialisedPartition(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
-            fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", always=False)
+            fine = CheckVerdict(_NAME, True, f"{key.file_name} follows the naming convention.", always=False)
             yield Report(key.partition, (materialised,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
     for key, reason in refused.items():
-        verdict = Verdict(
+        verdict = CheckVerdict(
             _NAME,
             False,
             reason,

@@ -47,7 +47,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 from dcc_dagster.job_assets import job_of
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, Report
 from dcc_resources.databases import TrackerResource
 
 _MARK: Final = "dcc/overdue told"
@@ -139,7 +139,7 @@ def _look(
     for check, partitions in _CHECKS.items():
         name = check.to_user_string()
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
-            over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
+            over = CheckVerdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
             changes.append(Report(partition, (), (over,), None, partitions, whole=True))
     return changes, digests
 
@@ -147,7 +147,7 @@ def _look(
 def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[Report]:
     """The reports at a time, for each source and centre in use."""
 
-    def report(partition: str, verdict: Verdict) -> Report:
+    def report(partition: str, verdict: CheckVerdict) -> Report:
         return Report(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
 
     for source in crawled_sources(connection, settings, now):
@@ -160,26 +160,26 @@ def overdue_reports(connection: Connection, settings: Settings, now: datetime) -
 
 def _overdue(
     check: AssetCheckKey, reason: str, since: datetime, facts: Metadata, who: str, what: str, *, is_warning: bool
-) -> Verdict:
+) -> CheckVerdict:
     """The verdict on something overdue, with who acts and what to do."""
     advice = {"Who acts": who, "What to do": what}
     metadata: Metadata = {"reason": reason, "since": f"{since:%Y-%m-%d %H:%M} UTC", **advice, **facts}
     severity = AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR
-    return Verdict(check, False, reason, metadata, severity=severity, is_reminder=True)
+    return CheckVerdict(check, False, reason, metadata, severity=severity, is_reminder=True)
 
 
 def _of_centre(centre: str) -> Metadata:
     return {"Links": links([("Report on the centre", report_of_centre(centre))])}
 
 
-def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdict:
+def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{settings.crawl_overdue_hours:g} hours"
     metadata: Metadata = {"crawled": source.due.description, **_of_centre(source.centre)}
     if source.due.why is DueReason.PAUSED:
-        return Verdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
+        return CheckVerdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
         reason = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
-        return Verdict(CRAWL_OVERDUE, True, reason, metadata)
+        return CheckVerdict(CRAWL_OVERDUE, True, reason, metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     reason = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
     what = "See its check `reachable`, and `dcc source test`."
@@ -191,11 +191,11 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     return _overdue(CRAWL_OVERDUE, reason, source.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=is_warning)
 
 
-def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> Verdict:
+def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{centre.within_days} days"
     metadata = _of_centre(centre.centre)
     if not centre.silent:
-        return Verdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
+        return CheckVerdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
     when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
     why = "DCC_CENTRE_SILENT_DAYS"
     if centre.within_days != settings.centre_silent_days:
@@ -206,11 +206,11 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> Verdict
     return _overdue(CENTRE_SILENT, reason, centre.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=True)
 
 
-def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
+def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{settings.overdue_days} days"
     if late is None:
         reason = f"Nothing older than {within} is left behind."
-        return Verdict(SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
+        return CheckVerdict(SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
     parts = []
     if late.waiting:
         parts.append(f"{late.waiting:,} older than {within} wait")

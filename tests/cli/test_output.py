@@ -89,11 +89,11 @@ def shown_on_a_terminal(
     rows = [(3, name, reason, "nobody") for name, reason in names_and_reasons or [(NAME, REASON)]]
     rows.append((12, "b.zip", "new", "the centre"))
 
-    def print_notice(terminal: int) -> None:
+    def tell(terminal: int) -> None:
         with shown_on(terminal):
             echo_table(HEADERS, rows, flexible=flexible)
 
-    return seen_on_a_terminal(columns, print_notice)
+    return seen_on_a_terminal(columns, tell)
 
 
 def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:

@@ -11,7 +11,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
 from dcc.errors import DagsterStorageError
 from dcc_dagster.event_recorder import EventRecorder, Step
 from dcc_dagster.metadata import Metadata
-from dcc_dagster.partition_events import Failure, MaterialisedPartition, PartitionEvents, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, Failure, MaterialisedPartition, PartitionEvents, Report
 from tests.support.dagster_instances import Dagster
 from tests.support.raising import raising
 
@@ -32,8 +32,8 @@ def told(dagster: Dagster, *reports: Report, planned: Sequence[AssetCheckKey] = 
             recorder.record(report)
 
 
-def verdict(passed: bool, *, always: bool = True) -> Verdict:
-    return Verdict(CHECK, passed, "why", always=always)
+def verdict(passed: bool, *, always: bool = True) -> CheckVerdict:
+    return CheckVerdict(CHECK, passed, "why", always=always)
 
 
 def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -> None:
@@ -46,7 +46,7 @@ def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -
 
 
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
-    reports = [Report("one", (), (verdict(True, always=False), Verdict(OTHER, True, "why", always=False)))]
+    reports = [Report("one", (), (verdict(True, always=False), CheckVerdict(OTHER, True, "why", always=False)))]
     told(dagster, *reports, planned=[CHECK])
     assert dagster.checks(CHECK) == {"one": "passed"}
     assert dagster.checks(OTHER) == {}

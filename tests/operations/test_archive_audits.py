@@ -22,7 +22,7 @@ from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.archive_overview import store_overview
 from dcc.operations.retention.cleanup import review_staging
-from dcc.operations.retention.policy import Policy, Verdict
+from dcc.operations.retention.policy import Policy, RetentionVerdict
 from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
@@ -335,8 +335,8 @@ def test_staging_keeps_what_is_not_stored_yet(installation: Installation, folder
     away.run_session()
     at_once = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.XSD)
     (decision,) = review_staging(away.tracker, away.settings, at_once)
-    assert (decision.verdict, "not in the archive store yet" in decision.reason) == (Verdict.KEEP, True)
+    assert (decision.verdict, "not in the archive store yet" in decision.reason) == (RetentionVerdict.KEEP, True)
     (installation.root / "missing").mkdir()
     assert repair_archives(away.tracker, away.settings, "tester").caught_up.copies == 1
     (decision,) = review_staging(away.tracker, away.settings, at_once)
-    assert decision.verdict is Verdict.REMOVE
+    assert decision.verdict is RetentionVerdict.REMOVE

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from dcc.documents.contents import Entity
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.planning import Change, Plan, TouchedContext
+from dcc.qc.apply.planning import EntityChange, Plan, TouchedContext
 from tests.qc.test_applying import all_rows
 from tests.support.qc_documents import (
     PROCEDURE,
@@ -38,7 +38,7 @@ def test_the_plan_of_an_edit_lists_old_and_new_values_and_the_contexts(qc_databa
     apply(qc_database, ADD, experiment("E1", value="1"), experiment("E2", value="2"))
     planned = plan(qc_database, EDIT, DocumentKind.EXPERIMENT, experiment("E1", value="9"), experiment("E2", value="2"))
     name = f"Experiment E1 of H (procedure {PROCEDURE})"
-    assert planned.changes == (Change(name, f"{PROCEDURE}_001", "1", "9"),)
+    assert planned.changes == (EntityChange(name, f"{PROCEDURE}_001", "1", "9"),)
     assert (planned.changed, planned.would_be.opened, planned.would_be.ended) == (
         1,
         {"experiment": 2},

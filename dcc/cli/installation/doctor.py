@@ -56,7 +56,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     JSON: {"verdict" (the worst), "seconds", "findings"}; a list of {"check", "subject",
       "verdict" (ok, not checked, warning, failed), "message", "advice" (empty if all is well)}
     """
-    from dcc.operations.doctor.checks import Verdict, worst
+    from dcc.operations.doctor.checks import CheckStatus, worst
 
     settings = settings_from_environment()
     found: list[CheckResult] = []
@@ -70,7 +70,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         rounds += [examine(settings, [dagster_side().doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):
             found.append(examined)
-            if not as_json and not (quiet and examined.finding.verdict is Verdict.OK):
+            if not as_json and not (quiet and examined.finding.verdict is CheckStatus.OK):
                 _echo(examined)
     note_facts(
         unmade=any("dcc init" in one.finding.advice for one in found),
@@ -92,7 +92,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         counts = Counter(str(one.finding.verdict) for one in found)
         text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COLOURS)
         click.echo(f"{count_of(len(found), 'finding')}: {text}.")
-    ctx.exit({Verdict.FAILED: _FAILURES, Verdict.WARNING: _WARNINGS}.get(verdict, 0))
+    ctx.exit({CheckStatus.FAILED: _FAILURES, CheckStatus.WARNING: _WARNINGS}.get(verdict, 0))
 
 
 def _echo(one: CheckResult) -> None:

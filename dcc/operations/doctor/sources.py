@@ -17,8 +17,8 @@ from dcc.errors import ConfigurationError, SourceError
 from dcc.messages import count_of
 from dcc.operations.doctor.checks import (
     Check,
+    CheckFinding,
     Environment,
-    Finding,
     explained,
     failed,
     not_checked,
@@ -42,7 +42,7 @@ _FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")
 _PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOTALL)
 
 
-def check_registered(environment: Environment) -> Iterator[Finding]:
+def check_registered(environment: Environment) -> Iterator[CheckFinding]:
     """Registered sources, those that are crawled, and the results of their latest crawls."""
     with environment.reading(TRACKER) as connection:
         entries = list_sources(connection)
@@ -72,7 +72,7 @@ def check_registered(environment: Environment) -> Iterator[Finding]:
             )
 
 
-def check_access(environment: Environment) -> Iterator[Finding]:
+def check_access(environment: Environment) -> Iterator[CheckFinding]:
     """Access keys are readable, by this user alone; private keys can be opened; host keys are pinned."""
     with environment.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
@@ -82,7 +82,7 @@ def check_access(environment: Environment) -> Iterator[Finding]:
         yield from problems or [ok(subject, _access_description(address))]
 
 
-def check_passwords(environment: Environment) -> Iterator[Finding]:
+def check_passwords(environment: Environment) -> Iterator[CheckFinding]:
     """The tracker contains no password of a source as plain text."""
     with environment.reading(TRACKER) as connection:
         entries = list_sources(connection)
@@ -97,7 +97,7 @@ def check_passwords(environment: Environment) -> Iterator[Finding]:
     )
 
 
-def _access_problems(environment: Environment, subject: str, address: SourceAddress) -> Iterator[Finding]:
+def _access_problems(environment: Environment, subject: str, address: SourceAddress) -> Iterator[CheckFinding]:
     change = f"dcc source change {address.id} --accesskey ..."
     try:
         credential = resolve_accesskey(address.accesskey, environment.settings.key_passphrase)
@@ -122,7 +122,7 @@ def _secret_files(accesskey: str) -> list[Path]:
     return [Path(match["path"]).expanduser() for match in found]
 
 
-def _check_secret_file(subject: str, path: Path) -> Iterator[Finding]:
+def _check_secret_file(subject: str, path: Path) -> Iterator[CheckFinding]:
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -135,7 +135,7 @@ def _check_secret_file(subject: str, path: Path) -> Iterator[Finding]:
         yield warning(subject, f"{path} belongs to another user.", f"chown {os.geteuid()} {path}")
 
 
-def _check_host_key(environment: Environment, subject: str, address: SourceAddress) -> Iterator[Finding]:
+def _check_host_key(environment: Environment, subject: str, address: SourceAddress) -> Iterator[CheckFinding]:
     accept = f"dcc source test {address.id} --accept-host-key"
     try:
         endpoint = parse_hostname(address.hostname, SSH_PORT)
@@ -161,7 +161,7 @@ def _access_description(address: SourceAddress) -> str:
     return f"Its access key can be used; an installed package speaks {address.protocol}."
 
 
-def check_answers(environment: Environment) -> Iterator[Finding]:
+def check_answers(environment: Environment) -> Iterator[CheckFinding]:
     """Each active source accepts a login and lists its directories; all are asked at once."""
     with environment.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
@@ -177,7 +177,7 @@ def _check_of(address: SourceAddress) -> Check:
     return Check(f"{address.label} at present", partial(_check_answer, address), advice)
 
 
-def _check_answer(address: SourceAddress, environment: Environment) -> Iterator[Finding]:
+def _check_answer(address: SourceAddress, environment: Environment) -> Iterator[CheckFinding]:
     subject = f"{address.label} at present"
     listing = list_source(address, environment.short_timeout_settings)
     if listing.error is not None:
@@ -188,7 +188,7 @@ def _check_answer(address: SourceAddress, environment: Environment) -> Iterator[
     yield from _check_its_clock(environment, address)
 
 
-def _check_its_clock(environment: Environment, address: SourceAddress) -> Iterator[Finding]:
+def _check_its_clock(environment: Environment, address: SourceAddress) -> Iterator[CheckFinding]:
     """The clock of a web server, from the date in its answers."""
     if address.protocol not in (SourceProtocol.HTTP, SourceProtocol.HTTPS):
         return

@@ -26,8 +26,8 @@ from dcc.notify.ledger import SendState
 from dcc.notify.messages import MessageKind
 from dcc.operations.archive_overview import store_overview
 from dcc.operations.doctor.checks import (
+    CheckFinding,
     Environment,
-    Finding,
     NotReadyError,
     explained,
     failed,
@@ -36,7 +36,7 @@ from dcc.operations.doctor.checks import (
     warning,
 )
 from dcc.operations.retention.cleanup import review_staging
-from dcc.operations.retention.policy import Policy, Verdict
+from dcc.operations.retention.policy import Policy, RetentionVerdict
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
@@ -58,7 +58,7 @@ _LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
 
 
-def check_sessions(environment: Environment) -> Iterator[Finding]:
+def check_sessions(environment: Environment) -> Iterator[CheckFinding]:
     """No session is dead or endless, and the last one ended well."""
     with environment.reading(TRACKER) as connection:
         leases = read_leases(connection, environment.settings)
@@ -81,7 +81,7 @@ def check_sessions(environment: Environment) -> Iterator[Finding]:
             yield ok("session", message)
 
 
-def _session_held(lease: Lease) -> Finding:
+def _session_held(lease: Lease) -> CheckFinding:
     """The finding on a session that a process has, or had when it died."""
     if lease.is_dead:
         return warning(
@@ -97,7 +97,7 @@ def _session_held(lease: Lease) -> Finding:
     return ok("session", message)
 
 
-def check_held(environment: Environment) -> Iterator[Finding]:
+def check_held(environment: Environment) -> Iterator[CheckFinding]:
     """No document waits for confirmation."""
     with environment.reading(TRACKER) as connection:
         held = held_documents(connection)
@@ -112,7 +112,7 @@ def check_held(environment: Environment) -> Iterator[Finding]:
     )
 
 
-def check_reference(environment: Environment) -> Iterator[Finding]:
+def check_reference(environment: Environment) -> Iterator[CheckFinding]:
     """The reference data exist, come from the configured sources, and are not too old."""
     with environment.reading(QC_DATABASE) as connection:
         sets = freshness(connection, environment.settings, utc_now())
@@ -128,7 +128,7 @@ def check_reference(environment: Environment) -> Iterator[Finding]:
             yield ok(f"reference data {each.name}", f"They were last found at their source at {each.checked} UTC.")
 
 
-def check_store(environment: Environment) -> Iterator[Finding]:
+def check_store(environment: Environment) -> Iterator[CheckFinding]:
     """The object store stores an object, returns it and deletes it."""
     store = ObjectStore(environment.short_timeout_settings)
     if environment.settings.store is None and not Path(store.url).exists():
@@ -149,7 +149,7 @@ def check_store(environment: Environment) -> Iterator[Finding]:
         yield ok("store", f"{store.url} took an object, gave it back and deleted it.")
 
 
-def check_archive_store(environment: Environment) -> Iterator[Finding]:
+def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
     """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
     holding: set[str] = set()
     with suppress(NotReadyError), environment.reading(TRACKER) as connection:
@@ -175,7 +175,7 @@ def check_archive_store(environment: Environment) -> Iterator[Finding]:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
 
 
-def _check_replica(replica: Replica) -> Finding:
+def _check_replica(replica: Replica) -> CheckFinding:
     subject = f"archive store {replica.url}"
     try:
         replica.answer()
@@ -186,7 +186,7 @@ def _check_replica(replica: Replica) -> Finding:
     return ok(subject, "It answers.")
 
 
-def check_schema_files(environment: Environment) -> Iterator[Finding]:
+def check_schema_files(environment: Environment) -> Iterator[CheckFinding]:
     """The XML schemas can be used."""
     directory = environment.settings.xsd_dir
     try:
@@ -199,7 +199,7 @@ def check_schema_files(environment: Environment) -> Iterator[Finding]:
         )
 
 
-def check_staging(environment: Environment) -> Iterator[Finding]:
+def check_staging(environment: Environment) -> Iterator[CheckFinding]:
     """Staging contains no leftovers and no strange files."""
     settings = environment.settings
     with environment.reading(TRACKER) as connection:
@@ -207,8 +207,8 @@ def check_staging(environment: Environment) -> Iterator[Finding]:
     with disposed(environment.engine(TRACKER)) as tracker:
         policy = Policy.from_settings(settings)
         decisions = review_staging(tracker, environment.short_timeout_settings, policy, within=False)
-    unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
-    going = [decision for decision in decisions if decision.verdict is Verdict.REMOVE]
+    unknown = [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
+    going = [decision for decision in decisions if decision.verdict is RetentionVerdict.REMOVE]
     parts = sum(decision.staged.of(StagedKind.PART, StagedKind.ORIGIN) is not None for decision in going)
     left = sum(decision.staged.of(StagedKind.LEFT_OVER) is not None for decision in decisions)
     of_no_use = (parts or left) and not active
@@ -230,7 +230,7 @@ def check_staging(environment: Environment) -> Iterator[Finding]:
         yield ok("staging contents", held)
 
 
-def check_notifications(environment: Environment) -> Iterator[Finding]:
+def check_notifications(environment: Environment) -> Iterator[CheckFinding]:
     """The requirements of notifications are met, and no message waits or is unsure."""
     settings = environment.short_timeout_settings
     if not notifies(settings):
@@ -240,7 +240,7 @@ def check_notifications(environment: Environment) -> Iterator[Finding]:
         yield from examine_notifications(connection, settings)
 
 
-def examine_notifications(connection: Connection, settings: Settings) -> Iterator[Finding]:
+def examine_notifications(connection: Connection, settings: Settings) -> Iterator[CheckFinding]:
     """Findings on the channels of the settings; nothing is sent."""
     if settings.notify_centres or settings.notify_addresses:
         wording = Wording("A notification", "DCC_SMTP_URL", NotificationNotSentError)
@@ -268,7 +268,7 @@ def examine_notifications(connection: Connection, settings: Settings) -> Iterato
     yield _ledger(connection)
 
 
-def _mail_server(subject: str, settings: Settings, wording: Wording) -> Finding:
+def _mail_server(subject: str, settings: Settings, wording: Wording) -> CheckFinding:
     try:
         label = MailTransport(parse_smtp_url(settings.smtp_url), settings, wording).reach()
     except DccError as error:
@@ -276,7 +276,7 @@ def _mail_server(subject: str, settings: Settings, wording: Wording) -> Finding:
     return ok(subject, f"The mail server {label} can be used.")
 
 
-def _ledger(connection: Connection) -> Finding:
+def _ledger(connection: Connection) -> CheckFinding:
     query = (
         select(NotificationRow.state, func.count(NotificationRow.message_id.distinct()))
         .where(NotificationRow.state.in_([SendState.FAILED, SendState.UNSURE]), NotificationRow.kind != MessageKind.ZIP)
@@ -294,7 +294,7 @@ def _ledger(connection: Connection) -> Finding:
     )
 
 
-def check_reports(environment: Environment) -> Iterator[Finding]:
+def check_reports(environment: Environment) -> Iterator[CheckFinding]:
     """The mail server for reports can be used, if reports are asked for."""
     settings = environment.short_timeout_settings
     if not settings.report_addresses:

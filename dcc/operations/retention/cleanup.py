@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
-from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
+from dcc.operations.retention.policy import KnownArchive, Policy, RetentionDecision, RetentionVerdict, decide
 from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -99,7 +99,7 @@ _AT_ONCE: Final = 100
 class CleaningResult:
     """What was removed; `changed` are places that were left alone because they had changed meanwhile."""
 
-    removed: list[Decision] = field(default_factory=list)
+    removed: list[RetentionDecision] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
 
     @property
@@ -108,7 +108,9 @@ class CleaningResult:
         return sum(decision.staged.bytes for decision in self.removed)
 
 
-def review_staging(tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True) -> list[Decision]:
+def review_staging(
+    tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True
+) -> list[RetentionDecision]:
     """The content of staging, by place, with a decision on each; changes nothing. For `within` see `read_staging`.
 
     Raises ConfigurationError for a staging area that cannot be read, and TrackerUnreachableError.
@@ -123,7 +125,7 @@ def clean(
     tracker: Engine,
     settings: Settings,
     policy: Policy,
-    decisions: Sequence[Decision],
+    decisions: Sequence[RetentionDecision],
     *,
     unknown: bool = False,
     session: Session | None = None,
@@ -146,8 +148,10 @@ def clean(
             with RemovalDirectories(settings.staging_directory) as aside:
 
                 def take(
-                    connection: Connection, batch: Sequence[Decision] = batch, aside: RemovalDirectories = aside
-                ) -> tuple[list[Decision], list[str]]:
+                    connection: Connection,
+                    batch: Sequence[RetentionDecision] = batch,
+                    aside: RemovalDirectories = aside,
+                ) -> tuple[list[RetentionDecision], list[str]]:
                     if session is None:
                         refuse_during_session(connection, settings)
                     return _take(connection, batch, aside, policy, unknown)
@@ -177,7 +181,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
     """
     policy = Policy.from_settings(settings)
 
-    def is_own(decision: Decision) -> bool:
+    def is_own(decision: RetentionDecision) -> bool:
         key = decision.staged.key
         return session.group is None or (
             key is not None and session.covers(settings.naming.centre_of_zip(key.file_name))
@@ -198,7 +202,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
 
 def _decide(
     staged: Iterable[StagedArchive], known: Mapping[ZipKey, KnownArchive], policy: Policy, now: datetime
-) -> list[Decision]:
+) -> list[RetentionDecision]:
     return [
         decision
         for archive in staged
@@ -206,23 +210,23 @@ def _decide(
     ]
 
 
-def _was_whole(removed: Decision) -> bool:
+def _was_whole(removed: RetentionDecision) -> bool:
     return removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS) is not None
 
 
-def _goes(decision: Decision, unknown: bool) -> bool:
-    return decision.verdict is Verdict.REMOVE or (unknown and decision.verdict is Verdict.UNKNOWN)
+def _goes(decision: RetentionDecision, unknown: bool) -> bool:
+    return decision.verdict is RetentionVerdict.REMOVE or (unknown and decision.verdict is RetentionVerdict.UNKNOWN)
 
 
 def _take(
-    connection: Connection, batch: Sequence[Decision], aside: RemovalDirectories, policy: Policy, unknown: bool
-) -> tuple[list[Decision], list[str]]:
+    connection: Connection, batch: Sequence[RetentionDecision], aside: RemovalDirectories, policy: Policy, unknown: bool
+) -> tuple[list[RetentionDecision], list[str]]:
     """Move aside what may still be removed, and record it; returns this, and the places that had changed."""
     # An earlier attempt whose connection was lost may have moved something that a session wants by now.
     aside.put_back()
     keys = {decision.staged.key for decision in batch if decision.staged.key is not None}
     known = known_archives(connection, keys)
-    taken: list[Decision] = []
+    taken: list[RetentionDecision] = []
     changed: list[str] = []
     rows: list[dict[str, object]] = []
     for again in _decide((decision.staged for decision in batch), known, policy, utc_now()):
@@ -237,7 +241,7 @@ def _take(
     return taken, changed
 
 
-def _row(connection: Connection, removed: Decision) -> list[dict[str, object]]:
+def _row(connection: Connection, removed: RetentionDecision) -> list[dict[str, object]]:
     """The entry in the submission's log, if more than a part of its archive was removed."""
     whole = removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS)
     if removed.known is None or whole is None:

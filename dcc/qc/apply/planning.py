@@ -29,7 +29,7 @@ _BASELINE: Final = "baseline"
 _PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 
 
-class Change(NamedTuple):
+class EntityChange(NamedTuple):
     """A value that would change: its entity, and column or parameter; None: missing."""
 
     entity: str
@@ -63,7 +63,7 @@ class Plan:
 
     would_be: AppliedDocument
     changed: int
-    changes: tuple[Change, ...]
+    changes: tuple[EntityChange, ...]
     contexts: frozenset[TouchedContext]
 
 
@@ -82,7 +82,7 @@ def _compare(connection: Connection, applied: AppliedDocument) -> Plan:
     if applied.repeated:
         return Plan(applied, 0, (), frozenset())
     changed = 0
-    changes: list[Change] = []
+    changes: list[EntityChange] = []
     contexts: set[TouchedContext] = set()
     for kind in EntityKind:
         for ended, opened in _pairs(connection, kind, applied.document_id):
@@ -126,7 +126,7 @@ def _key(kind: EntityKind, row: RowMapping) -> tuple[Any, ...]:
     return key_of_row([row[column.name] for column in key_columns(kind)])
 
 
-def _differences(connection: Connection, kind: EntityKind, old: Entities, new: Entities) -> Iterator[Change]:
+def _differences(connection: Connection, kind: EntityKind, old: Entities, new: Entities) -> Iterator[EntityChange]:
     """The values of the old and new entities that differ; entities that are only added have none."""
     if not old:
         return
@@ -137,7 +137,7 @@ def _differences(connection: Connection, kind: EntityKind, old: Entities, new: E
         name = str(describe(kind, key))
         for of_value in values | others:
             if values.get(of_value) != others.get(of_value):
-                yield Change(name, of_value, values.get(of_value), others.get(of_value))
+                yield EntityChange(name, of_value, values.get(of_value), others.get(of_value))
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:

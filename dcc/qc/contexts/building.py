@@ -41,7 +41,7 @@ from dcc.qc.contexts.membership import (
     recorded_places,
     replace_members,
 )
-from dcc.qc.contexts.recording import Changes, write_changes
+from dcc.qc.contexts.recording import ContextChanges, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, follow_basis, recorded_basis
 from dcc.qc.contexts.sums import sums
 from dcc.qc.models import CONTEXT
@@ -131,7 +131,7 @@ def _recount(
     connection: Connection, runs: Mapping[int, int | None], basis: Basis, reason: str | None = None
 ) -> dict[ContextKey, ContextEvent]:
     """Count runs under their present keys; `runs` has the document that is the cause, if there is one."""
-    changes = Changes()
+    changes = ContextChanges()
     newest = newest_member(connection)
     for run_ids in sorted_chunks(runs):
         difference = _compare(connection, run_ids, runs, basis[COLONIES], newest)

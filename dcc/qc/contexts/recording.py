@@ -24,7 +24,7 @@ _WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_
 
 
 @dataclass(slots=True)
-class Change:
+class ContextChange:
     """Changes of a context's number of measurements and sum of fingerprints, with the newest `cause`.
 
     `parts` are changes of each document's number of measurements in it.
@@ -41,10 +41,10 @@ class Change:
 
 
 @dataclass(slots=True)
-class Changes:
+class ContextChanges:
     """All changes of one transaction, by context."""
 
-    contexts: dict[ContextKey, Change] = field(default_factory=dict)
+    contexts: dict[ContextKey, ContextChange] = field(default_factory=dict)
 
     def add(
         self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
@@ -52,7 +52,7 @@ class Changes:
         """Add a document's share to a context, negative for removed data, because of `cause`."""
         change = self.contexts.get(key)
         if change is None:
-            change = self.contexts[key] = Change()
+            change = self.contexts[key] = ContextChange()
         change.measurements += measurements
         change.fingerprints += fingerprints
         if cause is not None and (change.cause is None or change.cause < cause):
@@ -61,7 +61,7 @@ class Changes:
 
 
 def write_changes(
-    connection: Connection, changes: Changes, reason: str | None = None
+    connection: Connection, changes: ContextChanges, reason: str | None = None
 ) -> dict[ContextKey, ContextEvent]:
     """Write changes of contexts; returns the events of those that differ afterwards.
 
@@ -105,7 +105,7 @@ def _contexts_of(connection: Connection, keys: Collection[ContextKey]) -> dict[C
     return found
 
 
-def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, dict[str, Any]]:
+def _after(row: Row[Any] | None, change: ContextChange) -> tuple[ContextEvent | None, dict[str, Any]]:
     """The event of a change to a context's row, or to none, and its new columns."""
     before = (0, 0) if row is None else (row.measurements, int(row.checksum, 16))
     after = (before[0] + change.measurements, before[1] + change.fingerprints)

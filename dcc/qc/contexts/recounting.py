@@ -28,7 +28,7 @@ from dcc.qc.contexts.membership import (
     shares_of_procedure,
 )
 from dcc.qc.contexts.overviews import rebuild_overviews
-from dcc.qc.contexts.recording import Change, Changes, write_changes
+from dcc.qc.contexts.recording import ContextChange, ContextChanges, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, recorded_basis
 from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
 from dcc.vocabulary import ContextEvent
@@ -95,17 +95,17 @@ def _correct_sums(
     connection: Connection, centre: str, procedure_id: str, reason: str
 ) -> dict[ContextKey, ContextEvent]:
     """Correct the sums of the contexts of a procedure at a centre."""
-    changes = Changes()
+    changes = ContextChanges()
     for share in shares_of_procedure(connection, centre, procedure_id):
         changes.add(*share)
     of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
     for row in connection.execute(select(CONTEXT).where(of_group)):
-        change = changes.contexts.setdefault(_key_of(row), Change())
+        change = changes.contexts.setdefault(_key_of(row), ContextChange())
         change.measurements -= row.measurements
         change.fingerprints -= int(row.checksum, 16)
     parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
     for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
-        changes.contexts.setdefault(_key_of(row), Change()).add_part(row.document_id, -row.part)
+        changes.contexts.setdefault(_key_of(row), ContextChange()).add_part(row.document_id, -row.part)
     return write_changes(connection, changes, reason)
 
 

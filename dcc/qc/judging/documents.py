@@ -27,10 +27,10 @@ from dcc.qc.judging.entity_places import EntityPlaces, Place
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
-    Changes,
+    FindingChanges,
     FindingRow,
+    FindingVerdict,
     Key,
-    Verdict,
     open_findings,
     replace_findings,
     restate,
@@ -195,7 +195,7 @@ def assess(
     _judge_upload(connection, document, tally)
     if not (document.deletes or tally.is_copy):
         _judge_contents(connection, document, findings, tally)
-    return _judgement(document.id, basis, tally, tally.to_record(), Changes((), ()))
+    return _judgement(document.id, basis, tally, tally.to_record(), FindingChanges((), ()))
 
 
 _RESULT: Final = (
@@ -251,7 +251,7 @@ class _Tally:
         ids = self.basis.reference.snapshot_ids
         snapshot = next((ids[name] for name in finding.references if name in ids), None)
         waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = Verdict(finding.severity, snapshot, waiver, not judged.is_waived)
+        verdict = FindingVerdict(finding.severity, snapshot, waiver, not judged.is_waived)
         facts = facts_of(finding.code, finding.details, finding.value)
         return FindingRow(
             *facts._replace(message=shortened(facts.message, MESSAGE_LENGTH)),
@@ -284,7 +284,7 @@ class _Tally:
         details = {"number": self.excess.total(), "recorded": len(self.rows), "rules": more}
         worst = max((severity for _, severity in self.excess), key=list(Severity).index)
         severity = Severity.ERROR if worst is Severity.FATAL else worst
-        verdict = Verdict(severity, None, None, is_active=True)
+        verdict = FindingVerdict(severity, None, None, is_active=True)
         facts = facts_of(MORE_RULE, details, None)
         return [*self.rows, FindingRow(*facts, None, None, None, None, None, verdict)]
 
@@ -307,9 +307,9 @@ def _judge_contents(
         pass
 
 
-def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[Verdict, list[int]]:
+def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[FindingVerdict, list[int]]:
     """Apply the waivers in force to the findings of the upload; returns the ids of those that change."""
-    changed: dict[Verdict, list[int]] = defaultdict(list)
+    changed: dict[FindingVerdict, list[int]] = defaultdict(list)
     for uploaded in upload_findings(connection, document.id, document.centre):
         stored = uploaded.stored
         finding = Finding(
@@ -323,7 +323,7 @@ def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tall
         )
         (judged,) = apply_waivers([finding], tally.basis.waivers, tally.basis.today)
         waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = Verdict(judged.finding.severity, None, waiver, not judged.is_waived)
+        verdict = FindingVerdict(judged.finding.severity, None, waiver, not judged.is_waived)
         if verdict != stored.row.verdict:
             changed[verdict].append(stored.id)
         tally.take_uploaded(stored.row._replace(verdict=verdict))
@@ -331,7 +331,7 @@ def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tall
 
 
 def _judgement(
-    document_id: int, basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], changes: Changes
+    document_id: int, basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], changes: FindingChanges
 ) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
 

@@ -41,7 +41,7 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of, merged
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import DueDocument
@@ -205,7 +205,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
     return [document for document in due if document.xml_id in stands]
 
 
-def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[Fact]:
+def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         for portion in _portions(due):
@@ -273,7 +273,7 @@ def _judge_together(
         return {}
 
 
-def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Fact:
+def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
     """Judge a document by itself, in this process."""
     work.session.check()
     began = time.monotonic()
@@ -289,11 +289,11 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
     return _fact(work, document, stored, judgement, time.monotonic() - began)
 
 
-def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> Fact:
-    return Fact(document, data_of(document, document.state, document_id=stored.id, reason=str(reason)), None)
+def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> DocumentResult:
+    return DocumentResult(document, data_of(document, document.state, document_id=stored.id, reason=str(reason)), None)
 
 
-def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> Fact:
+def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> DocumentResult:
     fault = work.note_fault(document.key, document.name.file_name, error)
     if document.za_id not in work.with_faults:
         work.with_faults.add(document.za_id)
@@ -301,7 +301,9 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
     return _unjudged(document, stored, fault)
 
 
-def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float) -> Fact:
+def _fact(
+    work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
+) -> DocumentResult:
     data = data_of(
         document,
         document.state,
@@ -311,7 +313,7 @@ def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgemen
         cleared=len(judgement.cleared),
     )
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
-    return Fact(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
+    return DocumentResult(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
 
 
 def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:

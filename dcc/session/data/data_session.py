@@ -145,7 +145,7 @@ def data_of(document: DueDocument, state: State, **more: Any) -> DocumentData:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class DocumentResult:
     """A document's result: its state, outcome, and the entries of its log; None: unchanged.
 
     `notices` are for other centres than its archive's. `noted` are entries of its log beside those that it has.
@@ -169,8 +169,8 @@ class Recorder:
     def __init__(self, work: DataSession, phase: Phase, documents: Iterable[DueDocument]) -> None:
         self._work, self._phase = work, phase
         self._left = Counter(document.za_id for document in documents)
-        self._facts: dict[int, list[Fact]] = defaultdict(list)
-        self._batch: list[Fact] = []
+        self._facts: dict[int, list[DocumentResult]] = defaultdict(list)
+        self._batch: list[DocumentResult] = []
         self._running: dict[int, Proposal] = {}
         self._shown: set[int] = set()
         self._written = time.monotonic()
@@ -190,7 +190,7 @@ class Recorder:
         running = State(self._phase, Status.RUNNING)
         self._running[document.xml_id] = Proposal(Subject.XML_FILE, document.xml_id, running)
 
-    def add(self, fact: Fact) -> None:
+    def add(self, fact: DocumentResult) -> None:
         """Add a document's result."""
         self._running.pop(fact.document.xml_id, None)
         self._shown.discard(fact.document.xml_id)
@@ -218,7 +218,9 @@ class Recorder:
             self._left[fact.document.za_id] -= 1
         return list(self._finished(submissions))
 
-    def _record(self, batch: Sequence[Fact], shown: Sequence[Proposal]) -> tuple[dict[int, State], dict[int, State]]:
+    def _record(
+        self, batch: Sequence[DocumentResult], shown: Sequence[Proposal]
+    ) -> tuple[dict[int, State], dict[int, State]]:
         began = time.monotonic()
         states = self._work.session.write(lambda connection: record_facts(connection, batch, shown))
         self._written = time.monotonic()
@@ -254,7 +256,7 @@ class Recorder:
 
 
 def record_facts(
-    connection: Connection, facts: Sequence[Fact], shown: Sequence[Proposal] = ()
+    connection: Connection, facts: Sequence[DocumentResult], shown: Sequence[Proposal] = ()
 ) -> tuple[dict[int, State], dict[int, State]]:
     """Write results to the tracker; returns the resulting states of documents, and of their submissions, by ids.
 

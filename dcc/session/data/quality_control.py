@@ -21,7 +21,7 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.checking import GONE, NOT_UPLOADED
-from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, data_of
 from dcc.session.data.documents import load_documents, load_qc_states, load_unfinished
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.qc_documents import QcDocument, documents_of
@@ -151,7 +151,7 @@ def _record(
     for document, state in changed:
         found = stored.get(document.xml_id)
         data = data_of(document, state, document_id=None if found is None else found.id)
-        recorder.add(Fact(document, data, state))
+        recorder.add(DocumentResult(document, data, state))
         if recorder.is_due:
             yield from recorder.write()
     yield from recorder.write()

@@ -40,7 +40,7 @@ from dcc.qc.statistics import update_statistics
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
@@ -82,7 +82,7 @@ class Uploader:
     delegations: Delegations
     first_of_batch: int | None = None
 
-    def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[Fact]:
+    def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[DocumentResult]:
         """Apply prepared documents in one transaction; returns the results for the tracker.
 
         Raises DatabaseUnreachableError, and errors that are no fault of the documents.
@@ -107,7 +107,7 @@ class Uploader:
         found = run_reading(self.qc, lambda connection: additions_of_existing_entities(connection, to_apply))
         return {document.xml_id for document, is_there in zip(additions, found, strict=True) if is_there}
 
-    def recall(self, document: DueDocument, document_id: int) -> Fact:
+    def recall(self, document: DueDocument, document_id: int) -> DocumentResult:
         """The result of a document that was refused before the tracker recorded it."""
         findings = run_reading(self.qc, lambda connection: findings_of(connection, document_id))
         refused = AppliedDocument(
@@ -123,7 +123,7 @@ class Uploader:
         )
         return self.fact(document, refused, 0.0)
 
-    def fact(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> Fact:
+    def fact(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(map(_entry, applied.findings))
         data = data_of(
@@ -145,15 +145,15 @@ class Uploader:
         if applied.state is DocumentState.HELD:
             problem = held_problem(document.key, applied.ended, applied.findings, document.centre)
             data = replace(data, reason=problem.message)
-            return Fact(document, data, HELD, [problem], seconds, notices)
+            return DocumentResult(document, data, HELD, [problem], seconds, notices)
         problems = problems_of(findings, len(findings), self.settings.max_document_errors)
         state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
-        return Fact(document, data, state, problems, seconds, notices)
+        return DocumentResult(document, data, state, problems, seconds, notices)
 
 
-def failed_upload(document: DueDocument, error: DccError) -> Fact:
+def failed_upload(document: DueDocument, error: DccError) -> DocumentResult:
     """The result of a document that could not be applied: the QC database has nothing of it."""
-    return Fact(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
+    return DocumentResult(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
 
 
 def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]:
@@ -252,11 +252,11 @@ def _changes(document: DueDocument) -> bool:
     return document.key.action is not Action.ADD
 
 
-def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
-    return Fact(document, data_of(document, HELD, reason=older.message, waits_for=older.key), HELD)
+def _waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
+    return DocumentResult(document, data_of(document, HELD, reason=older.message, waits_for=older.key), HELD)
 
 
-def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
+def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> list[ZipData]:
     """Show that documents wait for older archives, and report it once for each centre."""
     documents = [one.document for one in waiting]
     recorder = Recorder(work, Phase.UPLOAD, documents)
@@ -305,7 +305,7 @@ class _Upload:
             self._work.session.check()
             if _changes(group[0]) and group[0].za_id in self._held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
-                self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
+                self.recorder.add(DocumentResult(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
                 continue
             waiting = self._waiting_among(group)
             for document in group:
@@ -358,7 +358,7 @@ class _Upload:
     def _is_addition(self, document: DueDocument) -> bool:
         return document.key.action is Action.ADD and document.xml_id not in self._applied
 
-    def _apply(self, group: Sequence[DueDocument]) -> list[Fact]:
+    def _apply(self, group: Sequence[DueDocument]) -> list[DocumentResult]:
         """Apply documents together; if that fails, each by itself, which shows the faulty one."""
         if len(group) > 1 and not any(document.za_id in self.lost for document in group):
             try:
@@ -369,7 +369,7 @@ class _Upload:
                 log.warning("%d documents are applied one by one, as they were not together: %s", len(group), error)
         return [self._apply_one(document) for document in group]
 
-    def _apply_one(self, document: DueDocument) -> Fact:
+    def _apply_one(self, document: DueDocument) -> DocumentResult:
         with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
             if document.za_id in self.lost:
                 return _untouched(document, self.lost[document.za_id])
@@ -395,8 +395,8 @@ def _turn(document: DueDocument) -> tuple[date, int, int]:
     return (*document.moment, ACTION_IDS[document.key.action])
 
 
-def _untouched(document: DueDocument, reason: str) -> Fact:
-    return Fact(document, data_of(document, document.state, reason=reason), None)
+def _untouched(document: DueDocument, reason: str) -> DocumentResult:
+    return DocumentResult(document, data_of(document, document.state, reason=reason), None)
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:

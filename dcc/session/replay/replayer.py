@@ -61,7 +61,7 @@ from dcc.session.data.due_documents import (
 )
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_into, valid_documents
-from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, Fact, Verdict, failed
+from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
 from dcc.vocabulary import DocumentState, Severity
@@ -95,7 +95,7 @@ class OpenedDocument(NamedTuple):
     name: DocumentName | None
     size_bytes: int
     md5: str | None
-    verdict: Verdict | None
+    verdict: ReplayVerdict | None
     prepared: str = ""
     centres: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ class AppliedGroup(NamedTuple):
 
     place: Path
     standing: list[StandingDocument]
-    verdicts: dict[int, Verdict]
+    verdicts: dict[int, ReplayVerdict]
 
 
 @dataclass
@@ -190,7 +190,7 @@ class Replayer:
         contents = self.staging.contents(key)
         found = self.checker.check(archive.path, contents, archive.md5)
         if isinstance(found, UnopenedArchive):
-            return [OpenedDocument("", None, 0, None, Verdict(NOT_OPENED))]
+            return [OpenedDocument("", None, 0, None, ReplayVerdict(NOT_OPENED))]
         try:
             faults = prepare_into(
                 writer, ArchiveToPrepare(key, archive.centre, target, valid_documents(found)), self.basis
@@ -237,7 +237,7 @@ class Replayer:
                 application.apply(list(batch))
         return AppliedGroup(place, application.standing, application.verdicts)
 
-    def judge(self, place: Path, documents: Sequence[StandingDocument]) -> dict[int, Verdict]:
+    def judge(self, place: Path, documents: Sequence[StandingDocument]) -> dict[int, ReplayVerdict]:
         """The verdicts on applied documents by `xml_id`."""
         with _scratch(place) as engine, _Files() as files, engine.connect() as connection:
             return _Judging(self, connection, files).judge(documents)
@@ -270,7 +270,7 @@ class _Application:
 
     def __init__(self, replayer: Replayer, engine: Engine, files: _Files) -> None:
         self._replayer, self._engine, self._files = replayer, engine, files
-        self.verdicts: dict[int, Verdict] = {}
+        self.verdicts: dict[int, ReplayVerdict] = {}
         self.standing: list[StandingDocument] = []
 
     def apply(self, batch: Sequence[ReplayDocument]) -> None:
@@ -331,7 +331,7 @@ class _Judging:
         self._replayer, self._connection, self._files = replayer, connection, files
         self._basis = replayer.judging_basis
 
-    def judge(self, documents: Sequence[StandingDocument]) -> dict[int, Verdict]:
+    def judge(self, documents: Sequence[StandingDocument]) -> dict[int, ReplayVerdict]:
         """The verdicts by `xml_id`."""
         findings = {one.id: self._findings(one) for one in documents}
         known = [document_id for document_id, found in findings.items() if found is not None]
@@ -348,7 +348,7 @@ class _Judging:
             elif standing.id in questionable_ids:
                 found = self._with_others(standing, found)
             is_clean = not (found or standing.is_noted)
-            verdicts[document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(standing, found)
+            verdicts[document.xml_id] = ReplayVerdict(ACCEPTED) if is_clean else self._verdict(standing, found)
         return verdicts
 
     def _findings(self, one: StandingDocument) -> list[Finding] | None:
@@ -372,7 +372,7 @@ class _Judging:
         added = [each for each in others if each.rule in ABOUT_SPECIMENS and each.block not in refused]
         return sorted([*findings, *added], key=attrgetter("line"))
 
-    def _verdict(self, one: StandingDocument, findings: Sequence[Finding]) -> Verdict:
+    def _verdict(self, one: StandingDocument, findings: Sequence[Finding]) -> ReplayVerdict:
         document = lock_documents(self._connection, [one.id])[one.id]
         judged = judging.assess(self._connection, document, findings, self._basis)
         problems = problems_of(judged.findings, sum(judged.counts.values()), self._basis.limit)
@@ -400,11 +400,11 @@ def _refused(found: CheckedArchive) -> Iterator[OpenedDocument]:
         yield OpenedDocument(stored_name(file_name), None, size_bytes, None, verdict)
 
 
-def _failed_upload(error: Exception) -> Verdict:
+def _failed_upload(error: Exception) -> ReplayVerdict:
     if not isinstance(error, DccError):
         error = InternalFaultError(f"{fault_of(error)}. This is a fault of the platform: report it.")
     return _verdict(failed(Phase.UPLOAD), [Problem.of(error)])
 
 
-def _verdict(outcome: str, problems: Sequence[Problem]) -> Verdict:
-    return Verdict(outcome, tuple(map(Fact.of, problems)))
+def _verdict(outcome: str, problems: Sequence[Problem]) -> ReplayVerdict:
+    return ReplayVerdict(outcome, tuple(map(ReplayFact.of, problems)))

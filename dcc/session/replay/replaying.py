@@ -43,7 +43,7 @@ from dcc.session.replay.batches import processes_of
 from dcc.session.replay.by_workers import Part, ReplayWorkerResults, parts_of, prepared_by_workers
 from dcc.session.replay.replayer import LEFT_OUT, ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
-from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of
+from dcc.session.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.delegations import load_delegations
@@ -160,7 +160,7 @@ class _Work:
         self._archives, self._run, self._on_progress = archives, run, on_progress
         self._missing: list[StoredArchive] = []
         self._opened: dict[ZipKey, list[OpenedDocument]] = {}
-        self._verdicts: dict[DocumentKey, Verdict] = {}
+        self._verdicts: dict[DocumentKey, ReplayVerdict] = {}
         self._reported = 0
 
     def tell(self, prepared: int) -> None:
@@ -236,10 +236,10 @@ class _Work:
 
     def result(self, proposal: Proposal) -> Replay:
         """The comparison with the present verdicts."""
-        after: dict[ZipKey, dict[str, Verdict]] = defaultdict(dict)
+        after: dict[ZipKey, dict[str, ReplayVerdict]] = defaultdict(dict)
         for key, verdict in self._verdicts.items():
             after[key.archive][key.file_name] = verdict
-        changes: list[Change] = []
+        changes: list[DocumentChange] = []
         documents: Counter[str] = Counter()
         unjudged = 0
         selected = [one for one in self._archives if one.is_selected and one.key in self._opened]

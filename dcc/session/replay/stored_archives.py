@@ -17,7 +17,7 @@ from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.models import BLOCK, DOCUMENT
-from dcc.session.replay.verdicts import NOT_OPENED, Fact, Verdict, outcome_of
+from dcc.session.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
@@ -109,12 +109,12 @@ class StoredArchive(FetchedArchive):
     is_selected: bool = True
     documents: dict[str, RecordedDocument] = field(default_factory=dict)
 
-    def present(self) -> dict[str, Verdict]:
+    def present(self) -> dict[str, ReplayVerdict]:
         """The present verdicts of its documents by name; see `verdicts.compare`."""
         if not self.documents:
-            return {"": Verdict(NOT_OPENED if self.has_failed else None)}
+            return {"": ReplayVerdict(NOT_OPENED if self.has_failed else None)}
         return {
-            name: Verdict(outcome_of(one.state), tuple(map(Fact.of, one.problems)))
+            name: ReplayVerdict(outcome_of(one.state), tuple(map(ReplayFact.of, one.problems)))
             for name, one in self.documents.items()
         }
 

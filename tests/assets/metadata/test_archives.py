@@ -13,7 +13,7 @@ from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc_assets.keys import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
-from dcc_dagster.partition_events import Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, Report
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 STAGING = Staging(Path("/staging"))
@@ -44,7 +44,7 @@ def shown(report: Report) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
     return [m.asset.to_user_string() for m in report.materialised], told, untold
 
 
-def failing(report: Report) -> Verdict:
+def failing(report: Report) -> CheckVerdict:
     (verdict,) = [v for v in report.verdicts if not v.passed]
     return verdict
 
@@ -146,7 +146,7 @@ def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
     assert (len(rows(verdict, "documents")), verdict.metadata["documents not shown"]) == (DOCUMENTS_SHOWN, 1)
 
 
-def rows(verdict: Verdict, name: str) -> list[dict[str, Any]]:
+def rows(verdict: CheckVerdict, name: str) -> list[dict[str, Any]]:
     table = verdict.metadata[name]
     assert isinstance(table, TableMetadataValue)
     return [dict(record.data) for record in table.records]
