@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc.archives.entries import Entry, bad_archive, legible, printable_path, shortened, write_entry
+from dcc.archives.entries import ArchiveEntry, bad_archive, legible, printable_path, shortened, write_entry
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
 from dcc.archives.manifest import MANIFEST_NAMES, ManifestEntry, read_manifest, require_short
 from dcc.archives.members import opened_entries
@@ -144,9 +144,9 @@ class _Extraction:
     def take(self, path: Path, label: str, place: str, archives: tuple[InnerArchive, ...]) -> None:
         """Extract the archive at `path`, whose place is `place` inside `archives`, and those inside it."""
         with opened_entries(path, label, self.allowance, self.directory) as entries:
-            inner: list[Entry] = []
-            files: list[Entry] = []
-            documents: list[tuple[Entry, DocumentName]] = []
+            inner: list[ArchiveEntry] = []
+            files: list[ArchiveEntry] = []
+            documents: list[tuple[ArchiveEntry, DocumentName]] = []
             for entry in entries:
                 self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
                 if entry.path in MANIFEST_NAMES and not place:
@@ -185,12 +185,12 @@ class _Extraction:
 
     def _sort(
         self,
-        entry: Entry,
+        entry: ArchiveEntry,
         place: str,
         level: int,
-        inner: list[Entry],
-        documents: list[tuple[Entry, DocumentName]],
-        files: list[Entry],
+        inner: list[ArchiveEntry],
+        documents: list[tuple[ArchiveEntry, DocumentName]],
+        files: list[ArchiveEntry],
     ) -> None:
         """Decide on an entry: inner archive, document, wanted file, refused or ignored."""
         name, path = entry.name.lower(), f"{place}{entry.path}"
@@ -216,7 +216,7 @@ class _Extraction:
             self.ignored.append((Message(legible(shortened(path))), message(reason)))
 
     def _write_document(
-        self, entry: Entry, name: DocumentName, label: str, place: str, archives: tuple[InnerArchive, ...]
+        self, entry: ArchiveEntry, name: DocumentName, label: str, place: str, archives: tuple[InnerArchive, ...]
     ) -> None:
         inside = legible(f"{place}{entry.path}")
         if (first := self.documents.get(name.file_name)) is not None:
@@ -230,7 +230,7 @@ class _Extraction:
         self.documents[name.file_name] = written
 
 
-def _read_manifest(entry: Entry, label: str) -> tuple[ManifestEntry, ...]:
+def _read_manifest(entry: ArchiveEntry, label: str) -> tuple[ManifestEntry, ...]:
     require_short(entry.size_bytes, entry.path, label)
     return read_manifest(b"".join(entry.content()), entry.path, label)
 

@@ -30,43 +30,47 @@ from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import next_of_line, who_acts
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
-from dcc.tracker.hostings.owner_notices import Notice, Outcome
+from dcc.tracker.hostings.owner_notices import Notice, NoticeOutcome
 from dcc.tracker.register.centres import CentreEntry
 
 _OF_ARCHIVE: Final = {
-    Outcome.HELD: mark(
+    NoticeOutcome.HELD: mark(
         "{archive} is named for your centre, and lies on the server of another one. It was not taken. If it is meant, "
         "tell the Data Coordination Centre."
     ),
-    Outcome.DONE: mark("{archive} is taken from the server of another centre, since your centre has delegated to it."),
-    Outcome.WITHDRAWN: mark("{archive} of centre {centre}, which has data of your centre, was withdrawn."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.DONE: mark(
+        "{archive} is taken from the server of another centre, since your centre has delegated to it."
+    ),
+    NoticeOutcome.WITHDRAWN: mark("{archive} of centre {centre}, which has data of your centre, was withdrawn."),
+    NoticeOutcome.DECLINED: mark(
         "{archive} is named for your centre, and lies on the server of another one. The Data Coordination Centre "
         "turned it down: {reason}"
     ),
 }
 _OF_HOSTED: Final = {
-    Outcome.HELD: mark(
+    NoticeOutcome.HELD: mark(
         "{archive} on your server is named for centre {centre}, and was not taken. It is taken when centre {centre} "
         "has it on its own server, or lets your centre act for it. If it is your own, rename it."
     ),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.DECLINED: mark(
         "{archive} on your server is named for centre {centre}. The Data Coordination Centre turned it down: {reason}"
     ),
 }
 """For the centre on whose server an archive of another centre lies."""
 
 _ADDED: Final = {
-    Outcome.DONE: mark("Centre {centre} added data of your centre, which has delegated to it: {what}."),
-    Outcome.CONFIRMED: mark(
+    NoticeOutcome.DONE: mark("Centre {centre} added data of your centre, which has delegated to it: {what}."),
+    NoticeOutcome.CONFIRMED: mark(
         "Centre {centre} added data of your centre, and the Data Coordination Centre confirmed that: {what}."
     ),
-    Outcome.HELD: mark(
+    NoticeOutcome.HELD: mark(
         "Centre {centre} wants to add data of your centre: {what}. Nothing was added yet. Tell the Data Coordination "
         "Centre whether you agree."
     ),
-    Outcome.REFUSED: mark("Centre {centre} tried to add data of your centre: {what}. Nothing of that was taken in."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.REFUSED: mark(
+        "Centre {centre} tried to add data of your centre: {what}. Nothing of that was taken in."
+    ),
+    NoticeOutcome.DECLINED: mark(
         "Centre {centre} wanted to add data of your centre: {what}. Nothing was added: the Data Coordination Centre "
         "turned it down."
     ),
@@ -74,27 +78,31 @@ _ADDED: Final = {
 _CHANGED_FOR_OWNER: Final = mark("Centre {centre} changed data of your centre, which has delegated to it: {what}.")
 _DELETED_FOR_OWNER: Final = mark("Centre {centre} deleted data of your centre, which has delegated to it: {what}.")
 _CHANGED: Final = {
-    Outcome.DONE: _CHANGED_FOR_OWNER,
-    Outcome.CONFIRMED: _CHANGED_FOR_OWNER,
-    Outcome.HELD: mark(
+    NoticeOutcome.DONE: _CHANGED_FOR_OWNER,
+    NoticeOutcome.CONFIRMED: _CHANGED_FOR_OWNER,
+    NoticeOutcome.HELD: mark(
         "Centre {centre} wants to change data of your centre: {what}. Nothing was changed yet. Tell the Data "
         "Coordination Centre whether you agree."
     ),
-    Outcome.REFUSED: mark("Centre {centre} tried to change data of your centre: {what}. Nothing of that was taken in."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.REFUSED: mark(
+        "Centre {centre} tried to change data of your centre: {what}. Nothing of that was taken in."
+    ),
+    NoticeOutcome.DECLINED: mark(
         "Centre {centre} wanted to change data of your centre: {what}. Nothing was changed: the Data Coordination "
         "Centre turned it down."
     ),
 }
 _DELETED: Final = {
-    Outcome.DONE: _DELETED_FOR_OWNER,
-    Outcome.CONFIRMED: _DELETED_FOR_OWNER,
-    Outcome.HELD: mark(
+    NoticeOutcome.DONE: _DELETED_FOR_OWNER,
+    NoticeOutcome.CONFIRMED: _DELETED_FOR_OWNER,
+    NoticeOutcome.HELD: mark(
         "Centre {centre} wants to delete data of your centre: {what}. Nothing was deleted yet. Tell the Data "
         "Coordination Centre whether you agree."
     ),
-    Outcome.REFUSED: mark("Centre {centre} tried to delete data of your centre: {what}. Nothing of that was deleted."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.REFUSED: mark(
+        "Centre {centre} tried to delete data of your centre: {what}. Nothing of that was deleted."
+    ),
+    NoticeOutcome.DECLINED: mark(
         "Centre {centre} wanted to delete data of your centre: {what}. Nothing was deleted: the Data Coordination "
         "Centre turned it down."
     ),

@@ -30,7 +30,7 @@ from dcc.settings import Settings
 from dcc.settings.reference import redact_tokens, shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname
 from dcc.sources.certificates import ServerCertificates
-from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, Answer, HttpClient, Site, describe
+from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, HttpClient, HttpResponse, Site, describe
 
 TRIES: Final = 3
 _LONGEST_PAUSE: Final = 30.0
@@ -111,7 +111,7 @@ class WebReader:
         raise ReferenceDataError(f"{shown}: the server sent more than {_MAX_REDIRECTS} redirects. Check the address.")
 
     @contextlib.contextmanager
-    def _request(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[Answer]:
+    def _request(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[HttpResponse]:
         parts = urlsplit(at)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         client: HttpClient | None = None
@@ -147,7 +147,7 @@ class WebReader:
         return client
 
 
-def _page(shown: str, answer: Answer, max_bytes: int) -> Page:
+def _page(shown: str, answer: HttpResponse, max_bytes: int) -> Page:
     parts: list[bytes] = []
     received = 0
     for block in answer.blocks():

@@ -40,7 +40,7 @@ from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
-from dcc.tracker.listings.findings import ONLY_NOTED, Finding
+from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
@@ -238,13 +238,13 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
 
 def record_second_listing(
     session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]
-) -> list[Finding]:
+) -> list[ListingFinding]:
     """Record the second listing of archives; returns findings on those that are still being uploaded."""
     if second.error is not None:
         log.warning("%s", second.error)
     listings = None if second.error is not None else second.listings
 
-    def write(connection: Connection) -> list[Finding]:
+    def write(connection: Connection) -> list[ListingFinding]:
         return ListingRecorder(_basis(connection, session), second.address).record_second_listing(recent, listings)
 
     found = session.write(write, alone=True)

@@ -31,7 +31,7 @@ from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.sources.base import DeltaStrategy
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from tests.support.asking import execute_in, in_reading, in_writing, value_in
@@ -539,7 +539,9 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(mailing: Mai
     document = "J.2013-10-31.1.specimen.impc.xml"
     new = [
         NewNotice("H", za_id, outcome, number, f"{outcome}.{document}", counts, "someone")
-        for number, outcome in enumerate((Outcome.DONE, Outcome.CONFIRMED, Outcome.HELD, Outcome.REFUSED))
+        for number, outcome in enumerate(
+            (NoticeOutcome.DONE, NoticeOutcome.CONFIRMED, NoticeOutcome.HELD, NoticeOutcome.REFUSED)
+        )
     ]
     in_writing(mailing.tracker, add_notices, new)
     planned, _ = plan(mailing.tracker, mailing.settings, centre="H")
@@ -571,7 +573,7 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing)
     mailing.with_settings(notify_centres=False).run_session()
     in_writing(mailing.tracker, centres.change_centre, "J", email="data@j.example")
 
-    def note(action: Action, outcome: Outcome, *documents: tuple[object, ...]) -> None:
+    def note(action: Action, outcome: NoticeOutcome, *documents: tuple[object, ...]) -> None:
         za_id = value_in(mailing.tracker, select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action]))
         new = [NewNotice("J", za_id, outcome, *document) for document in documents]
         in_writing(mailing.tracker, add_notices, new)
@@ -583,14 +585,14 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing)
 
     first, second = (1, "a.xml"), (2, "b.xml")
     for action, (wants, did) in cases.items():
-        note(action, Outcome.HELD, first)
+        note(action, NoticeOutcome.HELD, first)
         asked = letter_of()
         assert (wants in asked, did in asked) == (True, False)
-        note(action, Outcome.HELD, second)
-        note(action, Outcome.CONFIRMED if action is Action.ADD else Outcome.DONE, first, second)
+        note(action, NoticeOutcome.HELD, second)
+        note(action, NoticeOutcome.CONFIRMED if action is Action.ADD else NoticeOutcome.DONE, first, second)
         done = letter_of()
         assert (done.count(did), wants in done) == (2, False)
-        note(action, Outcome.WITHDRAWN, ())
+        note(action, NoticeOutcome.WITHDRAWN, ())
         assert "was withdrawn" in letter_of()
     notify_due(mailing.tracker, mailing.settings)
     assert mailing.letters("data@j.example") == []

@@ -32,8 +32,8 @@ from dcc.qc.contexts.listings import newest_history
 from dcc.qc.contexts.membership import (
     ContextKey,
     Member,
-    Place,
     Places,
+    RunContexts,
     members_of,
     newest_member,
     present_places,
@@ -171,7 +171,7 @@ def _shares(
     connection: Connection, sign: int, causes: Mapping[int, int | None], places: Places
 ) -> Iterator[tuple[int, ContextKey, int, int, int | None]]:
     """The sums of runs where they are counted: added (`sign` 1) or removed (-1)."""
-    groups: list[tuple[list[int], Place, int | None]] = []
+    groups: list[tuple[list[int], RunContexts, int | None]] = []
     for place, run_ids in places.items():
         of_cause: dict[int | None, list[int]] = {}
         for run_id in sorted(run_ids):

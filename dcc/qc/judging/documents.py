@@ -23,7 +23,7 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.judging.entity_places import EntityPlaces, Place
+from dcc.qc.judging.entity_places import EntityPlace, EntityPlaces
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
@@ -227,7 +227,7 @@ class _Tally:
     ended_by: dict[Key, int] = field(default_factory=dict)
     is_copy: bool = False
 
-    def take(self, judged: JudgedFinding, place: Place) -> None:
+    def take(self, judged: JudgedFinding, place: EntityPlace) -> None:
         """Take a finding of the rules."""
         row = self.row(judged, place)
         counts = row.verdict.is_active and row.verdict.severity in _COUNTING
@@ -245,7 +245,7 @@ class _Tally:
         elif row.verdict.is_active:
             self.excess[row.rule, row.verdict.severity] += 1
 
-    def row(self, judged: JudgedFinding, place: Place) -> FindingRow:
+    def row(self, judged: JudgedFinding, place: EntityPlace) -> FindingRow:
         """A finding as it is stored."""
         finding = judged.finding
         ids = self.basis.reference.snapshot_ids
@@ -269,7 +269,7 @@ class _Tally:
         if row.verdict.is_active:
             self.counts[row.rule, row.verdict.severity] += 1
             if row.verdict.severity in _COUNTING and row.entity_id is not None:
-                self.invalid.add(Place(row.entity_kind, row.entity_id))
+                self.invalid.add(EntityPlace(row.entity_kind, row.entity_id))
         if len(self.of_upload) < self.basis.limit:
             self.of_upload.append(row)
 

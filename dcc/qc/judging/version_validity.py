@@ -10,7 +10,7 @@ from sqlalchemy import BindParameter, Connection, Table, bindparam, select, upda
 
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.naming import DocumentKind
-from dcc.qc.judging.entity_places import Place
+from dcc.qc.judging.entity_places import EntityPlace
 from dcc.qc.models import BLOCK, ENTITY_TABLES
 from dcc.vocabulary import EntityKind, Validity
 
@@ -37,7 +37,7 @@ class InvalidEntities:
     blocks: set[int] = field(default_factory=set)
     whole: bool = False
 
-    def add(self, place: Place) -> None:
+    def add(self, place: EntityPlace) -> None:
         """Add an error's place; an error in an entity that was not written makes nothing invalid."""
         if place.kind is None:
             self.whole = True

@@ -21,7 +21,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import PHASE_LABELS, STATUS_LABELS, STATUS_SIGNS
 from dcc.reports.submissions.limits import shortened
-from dcc.reports.submissions.page import Place, common_values
+from dcc.reports.submissions.page import PageLocation, common_values
 from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
@@ -179,7 +179,7 @@ def render_board(
         **common_values(
             catalogue,
             settings,
-            place=Place(home),
+            place=PageLocation(home),
             more_style="".join(
                 f".{status.short_name} {{ --status: {colour}; }}\n" for status, colour in colours.items()
             ),

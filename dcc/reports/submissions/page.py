@@ -56,7 +56,7 @@ class Image(NamedTuple):
     height: int
 
 
-class Place(NamedTuple):
+class PageLocation(NamedTuple):
     """Where a page is served beside others: the address of the list of them, and of its findings as a spreadsheet."""
 
     home: str
@@ -80,7 +80,7 @@ def render_html(
     *,
     link_of_zip: Callable[[ZipKey], str] | None = None,
     link_of_document: Callable[[ZipKey, str], str] | None = None,
-    place: Place | None = None,
+    place: PageLocation | None = None,
 ) -> str:
     """The page of a report in the language of a catalogue.
 
@@ -138,7 +138,7 @@ def common_values(
     catalogue: Catalogue,
     settings: Settings | None,
     *,
-    place: Place | None = None,
+    place: PageLocation | None = None,
     more_style: str = "",
     form_action: str = "'none'",
 ) -> dict[str, Any]:

@@ -49,7 +49,7 @@ from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
 from dcc.tracker.hostings.older_archives import waiting_for_older
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import SET_ASIDE, State
@@ -114,9 +114,9 @@ def withdraw_submission(
             progress.reopen_documents(connection, states, author, reason)
             # Nothing goes back to a step that was left out, or waits to be confirmed.
             clear_kinds(connection, archive.za_id, [HELD_KIND, *LEFT_OUT.values()])
-            notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
+            notices = [NewNotice(owner, archive.za_id, NoticeOutcome.WITHDRAWN) for owner in undone.others]
             notices += [
-                NewNotice(declined.centre, archive.za_id, Outcome.DECLINED, file_name=declined.file_name)
+                NewNotice(declined.centre, archive.za_id, NoticeOutcome.DECLINED, file_name=declined.file_name)
                 for declined in undone.declined
             ]
             add_notices(

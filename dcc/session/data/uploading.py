@@ -50,7 +50,7 @@ from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -67,7 +67,7 @@ _WAITS: Final = "It would change much, or has data of another centre, so that it
 _AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
 _LOST: Final = "Its archive is downloaded again."
 _LONG_BYTES: Final = 4_000_000
-_OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}
+_OUTCOMES: Final = {DocumentState.HELD: NoticeOutcome.HELD, DocumentState.REFUSED: NoticeOutcome.REFUSED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ def failed_upload(document: DueDocument, error: DccError) -> DocumentResult:
 
 def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]:
     """Notices for other centres about a document that was applied, held or refused."""
-    outcome, done_by = _OUTCOMES.get(applied.state, Outcome.DONE), applied.confirmed_by
-    if outcome is Outcome.DONE and done_by is not None and document.key.action is Action.ADD:
-        outcome = Outcome.CONFIRMED
+    outcome, done_by = _OUTCOMES.get(applied.state, NoticeOutcome.DONE), applied.confirmed_by
+    if outcome is NoticeOutcome.DONE and done_by is not None and document.key.action is Action.ADD:
+        outcome = NoticeOutcome.CONFIRMED
     name = document.name.file_name
     return [
         NewNotice(other.centre, document.za_id, outcome, document.xml_id, name, other.counts, done_by)

@@ -19,8 +19,8 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from dcc.messages import mark
-from dcc.sources.http.client import Answer, Site, UnusableAnswerError
-from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
+from dcc.sources.http.client import HttpResponse, Site, UnusableAnswerError
+from dcc.sources.listing import ARCHIVE_ENDINGS, EntryKind, ListedEntry
 from dcc.sources.listing_watch import watched
 
 MAX_LINKS: Final = 1_000_000
@@ -171,7 +171,7 @@ _TAIL_BYTES = 4096
 _LINK = b"href="
 
 
-def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
+def read_index(site: Site, answer: HttpResponse) -> Iterator[ListedEntry]:
     """The entries that the index page of a directory links to, without time, each once.
 
     Raises FAILURES of the client, among them UnusableAnswerError if the page is no index, or incomplete: an error page
@@ -190,10 +190,10 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
             names.setdefault(name, (what, size if what is EntryKind.FILE else None))
     if not page.is_index and not any(name.endswith(ARCHIVE_ENDINGS) for name in names):
         raise UnusableAnswerError(mark("it answered with a page that is no index of a directory"))
-    return (Entry(name, kind, size) for name, (kind, size) in names.items())
+    return (ListedEntry(name, kind, size) for name, (kind, size) in names.items())
 
 
-def _content(answer: Answer) -> bytes:
+def _content(answer: HttpResponse) -> bytes:
     """The complete page; refused if it is too large, empty or truncated."""
     content, watch, links = bytearray(), watched(), 0
     for block in answer.blocks():
@@ -210,7 +210,7 @@ def _content(answer: Answer) -> bytes:
     return bytes(content)
 
 
-def _encoding(answer: Answer) -> str | None:
+def _encoding(answer: HttpResponse) -> str | None:
     name = answer.headers.get_content_charset()
     try:
         return codecs.lookup(name).name if name else None

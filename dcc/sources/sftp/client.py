@@ -43,7 +43,7 @@ class DirectoryEntry(NamedTuple):
     modified: int | None
 
 
-class Answer(NamedTuple):
+class SftpResponse(NamedTuple):
     """A server's answer: its type and the content after the number of the request.
 
     Its methods raise FileNotFoundError, PermissionError or OSError for a refusal, SFTPError for another type of answer,
@@ -124,7 +124,7 @@ class SftpClient:
         self._channel, self._packets, self._await_turn = channel, packets, await_turn
         self._unsent = bytearray()
         self._arrived, self._begin = b"", 0
-        self._expected: dict[int, tuple[int, Callable[[Answer], object]]] = {}
+        self._expected: dict[int, tuple[int, Callable[[SftpResponse], object]]] = {}
         self._count = 0
         self.block = _BLOCK
         """The bytes that the server sends at once."""
@@ -135,7 +135,7 @@ class SftpClient:
         if _LIMITS in self._take(length):
             self._request(sftp.CMD_EXTENDED, _packed(_LIMITS), self._take_limits)
 
-    def _take_limits(self, answer: Answer) -> None:
+    def _take_limits(self, answer: SftpResponse) -> None:
         if answer.kind == sftp.CMD_EXTENDED_REPLY:
             answer.message.get_int64()
             longest_read = answer.message.get_int64()
@@ -144,7 +144,7 @@ class SftpClient:
     def entries(self, path: bytes) -> Iterator[DirectoryEntry]:
         """A directory's entries; links not followed."""
         handle = self._ask(sftp.CMD_OPENDIR, path).handle()
-        answers: deque[Answer] = deque()
+        answers: deque[SftpResponse] = deque()
         asked = 0
         try:
             while True:
@@ -169,12 +169,12 @@ class SftpClient:
         """The absolute path of a file or directory, links followed."""
         return next(self._ask(sftp.CMD_REALPATH, path).names()).name
 
-    def open(self, path: bytes, then: Callable[[Answer], object]) -> None:
+    def open(self, path: bytes, then: Callable[[SftpResponse], object]) -> None:
         """Request to open a file for reading; `then` is called with the answer."""
         self._await_turn()
         self._request(sftp.CMD_OPEN, _packed(path) + struct.pack(">II", sftp.SFTP_FLAG_READ, 0), then)
 
-    def read(self, handle: bytes, offset: int, length: int, then: Callable[[Answer], object]) -> None:
+    def read(self, handle: bytes, offset: int, length: int, then: Callable[[SftpResponse], object]) -> None:
         """Request bytes of a file; `then` is called with the answer."""
         content = _packed(handle) + struct.pack(">QI", offset, length)
         self._request(sftp.CMD_READ, content, then, max(length + _NUMBER.size, _LONGEST_OTHER))
@@ -191,19 +191,19 @@ class SftpClient:
             raise paramiko.SFTPError("the server sent an answer to no request")
         if length > longest:
             raise paramiko.SFTPError(f"the server announced an answer of {length:,} bytes")
-        then(Answer(kind, StrictMessage(self._take(length))))
+        then(SftpResponse(kind, StrictMessage(self._take(length))))
 
-    def _ask(self, kind: int, path: bytes) -> Answer:
+    def _ask(self, kind: int, path: bytes) -> SftpResponse:
         """Send a request about a path in its turn, and wait for the answer."""
         self._await_turn()
-        answers: list[Answer] = []
+        answers: list[SftpResponse] = []
         self._request(kind, _packed(path), answers.append)
         while not answers:
             self.receive_answer()
         return answers[0]
 
     def _request(
-        self, kind: int, content: bytes, then: Callable[[Answer], object], longest: int = _LONGEST_OTHER
+        self, kind: int, content: bytes, then: Callable[[SftpResponse], object], longest: int = _LONGEST_OTHER
     ) -> None:
         self._count = (self._count + 1) & 0xFFFFFFFF
         self._expected[self._count] = (longest, then)

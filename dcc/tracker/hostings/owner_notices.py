@@ -27,7 +27,7 @@ _MOST: Final = 1_000
 _Owner = aliased(Centre)
 
 
-class Outcome(StrEnum):
+class NoticeOutcome(StrEnum):
     """The result of an archive or document with another centre's data."""
 
     DONE = "done"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
     DECLINED = "declined"
 
 
-_OF_ONE_MOMENT: Final = (Outcome.WITHDRAWN, Outcome.DECLINED)
+_OF_ONE_MOMENT: Final = (NoticeOutcome.WITHDRAWN, NoticeOutcome.DECLINED)
 """Decisions that may be revoked, and made again."""
 
 
@@ -48,7 +48,7 @@ class NewNotice:
 
     owner: str
     za_id: int
-    outcome: Outcome
+    outcome: NoticeOutcome
     xml_id: int | None = None
     file_name: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Notice:
     key: ZipKey
     centre: str | None
     file_name: str
-    outcome: Outcome
+    outcome: NoticeOutcome
     counts: Mapping[str, int]
     done_by: str | None
     created: datetime
@@ -133,7 +133,7 @@ def notices_since(connection: Connection, since: datetime, owner: str | None = N
             Notice,
             row,
             key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.archive),
-            outcome=Outcome(row.outcome),
+            outcome=NoticeOutcome(row.outcome),
             counts=json.loads(row.counts),
         )
         for row in connection.execute(query)

@@ -31,7 +31,7 @@ _WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PEND
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ListingFinding:
     """A finding about a listed archive, or a directory (`add/`), for a wrangler."""
 
     kind: str
@@ -194,18 +194,18 @@ def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int)
     return message(text, directory=listing.action.value, number=lost, source=address.label)
 
 
-def twice_finding(address: SourceAddress, action: Action, twice: DuplicateEntry) -> Finding:
+def twice_finding(address: SourceAddress, action: Action, twice: DuplicateEntry) -> ListingFinding:
     """The finding on an archive or folder that was found at two paths."""
     known = {"taken": f"{action}/{twice.taken}", "other": f"{action}/{twice.other}", "source": address.label}
     if twice.is_folder:
         text = mark("{other} of {source} is the folder {taken} over a link. Its archives are taken from {taken} alone.")
-        return Finding(FOLDER_TWICE, f"{action}/", None, message(text, **known))
+        return ListingFinding(FOLDER_TWICE, f"{action}/", None, message(text, **known))
     text = mark(
         "{source} has two archives of one name: {taken} and {other}. Only {taken} is taken. Ask the centre to remove "
         "or rename the other one."
     )
     key = ZipKey(action, stored_name(twice.taken.rpartition("/")[2]))
-    return Finding(LISTED_TWICE, key, None, message(text, **known))
+    return ListingFinding(LISTED_TWICE, key, None, message(text, **known))
 
 
 def proposed_message(address: SourceAddress, action: Action, number: int) -> Message:

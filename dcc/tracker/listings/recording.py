@@ -41,7 +41,7 @@ from dcc.tracker.listings.findings import (
     PROPOSED,
     TAKEN_ANEW,
     UPLOADING,
-    Finding,
+    ListingFinding,
     change_message,
     confirmed_message,
     proposed_message,
@@ -98,13 +98,13 @@ class ListingRecorder:
 
     def record_second_listing(
         self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
-    ) -> list[Finding]:
+    ) -> list[ListingFinding]:
         """Record a second listing of unsettled archives; returns messages about those that are still being uploaded.
 
         `listings` is None if the source could not be listed: then all still count as being uploaded.
         """
         second = _files_of(listings or ())
-        found: list[Finding] = []
+        found: list[ListingFinding] = []
         settled: list[int] = []
         rows: list[dict[str, object]] = []
         sizes: list[dict[str, object]] = []
@@ -117,7 +117,7 @@ class ListingRecorder:
                 rows.append(self._row(known.hosting_id, now, uploading=True))
                 sizes.append({"zip": known.zip_id, "size": now.size_bytes})
             message = uploading_message(self._address, key, before, now, looked=listings is not None)
-            found.append(Finding(UPLOADING, key, known.za_id, message))
+            found.append(ListingFinding(UPLOADING, key, known.za_id, message))
         self._set_columns(settled, uploading_since=None)
         self._update(rows, sizes)
         self._write_findings(found)
@@ -135,7 +135,9 @@ class ListingRecorder:
         changed = {key: hostings[key] for key, file in relisted.items() if content_differs(hostings[key], file)}
         loaded = loaded_zips(self._basis.connection, [known.za_id for known in changed.values()])
         found = [
-            Finding(CHANGED, key, known.za_id, change_message(self._address, key, known, relisted[key], loaded=True))
+            ListingFinding(
+                CHANGED, key, known.za_id, change_message(self._address, key, known, relisted[key], loaded=True)
+            )
             for key, known in changed.items()
             if known.za_id in loaded
         ]
@@ -162,7 +164,7 @@ class ListingRecorder:
                 facts = {"taken_anew": key in to_fetch_again, "loaded": known.za_id in loaded}
                 text = change_message(self._address, key, known, file, **facts)
                 result.changed += 1
-                result.findings.append(Finding(kind, key, known.za_id, text))
+                result.findings.append(ListingFinding(kind, key, known.za_id, text))
             # A failed archive may be fetched from here too, after the preferred copy proved bad.
             awaited = to_download or (known.state.failed and (changed or known.uploading))
             unsettled = awaited and self._basis.is_unsettled(present, changed=changed)
@@ -283,7 +285,7 @@ class ListingRecorder:
             gone += lost.all
             if lost.again:
                 text = confirmed_message(self._address, listing, len(lost.again))
-                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, text))
+                result.findings.append(ListingFinding(CONFIRMED_GONE, f"{listing.action}/", None, text))
         self._set_columns(gone, gone_since=self._basis.now, missed_since=None, uploading_since=None)
         self._set_columns(missed, missed_since=self._basis.now)
         result.gone = len(gone)
@@ -302,9 +304,9 @@ class ListingRecorder:
         keys = propose_withdrawals(self._basis.connection, self._address.id, self._basis.now)
         for action, number in sorted(Counter(key.action for key in keys).items()):
             text = proposed_message(self._address, action, number)
-            result.findings.append(Finding(PROPOSED, f"{action}/", None, text))
+            result.findings.append(ListingFinding(PROPOSED, f"{action}/", None, text))
 
-    def _write_findings(self, findings: Sequence[Finding]) -> None:
+    def _write_findings(self, findings: Sequence[ListingFinding]) -> None:
         rows = [
             {
                 "session_id": self._basis.session_id,

@@ -295,7 +295,7 @@ class Delegation(Base):
 class OwnerNotice(Base):
     """What another centre's archive did, or tried to do, with data of a centre, its owner, who gets a notice.
 
-    `outcome` is one of `dcc.tracker.hostings.owner_notices.Outcome`. `file_name` is the document's, empty for the
+    `outcome` is one of `dcc.tracker.hostings.owner_notices.NoticeOutcome`. `file_name` is the document's, empty for the
     archive itself; `counts` are the numbers of entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
     null for the archive; no foreign key, because it stays true when that is deleted. `done_by` is the person who
     confirmed, withdrew or declined it, null for a session, and `reason` why.
