@@ -33,7 +33,7 @@ from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
-from dcc.session.batches.planning import Batch, BatchArchive
+from dcc.session.batches.planning import BatchArchive, PlannedBatch
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.session_data import process_data
@@ -124,7 +124,7 @@ class WorkersBenchmark:
         results = SessionWorkerResults(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
         names = [f"{time.monotonic_ns()}_{number}" for number in range(batches)]
         for number, name in enumerate(names):
-            results.put_batch(name, Batch(1, tuple(archives[number::batches])))
+            results.put_batch(name, PlannedBatch(1, tuple(archives[number::batches])))
         there_before = results.look()
         seen: list[tuple[float, int]] = []
 

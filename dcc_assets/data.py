@@ -32,7 +32,7 @@ from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
-from dcc_dagster.partition_events import Report, Result, results
+from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.session import SessionResource, SessionWork
 
@@ -91,7 +91,9 @@ def chosen_data(
     yield from load_chosen(context, session, qc_database, rejudge=True)
 
 
-def load(context: OpExecutionContext, work: SessionWork, qc: Engine, recorder: EventRecorder) -> Iterator[Report]:
+def load(
+    context: OpExecutionContext, work: SessionWork, qc: Engine, recorder: EventRecorder
+) -> Iterator[PartitionReport]:
     """Process all waiting documents; report their results, and changes made outside of sessions.
 
     Faulty data fail checks, never the run. Raises as the work.
@@ -130,7 +132,7 @@ def load_chosen(
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 
 
-def _of_all(reports: Iterator[Report], partitions: Sequence[str]) -> Iterator[Report]:
+def _of_all(reports: Iterator[PartitionReport], partitions: Sequence[str]) -> Iterator[PartitionReport]:
     """The reports. Raises NotFoundError at the end if one of the partitions has none."""
     missing = set(partitions)
     for report in reports:

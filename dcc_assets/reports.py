@@ -23,7 +23,7 @@ from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
 from dcc_assets.partitions import known_keys
 from dcc_dagster.metadata import Metadata, table
-from dcc_dagster.partition_events import MaterialisedPartition, Report, Result, results
+from dcc_dagster.partition_events import MaterialisedPartition, PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 
 GROUP: Final = "reports"
@@ -66,7 +66,7 @@ def chosen_reports(
 
 def _keep_report(
     tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings
-) -> Report:
+) -> PartitionReport:
     # Imported here, because plots and pages load large libraries.
     from dcc.reports.submissions.collecting import MAX_PICTURES
     from dcc.reports.submissions.stored_reports import store_report
@@ -93,6 +93,6 @@ def _keep_report(
     }
     if states:
         metadata["documents by state"] = table(("phase", "status", "documents"), states)
-    return Report(
+    return PartitionReport(
         key.partition, (MaterialisedPartition(SUBMISSION_REPORTS, metadata),), partitions=str(ZIP_ACTIONS.name)
     )

@@ -22,7 +22,7 @@ from dagster import (
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
-from dcc_dagster.event_recorder import Step
+from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.session import SessionResource, SessionWork
@@ -67,9 +67,9 @@ def run_here(
         raise KeyboardInterrupt from None
 
 
-def step_of(context: OpExecutionContext) -> Step:
+def step_of(context: OpExecutionContext) -> RunStep:
     """The step, as events about partitions name it."""
-    return Step(context.run.run_id, context.job_name, context.get_step_execution_context().step.key)
+    return RunStep(context.run.run_id, context.job_name, context.get_step_execution_context().step.key)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class CheckVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PartitionReport:
     """The results of one partition. `timestamp` is their time, in seconds since 1970; None for the present.
 
     `partitions` is the set of partitions to which the recorder adds a missing one; None if somebody else does. `whole`:
@@ -110,8 +110,8 @@ class PartitionEvents:
         self.planned = frozenset(planned)
 
     def batches(
-        self, reports: Sequence[Report], new: Collection[tuple[str, str]] = ()
-    ) -> Iterator[list[tuple[Report, Event]]]:
+        self, reports: Sequence[PartitionReport], new: Collection[tuple[str, str]] = ()
+    ) -> Iterator[list[tuple[PartitionReport, Event]]]:
         """The events of reports in batches. Store each batch before asking for the next.
 
         `new` are partitions, by the name of their set, that were missing and have complete reports: none of their
@@ -133,14 +133,14 @@ class PartitionEvents:
             for report, verdict in wanted
         ]
 
-    def of(self, report: Report) -> Iterator[Event]:
+    def of(self, report: PartitionReport) -> Iterator[Event]:
         """The events of one report, each made after the earlier ones are stored."""
         for batch in self.batches([report]):
             yield from (event for _, event in batch)
 
     def _verdicts_to_store(
-        self, reports: Sequence[Report], new: Collection[tuple[str, str]]
-    ) -> list[tuple[Report, CheckVerdict]]:
+        self, reports: Sequence[PartitionReport], new: Collection[tuple[str, str]]
+    ) -> list[tuple[PartitionReport, CheckVerdict]]:
         """The verdicts to be stored."""
         conditional = {
             (verdict.check, report.partition)
@@ -161,14 +161,16 @@ class PartitionEvents:
                     (red.discard if verdict.passed else red.add)(check)
         return wanted
 
-    def _is_told(self, report: Report, verdict: CheckVerdict) -> bool:
+    def _is_told(self, report: PartitionReport, verdict: CheckVerdict) -> bool:
         if verdict.always or verdict.check in self.planned:
             return True
         if len(self._passing) < self._passes:
             self._passing.add(report.partition)
         return report.partition in self._passing
 
-    def _explained(self, wanted: Sequence[tuple[Report, CheckVerdict]]) -> list[tuple[Report, CheckVerdict]]:
+    def _explained(
+        self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]
+    ) -> list[tuple[PartitionReport, CheckVerdict]]:
         """The verdicts, with explanations of failures."""
         failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
         try:
@@ -183,7 +185,7 @@ class PartitionEvents:
             for report, verdict in wanted
         ]
 
-    def _targets(self, wanted: Sequence[tuple[Report, CheckVerdict]]) -> dict[tuple[AssetKey, str], Target]:
+    def _targets(self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]) -> dict[tuple[AssetKey, str], Target]:
         """The latest materialisation of each partition: without it the web page takes a check for out of date."""
         partitions: dict[AssetKey, set[str]] = {}
         for report, verdict in wanted:
@@ -208,7 +210,7 @@ class PartitionEvents:
 
 
 def results(
-    context: AssetExecutionContext, reports: Iterable[Report], explain: Explain | None = None
+    context: AssetExecutionContext, reports: Iterable[PartitionReport], explain: Explain | None = None
 ) -> Iterator[Result]:
     """The events of reports for an asset function, about the chosen partitions of its run.
 
@@ -243,7 +245,7 @@ def results(
                 yield event
 
 
-def _materialisation(report: Report, materialised: MaterialisedPartition) -> AssetMaterialization:
+def _materialisation(report: PartitionReport, materialised: MaterialisedPartition) -> AssetMaterialization:
     description = None if materialised.description is None else _as_description(materialised.description)
     return AssetMaterialization(
         materialised.asset,
@@ -253,7 +255,7 @@ def _materialisation(report: Report, materialised: MaterialisedPartition) -> Ass
     )
 
 
-def _materialisations(report: Report, failures: Sequence[CheckVerdict]) -> Iterator[MaterialisedPartition]:
+def _materialisations(report: PartitionReport, failures: Sequence[CheckVerdict]) -> Iterator[MaterialisedPartition]:
     """Each asset once, with what the web page shows: it shows a partition's latest materialisation, not its checks.
 
     An asset with failed checks is shown with their verdicts, even if the partition did not get that far.
@@ -280,7 +282,7 @@ def _failed(
     return MaterialisedPartition(asset, {**first, **added}, " ".join(lines))
 
 
-def _evaluation(report: Report, verdict: CheckVerdict, target: Target | None) -> AssetCheckEvaluation:
+def _evaluation(report: PartitionReport, verdict: CheckVerdict, target: Target | None) -> AssetCheckEvaluation:
     return AssetCheckEvaluation(
         verdict.check.asset_key,
         verdict.check.name,

@@ -34,7 +34,7 @@ from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
-from dcc_dagster.partition_events import Report, latest_results
+from dcc_dagster.partition_events import PartitionReport, latest_results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import MailResource, WebhookResource
 
@@ -141,7 +141,7 @@ def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
     return notify_due(tracker, settings, states, watched=_OVERDUE, remind=utc_now()).sentences
 
 
-def _state(report: Report) -> OutageEntry:
+def _state(report: PartitionReport) -> OutageEntry:
     """A check as an outage; `since` is empty if it passes."""
     (verdict,) = report.verdicts
     name = verdict.check.name

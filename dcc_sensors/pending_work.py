@@ -31,7 +31,7 @@ from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
-from dcc_assets.sync.changes import Mark, changes_since
+from dcc_assets.sync.changes import ChangeMark, changes_since
 from dcc_assets.sync.marks import Part
 
 _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
@@ -105,7 +105,7 @@ def _connected(opened: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
+def count_changes(settings: Settings, marks: Iterable[Part[ChangeMark]]) -> int:
     """The number of submissions and centres that changed since the marks of Dagster's events.
 
     Changes within the mark's own second, or by a clock that was ahead, are left to the next session. Raises

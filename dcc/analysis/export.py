@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine
 from dcc.analysis.columns import SCHEMA
 from dcc.analysis.export_directory import (
     ExportFormat,
-    Manifest,
+    ExportManifest,
     Partition,
     WrittenFile,
     open_directory,
@@ -200,7 +200,7 @@ def _summarise(connection: Connection, criteria: MeasurementFilter) -> dict[Part
     }
 
 
-def _stands(file: Path, manifest: Manifest, path: str, summary: _Summary) -> bool:
+def _stands(file: Path, manifest: ExportManifest, path: str, summary: _Summary) -> bool:
     """Whether a file is up to date, as far as its size and fingerprint show."""
     written = manifest.files.get(path)
     if written is None or written.fingerprint != summary.fingerprint:
@@ -209,7 +209,7 @@ def _stands(file: Path, manifest: Manifest, path: str, summary: _Summary) -> boo
 
 
 def _remove_outdated_files(
-    directory: Path, manifest: Manifest, paths: Collection[str], changed: Collection[str]
+    directory: Path, manifest: ExportManifest, paths: Collection[str], changed: Collection[str]
 ) -> int:
     """Record the files that will be written as unfinished; remove those without measurements."""
     gone = {*manifest.files, *manifest.unfinished}.difference(paths)
@@ -229,7 +229,7 @@ def _remove_outdated_files(
 def _write_files(
     connection: Connection,
     directory: Path,
-    manifest: Manifest,
+    manifest: ExportManifest,
     criteria: MeasurementFilter,
     due: Mapping[Partition, tuple[str, _Summary]],
     on_progress: Callable[[ExportProgress], None] | None,

@@ -59,7 +59,7 @@ class WrittenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ExportManifest:
     """The description of an export: `criteria` is its filter, `unfinished` are files being written or removed."""
 
     format: ExportFormat
@@ -115,7 +115,7 @@ def unwritable_error(path: Path, error: OSError) -> ExportError:
     )
 
 
-def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str, object]) -> Manifest:
+def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str, object]) -> ExportManifest:
     """The manifest of an earlier, equal export; empty for an empty directory.
 
     Raises ExportError for a directory with other content (other files, a different export), or that cannot be read.
@@ -124,7 +124,7 @@ def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str,
     try:
         manifest = _parse(path.read_text("utf-8"))
     except FileNotFoundError:
-        manifest = Manifest(format_, criteria)
+        manifest = ExportManifest(format_, criteria)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{path} is not the manifest of an export that this version can go on with. "
@@ -144,7 +144,7 @@ def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str,
     return manifest
 
 
-def remove_leftovers(directory: Path, manifest: Manifest) -> None:
+def remove_leftovers(directory: Path, manifest: ExportManifest) -> None:
     """Remove what a killed export did not complete from an export's own folders. Raises OSError."""
     for folder in _folders(manifest):
         for part in (directory / folder).glob(PART_NAMES):
@@ -152,11 +152,11 @@ def remove_leftovers(directory: Path, manifest: Manifest) -> None:
                 part.unlink()
 
 
-def _folders(manifest: Manifest) -> set[str]:
+def _folders(manifest: ExportManifest) -> set[str]:
     return {str(parent) for path in (*manifest.files, *manifest.unfinished) for parent in Path(path).parents}
 
 
-def _parse(text: str) -> Manifest:
+def _parse(text: str) -> ExportManifest:
     read: dict[str, Any] = json.loads(text)
     if read["format_version"] != FORMAT_VERSIONS[ExportFormat(read["format"])]:
         raise ValueError(f"Format version {read['format_version']}")
@@ -164,14 +164,14 @@ def _parse(text: str) -> Manifest:
     unfinished = set(read["unfinished"])
     if not all(map(_IS_PATH, (*files, *unfinished))):
         raise ValueError("A file that no export has")
-    return Manifest(ExportFormat(read["format"]), read["filter"], files, unfinished)
+    return ExportManifest(ExportFormat(read["format"]), read["filter"], files, unfinished)
 
 
 def _description(format_: ExportFormat, criteria: Mapping[str, object]) -> str:
     return f"{format_.value} with the filter {json.dumps(criteria, ensure_ascii=False)}"
 
 
-def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
+def _refuse_foreign(directory: Path, manifest: ExportManifest) -> None:
     known = {*manifest.files, *manifest.unfinished}
     folders = _folders(manifest)
     pending = [directory]
@@ -191,7 +191,7 @@ def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
                 )
 
 
-def save_manifest(directory: Path, manifest: Manifest) -> None:
+def save_manifest(directory: Path, manifest: ExportManifest) -> None:
     """Replace the manifest of a directory."""
     content = {
         "made_by": "dcc data export",

@@ -72,7 +72,7 @@ class Overview:
     acknowledged: int
     proposals: int
     silent: Sequence[CentreActivity]
-    findings: Sequence[crawls.Finding]
+    findings: Sequence[crawls.CrawlFindingEntry]
 
 
 def load_overview(connection: Connection, settings: Settings) -> Overview:

@@ -74,7 +74,7 @@ class CrawlEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CrawlFindingEntry:
     """A crawl's finding for a wrangler."""
 
     session: int
@@ -172,7 +172,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
     ]
 
 
-def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
+def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[CrawlFindingEntry]:
     """The findings of each source's latest crawl, and earlier ones that still hold, oldest first.
 
     With `sources`, of these alone.
@@ -228,22 +228,22 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
     return and_(CrawlFinding.id.in_(last), hosted, exists(fetches), ~since)
 
 
-def session_findings(connection: Connection, session_id: int) -> list[Finding]:
+def session_findings(connection: Connection, session_id: int) -> list[CrawlFindingEntry]:
     """The findings of one session's crawls, oldest first."""
     query = select(CrawlFinding).where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
 
-def zip_findings(connection: Connection, za_id: int) -> list[Finding]:
+def zip_findings(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
     """The findings of all crawls about one submission, oldest first."""
     query = select(CrawlFinding).where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[Finding]:
+def _read(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
     return [
         object_of(
-            Finding,
+            CrawlFindingEntry,
             row,
             session=row.session_id,
             source=row.file_source_id,

@@ -38,7 +38,7 @@ from dcc_assets.metadata.links import (
     xml_of_documents,
 )
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, Report
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 DOCUMENTS_SHOWN: Final = 200
 """Documents in a table; the rest are counted."""
@@ -80,9 +80,9 @@ _PASSED = {
 }
 
 
-def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+def zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
     """A submission's results: the assets that it reached, and the checks that it failed or passed."""
-    return Report(
+    return PartitionReport(
         outcome.key.partition,
         tuple(_materialised(outcome, staging)),
         tuple(_verdicts(outcome, staging)),
@@ -91,7 +91,7 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     )
 
 
-def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
     """As `zip_report`, including the submission itself: that it exists, its name accepted or refused."""
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:

@@ -24,7 +24,7 @@ from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UP
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, Report
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases shown on submissions; contexts and overviews are shown on centres."""
@@ -69,7 +69,7 @@ _UNCHECKED: Final = _advice(
 )
 
 
-def data_report(outcome: ZipData) -> Report | None:
+def data_report(outcome: ZipData) -> PartitionReport | None:
     """The report of the phase that was reached; None for a phase that is not shown on submissions.
 
     For the phase data, `outcome.documents` must be all of the submission's: a check is about all of them.
@@ -92,10 +92,10 @@ def data_report(outcome: ZipData) -> Report | None:
         said = "Quality control is done." if is_done else "Waits for a wrangler: `dcc qc done`."
         materialised = [_quality_control(outcome, {"documents waiting": waiting}, said)]
     finished = utc_timestamp(outcome.finished)
-    return Report(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTIONS.name)
+    return PartitionReport(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTIONS.name)
 
 
-def data_reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
+def data_reports(outcomes: Iterable[ZipData]) -> Iterator[PartitionReport]:
     """The reports of the phases that are shown on submissions."""
     return (report for outcome in outcomes if (report := data_report(outcome)) is not None)
 

@@ -53,7 +53,7 @@ from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
 from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import Report
+from dcc_dagster.partition_events import PartitionReport
 from dcc_resources.session import SessionWork
 
 _AT_ONCE: Final = 500
@@ -100,7 +100,7 @@ def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: Sessi
             recorder.record_many(recorded_reports(tracker, settings, list(page.values())))
 
 
-def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[Report]:
+def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[PartitionReport]:
     """Reports of submissions as recorded in the tracker."""
     staging = Staging(settings.staging_directory)
     for start in range(0, len(keys), _AT_ONCE):

@@ -27,7 +27,7 @@ from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.sync.archives import recorded_crawls, recorded_zips
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
-from dcc_dagster.partition_events import Report, failing_partitions
+from dcc_dagster.partition_events import PartitionReport, failing_partitions
 
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 
@@ -70,7 +70,7 @@ class _ShownEvents:
         self._materialised: dict[AssetKey, Collection[str]] = {}
         self._failing: dict[AssetCheckKey, Collection[str]] = {}
 
-    def missing(self, partitions: str | None, reports: Iterable[Report]) -> Iterator[Inconsistency]:
+    def missing(self, partitions: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
         """Differences between the reports and the instance; their partitions are of the set `partitions`."""
         known = set(self._instance.get_dynamic_partitions(str(partitions)))
         for report in reports:

@@ -47,7 +47,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 from dcc_dagster.job_assets import job_of
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import CheckVerdict, Report
+from dcc_dagster.partition_events import CheckVerdict, PartitionReport
 from dcc_resources.databases import TrackerResource
 
 _MARK: Final = "dcc/overdue told"
@@ -59,7 +59,7 @@ _CHECKS: Final = {
 OVERDUE_JOB: Final = "show_overdue"
 
 
-def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
+def read_overdue(tracker: Engine, settings: Settings) -> list[PartitionReport]:
     """The present reports, with one verdict in each. Raises TrackerUnreachableError."""
     return run_reading(tracker, lambda connection: list(overdue_reports(connection, settings, utc_now())))
 
@@ -70,7 +70,7 @@ def overdue_changes(
     tracker: Engine,
     settings: Settings,
     materialised: Collection[str] | None = (),
-) -> list[Report]:
+) -> list[PartitionReport]:
     """Reports of changes in overdue work; once the recorder has stored everything, they count as shown.
 
     The partitions that the run materialised (None: all) are reported even without a change, because the page takes a
@@ -121,11 +121,11 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
 
 def _look(
     instance: DagsterInstance, tracker: Engine, settings: Settings, materialised: Collection[str] | None = ()
-) -> tuple[list[Report], dict[str, dict[str, str]]]:
+) -> tuple[list[PartitionReport], dict[str, dict[str, str]]]:
     """The reports of changes, and the digests of all reports by check and partition."""
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
     shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
-    changes: list[Report] = []
+    changes: list[PartitionReport] = []
     digests: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}
     for report in read_overdue(tracker, settings):
         name, digest = report.verdicts[0].check.to_user_string(), _digest(report)
@@ -140,15 +140,15 @@ def _look(
         name = check.to_user_string()
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
             over = CheckVerdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
-            changes.append(Report(partition, (), (over,), None, partitions, whole=True))
+            changes.append(PartitionReport(partition, (), (over,), None, partitions, whole=True))
     return changes, digests
 
 
-def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[Report]:
+def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[PartitionReport]:
     """The reports at a time, for each source and centre in use."""
 
-    def report(partition: str, verdict: CheckVerdict) -> Report:
-        return Report(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
+    def report(partition: str, verdict: CheckVerdict) -> PartitionReport:
+        return PartitionReport(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
 
     for source in crawled_sources(connection, settings, now):
         yield report(source.partition, _crawled(source, settings, now))
@@ -246,7 +246,7 @@ def _acts_on(late: LateZip) -> Actor:
     return Actor.DCC if acts is Actor.NOBODY else acts
 
 
-def _digest(report: Report) -> str:
+def _digest(report: PartitionReport) -> str:
     """A digest of a report without its age, which is repeated once a day at most."""
     (verdict,) = report.verdicts
     days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"

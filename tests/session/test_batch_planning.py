@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.batches import planning
-from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, Batch, plan_round
+from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, PlannedBatch, plan_round
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.download_plan import PlannedZip
 
@@ -33,7 +33,7 @@ def archives(most: int) -> st.SearchStrategy[list[PlannedZip]]:
     )
 
 
-def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int) -> list[list[Batch]]:
+def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int) -> list[list[PlannedBatch]]:
     """The batches of all rounds, as a session gives them out."""
     found = []
     while batches := plan_round(waiting, rates, connections):

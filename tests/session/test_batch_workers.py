@@ -24,7 +24,7 @@ from dcc.outcomes import ZipKey
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
-from dcc.session.batches.planning import Batch, BatchArchive
+from dcc.session.batches.planning import BatchArchive, PlannedBatch
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.batches.worker import prepare_batch
 from dcc.session.crawling import crawl_file_sources
@@ -44,7 +44,7 @@ from tests.support.web_server import WebServer
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
-def batch_of(folder: Folder, names: list[str]) -> Batch:
+def batch_of(folder: Folder, names: list[str]) -> PlannedBatch:
     """A batch of archives that lie in a folder."""
     archives = []
     for number, name in enumerate(names, 1):
@@ -52,7 +52,7 @@ def batch_of(folder: Folder, names: list[str]) -> Batch:
         status = (folder.path / "add" / name).stat()
         hosting = Hosting(number, folder.source_id, status.st_size, int(status.st_mtime), has_md5=False)
         archives.append(BatchArchive(ZipKey(Action.ADD, name), "H", hosting, None))
-    return Batch(folder.source_id, tuple(archives))
+    return PlannedBatch(folder.source_id, tuple(archives))
 
 
 @only_sqlite

@@ -139,12 +139,12 @@ class TestNames:
 
 
 class TestGathering:
-    def group_pairs(self, *entries: ListedEntry) -> tuple[list[ListedFile], int]:
+    def gathered(self, *entries: ListedEntry) -> tuple[list[ListedFile], int]:
         found = action_listing("a source", Action.ADD, entries, lambda _: None)
         return list(found.zips), found.ignored
 
     def test_archives_come_by_name_with_their_checksums(self) -> None:
-        zips, ignored = self.group_pairs(
+        zips, ignored = self.gathered(
             ListedEntry(b".", EntryKind.DIRECTORY),
             ListedEntry(b"b.zip", EntryKind.FILE, 2, 20),
             ListedEntry(b"a.zip.md5", EntryKind.FILE, 3, 30),
@@ -156,7 +156,7 @@ class TestGathering:
 
     def test_manifests_beside_archives_are_no_archives(self) -> None:
         names = ("a.zip", "a.zip.manifest.csv", "a.zip.manifest.json", "b.tgz", "b.tgz.manifest.csv", "manifest.json")
-        zips, ignored = self.group_pairs(
+        zips, ignored = self.gathered(
             *(ListedEntry(name.encode(), EntryKind.FILE, 1, 10) for name in (*names, "gone.zip.manifest.json"))
         )
         assert zips == [
@@ -167,7 +167,7 @@ class TestGathering:
 
     def test_what_no_file_can_be_called_is_ignored(self) -> None:
         for name in (b"", b"../x.zip", b"a/b.zip", b"a\0.zip"):
-            assert self.group_pairs(ListedEntry(name, EntryKind.FILE, 1)) == ([], 1)
+            assert self.gathered(ListedEntry(name, EntryKind.FILE, 1)) == ([], 1)
 
 
 class TestChecksumFiles:

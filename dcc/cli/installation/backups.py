@@ -24,7 +24,7 @@ from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupReport
-    from dcc.operations.backups.manifest import Manifest
+    from dcc.operations.backups.manifest import BackupManifest
 
 
 class _Directory(click.Path):
@@ -142,14 +142,14 @@ def _show_backup(report: BackupReport, *, as_json: bool) -> None:
         click.echo("The access keys of file sources are in it: keep it where only you can read it.", err=True)
 
 
-def _size_text(manifest: Manifest) -> str:
+def _size_text(manifest: BackupManifest) -> str:
     staging = manifest.staging
     files = f"{count_of(staging.files, 'file')} in staging {'copied' if staging.copied else 'listed'}"
     size = manifest.tracker.file.size_bytes + manifest.qc.file.size_bytes
     return f"{count_of(manifest.rows, 'row')} ({byte_size(size)}), {files} ({byte_size(staging.size_bytes)})"
 
 
-def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
+def _manifest_json(directory: Path, manifest: BackupManifest) -> dict[str, object]:
     databases = {
         name: {
             "schema": one.revision,

@@ -14,7 +14,7 @@ from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.causes.counting import FAILING, Group
+from dcc.reports.causes.counting import FAILING, FindingGroup
 from dcc.reports.causes.permitted import Permitted
 from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.rules.findings import with_value
@@ -35,11 +35,11 @@ class DataFacts:
         self._scope = scope
         self._permitted = Permitted(connection)
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[FindingGroup]:
         """The findings as the database counts them, in one statement; of zips, one for every 400."""
         for condition in document_conditions(self._scope):
             rows = self._connection.execute(_grouped(condition), execution_options={"yield_per": _PAGE})
-            yield from starmap(Group, rows)
+            yield from starmap(FindingGroup, rows)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The findings of these ids, whose details have the name of a document where they were stored with its id."""
@@ -98,7 +98,7 @@ class DataFacts:
 
 
 def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
-    """The columns of `Group`; grouped in the order of an index, before documents come."""
+    """The columns of `FindingGroup`; grouped in the order of an index, before documents come."""
     by = [FINDING.c[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
     of_documents = FINDING.c.document_id.in_(select(DOCUMENT.c.id).where(condition))
     group = (

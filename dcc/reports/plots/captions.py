@@ -11,7 +11,7 @@ from dcc.reports.plots.picture import format_number, format_quantity, shown_text
 from dcc.reports.plots.values import LEAST_VALUES, RANGES, ParameterValues
 
 if TYPE_CHECKING:
-    from dcc.reports.plots.boxes import Group
+    from dcc.reports.plots.boxes import BoxGroup
 
 _MAX_DESCRIBED: Final = 8
 _MAX_UNITS: Final = 5
@@ -81,7 +81,7 @@ def _rounded_up(number: int) -> int:
     return -(-number // unit) * unit
 
 
-def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> str:
+def description_of(catalogue: Catalogue, groups: Sequence[BoxGroup], unit: str) -> str:
     """A description of the picture of a distribution."""
     parts = []
     for group in groups[:_MAX_DESCRIBED]:
@@ -105,7 +105,7 @@ def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> 
     return " ".join(parts)
 
 
-def _of_new(catalogue: Catalogue, group: Group) -> str:
+def _of_new(catalogue: Catalogue, group: BoxGroup) -> str:
     new = group.numbers[group.is_new]
     text = catalogue.say_plural(
         "One new value: {lowest}.",

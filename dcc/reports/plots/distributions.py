@@ -11,7 +11,7 @@ import numpy as np
 
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import boxes
-from dcc.reports.plots.boxes import Group
+from dcc.reports.plots.boxes import BoxGroup
 from dcc.reports.plots.captions import caption_of, counts_of, description_of, heading_of, rule_of
 from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown_text
 from dcc.reports.plots.values import Numbers, ParameterValues, Value, box_of, judging_box, numbers_of
@@ -28,7 +28,7 @@ class Distribution:
     """What a picture is drawn from: the values that were taken, and the groups that they form."""
 
     parameter_values: ParameterValues
-    groups: tuple[Group, ...]
+    groups: tuple[BoxGroup, ...]
 
     def marked(self, *, new: bool) -> int:
         """How many outliers there are among the new values, or among the earlier ones of the centre."""
@@ -99,7 +99,7 @@ def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
     )
 
 
-def _group(kind: _Kind, values: Sequence[Value], *wider: Numbers) -> Group:
+def _group(kind: _Kind, values: Sequence[Value], *wider: Numbers) -> BoxGroup:
     """A group of values, judged by its earlier ones, all of it, or the `wider` sets: the first that has enough."""
     numbers = numbers_of([value.number for value in values])
     is_new = np.array([value.is_new for value in values])
@@ -108,4 +108,4 @@ def _group(kind: _Kind, values: Sequence[Value], *wider: Numbers) -> Group:
         raise AssertionError("a group has values")
     ids, is_outlier = np.array([value.id for value in values], dtype=np.int64), judged_by.outside(numbers)
     animals = {place: values[place].specimen_id or "" for place in np.flatnonzero(is_new & is_outlier).tolist()}
-    return Group(*kind, ids, numbers, is_new, is_outlier, animals, judged_by, drawn)
+    return BoxGroup(*kind, ids, numbers, is_new, is_outlier, animals, judged_by, drawn)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.tracker.crawls import CrawlEntry, Finding
+from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
@@ -73,7 +73,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PhaseStep:
     """A phase of a document, and how far it is in it."""
 
     phase: Phase
@@ -96,7 +96,7 @@ class DocumentReport:
     md5: str | None
     phase: Phase
     status: Status
-    steps: tuple[Step, ...]
+    steps: tuple[PhaseStep, ...]
     errors: int = 0
     warnings: int = 0
     held: bool = False
@@ -200,7 +200,7 @@ class SubmissionReport:
     states: tuple[StateCount, ...]
     reasons: tuple[Reason, ...]
     reopenings: tuple[ReopeningStory, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CrawlFindingEntry, ...]
     removals: tuple[Reason, ...]
     causes: tuple[Cause, ...]
     causes_total: int

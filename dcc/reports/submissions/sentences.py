@@ -23,7 +23,7 @@ from dcc.reports.submissions.labels import (
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
 )
-from dcc.reports.submissions.model import DocumentReport, Outcome, Report, Step, SubmissionReport, ZipLine
+from dcc.reports.submissions.model import DocumentReport, Outcome, PhaseStep, Report, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
@@ -109,7 +109,7 @@ def next_of_line(line: ZipLine) -> str:
     return _of_action(said, line.key.action)
 
 
-def shown_steps(document: DocumentReport) -> tuple[Step, ...]:
+def shown_steps(document: DocumentReport) -> tuple[PhaseStep, ...]:
     """The steps of a document that the table shows, in the order of its columns."""
     return tuple(step for step in document.steps if step.phase in SHOWN_PHASES)
 

@@ -32,7 +32,7 @@ INVALID = State(Phase.XSD, Status.FAILED)
 
 
 @dataclass
-class Document:
+class ArchiveDocument:
     """A document of the archive. `name` is None if it was refused.
 
     `place` is its path in the archive, None at the top level; `archives` are the inner archives that contain it.
@@ -77,7 +77,7 @@ class Job:
     may_be_damaged: bool = False
     downloaded: bool = False
     extracted: bool = False
-    documents: list[Document] = field(default_factory=list)
+    documents: list[ArchiveDocument] = field(default_factory=list)
     known_documents: dict[str, KnownDocument] = field(default_factory=dict)
     reasons: list[Problem] = field(default_factory=list)
     failed_hostings: set[int] = field(default_factory=set)
@@ -185,7 +185,7 @@ class Job:
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
-    def take_documents(self, checked: CheckedArchive) -> list[Document]:
+    def take_documents(self, checked: CheckedArchive) -> list[ArchiveDocument]:
         """Record the archive's documents and their problems, in their order.
 
         What a dead session recorded of a document stands. Returns the unfinished documents that it knew.
@@ -193,17 +193,21 @@ class Job:
         self.extracted = True
         for found, of_document in checked.documents:
             state = INVALID if of_document else VALID
-            document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document)
+            document = ArchiveDocument(
+                found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document
+            )
             if found.place != document.file_name:
                 document.place = found.place
                 document.archives = tuple((inner.path, inner.md5) for inner in found.archives)
             self.documents.append(document)
         for file_name, size_bytes, problem in checked.archive.refused:
-            self.documents.append(Document(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,)))
+            self.documents.append(
+                ArchiveDocument(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,))
+            )
         self.reasons.extend(ignored_problem(member, reason) for member, reason in checked.archive.ignored)
         return [document for document in self.documents if self._recall(document)]
 
-    def _recall(self, document: Document) -> bool:
+    def _recall(self, document: ArchiveDocument) -> bool:
         """Whether a dead session recorded the document without finishing it."""
         known = self.known_documents.get(document.file_name)
         if known is None:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
-from dcc.session.archives.jobs import Document, Job
+from dcc.session.archives.jobs import ArchiveDocument, Job
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
@@ -72,7 +72,7 @@ class Batch:
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
-    checked: list[Document] = field(default_factory=list)
+    checked: list[ArchiveDocument] = field(default_factory=list)
     downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
     bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
@@ -177,7 +177,7 @@ class Batch:
         return progress.add_downloads(connection, hostings, utc_now(), more=listed)
 
 
-def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> NewDocument:
+def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
         zip_download_id=job.download_id or 0,

@@ -43,18 +43,18 @@ class BatchArchive:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlannedBatch:
     """Archives of one source for one worker, over one connection."""
 
     source_id: int
     archives: tuple[BatchArchive, ...]
 
 
-BATCH_TYPE: Final = TypeAdapter(Batch)
+BATCH_TYPE: Final = TypeAdapter(PlannedBatch)
 """Batches as they are stored in the object store, without secrets."""
 
 
-def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[Batch]:
+def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[PlannedBatch]:
     """The batches for workers at one time: of each source at most as many as its `connections`.
 
     Archives keep their order and come from their preferred source; bad copies, and archives without a source, are left
@@ -76,9 +76,9 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
     return [some[turn] for turn in range(connections) for some in batches if turn < len(some)]
 
 
-def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[Batch]:
+def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[PlannedBatch]:
     for group in together(archives, lambda one: one.expected_seconds(rate), lambda one: one.hosting.size_bytes or 0):
-        yield Batch(source_id, tuple(group))
+        yield PlannedBatch(source_id, tuple(group))
 
 
 def seconds_to_prepare(size_bytes: int | None) -> float:

@@ -35,7 +35,7 @@ from dcc.session.batches.exchange import (
     folder_of_session,
     remove_old_replays,
 )
-from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive, plan_round
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults
@@ -104,7 +104,7 @@ class SessionWorkerResults(Exchange):
         self._taken: dict[ZipKey, tuple[Path, WorkerFindings] | None] = {}
         self._lock = threading.Lock()
 
-    def put_batch(self, name: str, batch: Batch) -> None:
+    def put_batch(self, name: str, batch: PlannedBatch) -> None:
         """Store a batch for its worker. Raises DiskFullError."""
         with disk_errors(name, self.scratch.parent):
             self.scratch.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def _store_reference_data(settings: Settings) -> None:
         ensure_reference(qc, settings)
 
 
-def _with_held_copies(batch: Batch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> Batch:
+def _with_held_copies(batch: PlannedBatch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> PlannedBatch:
     """A batch with the copies that staging has of its archives, which are not sent to workers again."""
 
     def held(archive: BatchArchive) -> EarlierCopy | None:

@@ -22,7 +22,7 @@ from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
-from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
@@ -70,7 +70,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         return done
 
 
-def _sources_and_centres(connection: Connection, batch: Batch) -> tuple[SourceAddress, frozenset[str]]:
+def _sources_and_centres(connection: Connection, batch: PlannedBatch) -> tuple[SourceAddress, frozenset[str]]:
     addresses = load_addresses(connection, ids=[batch.source_id], only_crawlable=False)
     if not addresses:
         raise NotFoundError(f"There is no file source {batch.source_id} any more. The session leaves it out.")
@@ -99,7 +99,7 @@ class _Worker:
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
         self._bundle = folder / "bundle.tar"
 
-    def bundles(self, address: SourceAddress, batch: Batch) -> Iterator[tuple[BatchArchive, Path]]:
+    def bundles(self, address: SourceAddress, batch: PlannedBatch) -> Iterator[tuple[BatchArchive, Path]]:
         """The fetched archives, each with the results to store, which the next step deletes."""
         patience = for_seconds(self._settings.connect_timeout + self._settings.login_timeout)
         with (

@@ -16,7 +16,7 @@ from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.hosting import CopyFault
-from dcc.tracker.crawls import Finding, zip_findings
+from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -186,7 +186,7 @@ class ZipStory:
     documents: tuple[DocumentStory, ...]
     reasons: tuple[Reason, ...]
     reopenings: tuple[ReopeningStory, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CrawlFindingEntry, ...]
     removals: tuple[Reason, ...]
     waits_for: ZipKey | None = None
     decisions: tuple[Decision, ...] = ()

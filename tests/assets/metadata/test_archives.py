@@ -13,7 +13,7 @@ from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc_assets.keys import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
-from dcc_dagster.partition_events import CheckVerdict, Report
+from dcc_dagster.partition_events import CheckVerdict, PartitionReport
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 STAGING = Staging(Path("/staging"))
@@ -37,14 +37,14 @@ def document(name: str, phase: Phase, status: Status, *errors: Problem) -> Docum
     return DocumentOutcome(name, phase, status, 100, errors)
 
 
-def shown(report: Report) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
+def shown(report: PartitionReport) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
     """The assets materialised, the verdicts that are told, and those that count only where one failed before."""
     told = {v.check.name: v.passed for v in report.verdicts if v.always}
     untold = {v.check.name: v.passed for v in report.verdicts if not v.always}
     return [m.asset.to_user_string() for m in report.materialised], told, untold
 
 
-def failing(report: Report) -> CheckVerdict:
+def failing(report: PartitionReport) -> CheckVerdict:
     (verdict,) = [v for v in report.verdicts if not v.passed]
     return verdict
 
