@@ -87,7 +87,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(microsecond=0)
 
 
-class MessageText(TypeDecorator[str]):
+class Message(TypeDecorator[str]):
     """Free text of at most `MESSAGE_BYTES` bytes; a longer one is cut and ends in an ellipsis."""
 
     impl = Text

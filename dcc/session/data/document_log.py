@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, bindparam, insert, update
 
 from dcc import errors
-from dcc.databases.columns import MessageText as MessageColumn
+from dcc.databases.columns import Message as MessageColumn
 from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.database import exception_id
