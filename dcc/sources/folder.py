@@ -20,7 +20,7 @@ from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
-from dcc.sources.listing import EntryKind, ListedEntry, SubfolderListing, action_listing
+from dcc.sources.listing import Entry, EntryKind, SubfolderListing, action_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 from dcc.sources.remote_names import printable, raw
 
@@ -110,7 +110,7 @@ class LocalConnection(BlockwiseConnection):
     def close(self) -> None:
         """Nothing to close; see `Connection.close`. A blocked read of the disk goes on."""
 
-    def _entries(self, directory: Path, watch: ListingWatch) -> Iterator[ListedEntry]:
+    def _entries(self, directory: Path, watch: ListingWatch) -> Iterator[Entry]:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if time.monotonic() > watch.deadline:
@@ -122,7 +122,7 @@ class LocalConnection(BlockwiseConnection):
                     continue
                 yield found
 
-    def _follow(self, directory: Path, link: ListedEntry) -> ListedEntry | None:
+    def _follow(self, directory: Path, link: Entry) -> Entry | None:
         path = directory / os.fsdecode(link.name)
         try:
             return _entry(link.name, path.stat()) if self._inside(path) else None
@@ -175,12 +175,12 @@ def _folder(directory: Path, path: bytes) -> Path:
     return directory / os.fsdecode(path)
 
 
-def _entry(name: bytes, status: os.stat_result) -> ListedEntry:
+def _entry(name: bytes, status: os.stat_result) -> Entry:
     mode = status.st_mode
     if stat.S_ISREG(mode):
-        return ListedEntry(name, EntryKind.FILE, status.st_size, int(status.st_mtime))
+        return Entry(name, EntryKind.FILE, status.st_size, int(status.st_mtime))
     kind = EntryKind.DIRECTORY if stat.S_ISDIR(mode) else EntryKind.LINK if stat.S_ISLNK(mode) else EntryKind.OTHER
-    return ListedEntry(name, kind)
+    return Entry(name, kind)
 
 
 def _printable_path(path: Path) -> str:

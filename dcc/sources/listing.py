@@ -55,7 +55,7 @@ class EntryKind(Enum):
     OTHER = "neither a file nor a directory"
 
 
-class ListedEntry(NamedTuple):
+class Entry(NamedTuple):
     """One directory entry of a server; sizes in bytes, times in whole seconds since 1970 (UTC)."""
 
     name: bytes
@@ -66,7 +66,7 @@ class ListedEntry(NamedTuple):
 
 _FILE, _DIRECTORY, _OTHER = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.OTHER
 
-LinkResolver = Callable[[ListedEntry], ListedEntry | None]
+LinkResolver = Callable[[Entry], Entry | None]
 """Returns the target of a link, under the link's name; None if it is missing or may not be read."""
 
 
@@ -79,15 +79,15 @@ class SubfolderListing:
     """
 
     extent: Extent
-    entries: Callable[[bytes], Iterable[ListedEntry]]
-    resolve: Callable[[bytes, ListedEntry], ListedEntry | None]
+    entries: Callable[[bytes], Iterable[Entry]]
+    resolve: Callable[[bytes, Entry], Entry | None]
     real: Callable[[bytes], bytes | None]
 
 
 def action_listing(
     label: str,
     action: Action,
-    entries: Iterable[ListedEntry],
+    entries: Iterable[Entry],
     resolve: LinkResolver,
     below: SubfolderListing | None = None,
 ) -> ActionListing:
@@ -130,7 +130,7 @@ class _DirectoryContent:
 
     def __init__(self, label: str, action: Action, extent: Extent) -> None:
         self._label, self._action, self._extent = label, action, extent
-        self._zips: dict[bytes, ListedEntry] = {}
+        self._zips: dict[bytes, Entry] = {}
         self._checksums: set[bytes] = set()
         self._manifests: dict[bytes, tuple[str, str]] = {}
         self._folders: list[tuple[bool, bytes]] = []
@@ -139,9 +139,9 @@ class _DirectoryContent:
         self._examples: list[tuple[str, str]] = []
         self._twice: list[DuplicateEntry] = []
 
-    def take(self, folder: bytes, entries: Iterable[ListedEntry], resolve: LinkResolver) -> None:
+    def take(self, folder: bytes, entries: Iterable[Entry], resolve: LinkResolver) -> None:
         """Sort in the entries of a folder, by its path; links after all others."""
-        links: list[ListedEntry] = []
+        links: list[Entry] = []
         watch = watched()
         plain = self._extent.is_plain
         zips = self._zips
@@ -184,11 +184,11 @@ class _DirectoryContent:
         if len(self._twice) < _EXAMPLES:
             self._twice.append(twice)
 
-    def _may_matter(self, link: ListedEntry) -> bool:
+    def _may_matter(self, link: Entry) -> bool:
         """Whether the target of a link matters."""
         return _reason_to_ignore(link) is None or (self._extent.depth > 0 and _is_possible(link.name))
 
-    def _add(self, folder: bytes, entry: ListedEntry, *, is_link: bool = False) -> None:
+    def _add(self, folder: bytes, entry: Entry, *, is_link: bool = False) -> None:
         """Sort in one entry that is no link."""
         name = entry.name
         if name in _NO_ENTRIES:
@@ -218,7 +218,7 @@ class _DirectoryContent:
                 if MANIFEST_FORMATS.index(manifest[0]) < MANIFEST_FORMATS.index(first[0]):
                     self._manifests[archive] = manifest
 
-    def _require_few(self, links: Sequence[ListedEntry]) -> None:
+    def _require_few(self, links: Sequence[Entry]) -> None:
         """Raise ListingFailedError if there are more archives and checksums than permitted."""
         if len(self._zips) + len(self._checksums) + len(self._manifests) + len(links) > MAX_ZIPS:
             raise too_many(self._label, self._action, f"{MAX_ZIPS:,} archives and checksums")
@@ -277,7 +277,7 @@ def _is_possible(name: bytes) -> bool:
     return 0 < len(name) <= LONGEST_NAME and b"/" not in name and b"\0" not in name
 
 
-def _reason_to_ignore(entry: ListedEntry) -> str | None:
+def _reason_to_ignore(entry: Entry) -> str | None:
     """Why an entry is no archive and no checksum or manifest of one, as far as can be told without following a link."""
     name, kind, _, _ = entry
     if not _is_possible(name):

@@ -10,7 +10,7 @@ from dcc.errors import FileMissingError, SourceMisconfiguredError, TransferFaile
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
-from dcc.sources.listing import EntryKind, ListedEntry, action_listing
+from dcc.sources.listing import Entry, EntryKind, action_listing
 
 _BLOCK = 256 * 1024
 
@@ -39,11 +39,11 @@ class ShareConnection(BlockwiseConnection):
     def close(self) -> None:
         """Nothing is open between two calls."""
 
-    def _entries(self, folder: Path) -> Iterator[ListedEntry]:
+    def _entries(self, folder: Path) -> Iterator[Entry]:
         for path in folder.iterdir():
             if path.is_file():
                 status = path.stat()
-                yield ListedEntry(os.fsencode(path.name), EntryKind.FILE, status.st_size, int(status.st_mtime))
+                yield Entry(os.fsencode(path.name), EntryKind.FILE, status.st_size, int(status.st_mtime))
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         try:

@@ -34,7 +34,7 @@ from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.http.client import FAILURES, Site
 from dcc.sources.http.file_attributes import read_facts
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import EntryKind, ListedEntry, action_listing
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from dcc.sources.sftp.bounds import StrictMessage
@@ -132,8 +132,8 @@ def ftp_list(data: bytes) -> None:
         _gathered(entries)
 
 
-def _gathered(entries: list[ListedEntry]) -> None:
-    listing = action_listing("a source", Action.ADD, iter(entries), lambda link: ListedEntry(link.name, EntryKind.FILE))
+def _gathered(entries: list[Entry]) -> None:
+    listing = action_listing("a source", Action.ADD, iter(entries), lambda link: Entry(link.name, EntryKind.FILE))
     for file in listing.zips:
         _legible(file.name, 1_100)
         assert file.name.endswith(".zip")
@@ -182,10 +182,10 @@ def http_headers(data: bytes) -> None:
 
 def sftp_names(data: bytes) -> None:
     """An answer with names of an SFTP server: no more entries than there are bytes."""
-    entries: list[ListedEntry] = []
+    entries: list[Entry] = []
     try:
         for name, mode, size, modified in SftpResponse(CMD_NAME, StrictMessage(data)).names():
-            entries.append(ListedEntry(name, _kind(mode), size, modified))
+            entries.append(Entry(name, _kind(mode), size, modified))
             assert len(entries) <= len(data)
     except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError):
         return

@@ -37,7 +37,7 @@ from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.sources.http.client import UnusableAnswerError
 from dcc.sources.http.index import MAX_TAGS, read_page
-from dcc.sources.listing import EntryKind, ListedEntry, action_listing
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
 from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
@@ -243,7 +243,7 @@ class TestHttp:
 
 class TestListings:
     def test_what_is_ignored_takes_no_memory(self) -> None:
-        entries = (ListedEntry(b"%d" % number + b"\0" * 100_000, EntryKind.FILE) for number in range(500))
+        entries = (Entry(b"%d" % number + b"\0" * 100_000, EntryKind.FILE) for number in range(500))
         with little_memory(5):
             found = action_listing("a source", Action.ADD, entries, lambda _: None)
         assert found.ignored == 500
@@ -254,7 +254,7 @@ class TestListings:
         monkeypatch.setattr(listing, "MAX_ZIPS", 10)
         kinds = (EntryKind.FILE, EntryKind.LINK)
         for kind in kinds:
-            entries = (ListedEntry(b"%d.zip" % number, kind) for number in range(11))
+            entries = (Entry(b"%d.zip" % number, kind) for number in range(11))
             with pytest.raises(ListingFailedError, match="more than 10 archives"):
                 action_listing("a source", Action.ADD, entries, lambda link: link._replace(kind=EntryKind.FILE))
 

@@ -26,7 +26,7 @@ from dcc.sources.base import ListedFile
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.session import FtpSession
 from dcc.sources.host_keys import HostKey, known_host_keys
-from dcc.sources.listing import EntryKind, ListedEntry, action_listing
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from tests.support.servers import server_program
@@ -139,17 +139,17 @@ class TestNames:
 
 
 class TestGathering:
-    def gathered(self, *entries: ListedEntry) -> tuple[list[ListedFile], int]:
+    def gathered(self, *entries: Entry) -> tuple[list[ListedFile], int]:
         found = action_listing("a source", Action.ADD, entries, lambda _: None)
         return list(found.zips), found.ignored
 
     def test_archives_come_by_name_with_their_checksums(self) -> None:
         zips, ignored = self.gathered(
-            ListedEntry(b".", EntryKind.DIRECTORY),
-            ListedEntry(b"b.zip", EntryKind.FILE, 2, 20),
-            ListedEntry(b"a.zip.md5", EntryKind.FILE, 3, 30),
-            ListedEntry(b"a.zip", EntryKind.FILE, 1, 10),
-            ListedEntry(b"..", EntryKind.DIRECTORY),
+            Entry(b".", EntryKind.DIRECTORY),
+            Entry(b"b.zip", EntryKind.FILE, 2, 20),
+            Entry(b"a.zip.md5", EntryKind.FILE, 3, 30),
+            Entry(b"a.zip", EntryKind.FILE, 1, 10),
+            Entry(b"..", EntryKind.DIRECTORY),
         )
         assert zips == [ListedFile("a.zip", 1, 10, has_md5=True), ListedFile("b.zip", 2, 20)]
         assert ignored == 0
@@ -157,7 +157,7 @@ class TestGathering:
     def test_manifests_beside_archives_are_no_archives(self) -> None:
         names = ("a.zip", "a.zip.manifest.csv", "a.zip.manifest.json", "b.tgz", "b.tgz.manifest.csv", "manifest.json")
         zips, ignored = self.gathered(
-            *(ListedEntry(name.encode(), EntryKind.FILE, 1, 10) for name in (*names, "gone.zip.manifest.json"))
+            *(Entry(name.encode(), EntryKind.FILE, 1, 10) for name in (*names, "gone.zip.manifest.json"))
         )
         assert zips == [
             ListedFile("a.zip", 1, 10, manifest="json", manifest_version="1 10"),
@@ -167,7 +167,7 @@ class TestGathering:
 
     def test_what_no_file_can_be_called_is_ignored(self) -> None:
         for name in (b"", b"../x.zip", b"a/b.zip", b"a\0.zip"):
-            assert self.gathered(ListedEntry(name, EntryKind.FILE, 1)) == ([], 1)
+            assert self.gathered(Entry(name, EntryKind.FILE, 1)) == ([], 1)
 
 
 class TestChecksumFiles:
@@ -237,19 +237,19 @@ class TestFtpListings:
         for line, entry in (
             (
                 b"-rw-r--r--    1 0        0             123 May 13  2014 H.2013-10-31.1.impc.zip",
-                ListedEntry(b"H.2013-10-31.1.impc.zip", EntryKind.FILE, 123),
+                Entry(b"H.2013-10-31.1.impc.zip", EntryKind.FILE, 123),
             ),
-            (b"-rw-r--r--   1 ftp  ftp   5 Nov 21 08:00  two  spaces", ListedEntry(b" two  spaces", EntryKind.FILE, 5)),
-            (b"-rw-rw-r--+ 1 jo Domain Users 77 Jan  1 00:00 a.zip", ListedEntry(b"a.zip", EntryKind.FILE, 77)),
-            (b"-rwxrwxrwx 1 owner 99 Jan 01 2020 a.zip", ListedEntry(b"a.zip", EntryKind.FILE, 99)),
-            (b"-rw-r--r-- 1 u g 4294967296 2020-01-01 10:00 a.zip", ListedEntry(b"a.zip", EntryKind.FILE, 2**32)),
-            (b"-rw-r--r-- 1 u g 12 1 Okt 10:00 a.zip", ListedEntry(b"a.zip", EntryKind.FILE, 12)),
-            (b"drwxr-xr-x    2 0  0  4096 Nov 21 08:00 sub", ListedEntry(b"sub", EntryKind.DIRECTORY, 4096)),
-            (b"lrwxrwxrwx 1 0 0 11 Nov 21 08:00 l.zip -> ../a.zip", ListedEntry(b"l.zip", EntryKind.LINK)),
-            (b"brw-rw---- 1 root disk 8, 1 Nov 21 08:00 sda", ListedEntry(b"sda", EntryKind.OTHER)),
-            (b"-rw-r--r-- 1 0 0 3 Nov 21 08:00 caf\xe9.zip", ListedEntry(b"caf\xe9.zip", EntryKind.FILE, 3)),
-            (b"01-31-20  03:45PM       <DIR>          sub dir", ListedEntry(b"sub dir", EntryKind.DIRECTORY)),
-            (b"01-31-2020  15:45            1,234 a b.zip", ListedEntry(b"a b.zip", EntryKind.FILE, 1234)),
+            (b"-rw-r--r--   1 ftp  ftp   5 Nov 21 08:00  two  spaces", Entry(b" two  spaces", EntryKind.FILE, 5)),
+            (b"-rw-rw-r--+ 1 jo Domain Users 77 Jan  1 00:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 77)),
+            (b"-rwxrwxrwx 1 owner 99 Jan 01 2020 a.zip", Entry(b"a.zip", EntryKind.FILE, 99)),
+            (b"-rw-r--r-- 1 u g 4294967296 2020-01-01 10:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 2**32)),
+            (b"-rw-r--r-- 1 u g 12 1 Okt 10:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 12)),
+            (b"drwxr-xr-x    2 0  0  4096 Nov 21 08:00 sub", Entry(b"sub", EntryKind.DIRECTORY, 4096)),
+            (b"lrwxrwxrwx 1 0 0 11 Nov 21 08:00 l.zip -> ../a.zip", Entry(b"l.zip", EntryKind.LINK)),
+            (b"brw-rw---- 1 root disk 8, 1 Nov 21 08:00 sda", Entry(b"sda", EntryKind.OTHER)),
+            (b"-rw-r--r-- 1 0 0 3 Nov 21 08:00 caf\xe9.zip", Entry(b"caf\xe9.zip", EntryKind.FILE, 3)),
+            (b"01-31-20  03:45PM       <DIR>          sub dir", Entry(b"sub dir", EntryKind.DIRECTORY)),
+            (b"01-31-2020  15:45            1,234 a b.zip", Entry(b"a b.zip", EntryKind.FILE, 1234)),
             (b"total 12", None),
             (b"", None),
         ):
@@ -259,12 +259,12 @@ class TestFtpListings:
         for line, entry in (
             (
                 b"type=file;size=9;modify=20140513165320;perm=r; a b.zip",
-                ListedEntry(b"a b.zip", EntryKind.FILE, 9, 1_400_000_000),
+                Entry(b"a b.zip", EntryKind.FILE, 9, 1_400_000_000),
             ),
-            (b"Type=FILE;Modify=20140513165320.123; a.zip", ListedEntry(b"a.zip", EntryKind.FILE, None, 1_400_000_000)),
-            (b"type=dir;modify=x; sub", ListedEntry(b"sub", EntryKind.DIRECTORY)),
-            (b"type=OS.unix=slink:../a.zip;size=3; l.zip", ListedEntry(b"l.zip", EntryKind.LINK)),
-            (b"type=OS.unix=fifo; pipe", ListedEntry(b"pipe", EntryKind.OTHER)),
+            (b"Type=FILE;Modify=20140513165320.123; a.zip", Entry(b"a.zip", EntryKind.FILE, None, 1_400_000_000)),
+            (b"type=dir;modify=x; sub", Entry(b"sub", EntryKind.DIRECTORY)),
+            (b"type=OS.unix=slink:../a.zip;size=3; l.zip", Entry(b"l.zip", EntryKind.LINK)),
+            (b"type=OS.unix=fifo; pipe", Entry(b"pipe", EntryKind.OTHER)),
             (b"type=cdir; .", None),
             (b"type=pdir; ..", None),
         ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from dcc.sources.listing import EntryKind, ListedEntry
+from dcc.sources.listing import Entry, EntryKind
 from dcc.sources.remote_names import printable
 
 _UNIX = re.compile(
@@ -30,7 +30,7 @@ _UNIX_KINDS = {b"-": EntryKind.FILE, b"d": EntryKind.DIRECTORY, b"l": EntryKind.
 _MLSD_KINDS = {b"file": EntryKind.FILE, b"dir": EntryKind.DIRECTORY, b"cdir": EntryKind.DIRECTORY}
 
 
-def parse_mlsd_line(line: bytes) -> ListedEntry | None:
+def parse_mlsd_line(line: bytes) -> Entry | None:
     """An entry from a line of MLSD; None for the directory itself and its parent. Raises ValueError."""
     head, _, name = line.partition(b" ")
     facts = dict(_fact(fact) for fact in head.split(b";") if fact)
@@ -40,9 +40,9 @@ def parse_mlsd_line(line: bytes) -> ListedEntry | None:
     if kind in (b"cdir", b"pdir"):
         return None
     if kind.startswith((b"os.unix=slink", b"os.unix=symlink", b"os.unix=link")):
-        return ListedEntry(name, EntryKind.LINK)
+        return Entry(name, EntryKind.LINK)
     size = facts.get(b"size", b"")
-    return ListedEntry(
+    return Entry(
         name,
         _MLSD_KINDS.get(kind, EntryKind.OTHER),
         int(size) if size.isdigit() else None,
@@ -50,7 +50,7 @@ def parse_mlsd_line(line: bytes) -> ListedEntry | None:
     )
 
 
-def parse_list_line(line: bytes) -> ListedEntry | None:
+def parse_list_line(line: bytes) -> Entry | None:
     """An entry from a line of LIST, without its time, which is too coarse to be of use; None for a total.
 
     Raises ValueError for a line of another form, because ignoring it could lose an archive.
@@ -61,14 +61,14 @@ def parse_list_line(line: bytes) -> ListedEntry | None:
     if match is not None:
         kind = _UNIX_KINDS.get(match["kind"], EntryKind.OTHER)
         if kind is EntryKind.LINK:
-            return ListedEntry(match["name"].partition(b" -> ")[0], kind)
-        return ListedEntry(match["name"], kind, int(match["size"]) if match["size"].isdigit() else None)
+            return Entry(match["name"].partition(b" -> ")[0], kind)
+        return Entry(match["name"], kind, int(match["size"]) if match["size"].isdigit() else None)
     match = _DOS.fullmatch(line)
     if match is None:
         raise ValueError(f"a line of LIST has an unknown form: {printable(line)}")
     if match["directory"]:
-        return ListedEntry(match["name"], EntryKind.DIRECTORY if match["directory"] == b"<DIR>" else EntryKind.OTHER)
-    return ListedEntry(match["name"], EntryKind.FILE, int(match["size"].replace(b",", b"").replace(b".", b"")))
+        return Entry(match["name"], EntryKind.DIRECTORY if match["directory"] == b"<DIR>" else EntryKind.OTHER)
+    return Entry(match["name"], EntryKind.FILE, int(match["size"].replace(b",", b"").replace(b".", b"")))
 
 
 def parse_time(text: str) -> int | None:

@@ -32,7 +32,7 @@ from dcc.sources.base import (
 )
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_session
-from dcc.sources.listing import MAX_ENTRIES, EntryKind, ListedEntry, SubfolderListing, action_listing, too_many
+from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, SubfolderListing, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
 
@@ -142,7 +142,7 @@ class FtpConnection(BlockwiseConnection):
             return False
         return True
 
-    def _entries(self, session: FtpSession) -> Iterator[ListedEntry]:
+    def _entries(self, session: FtpSession) -> Iterator[Entry]:
         """The entries of the present directory."""
         by_facts = "MLST" in session.features or "MLSD" in session.features
         session.use_type("A")
@@ -151,15 +151,15 @@ class FtpConnection(BlockwiseConnection):
             if entry is not None:
                 yield entry
 
-    def _follow(self, session: FtpSession, path: str, link: ListedEntry) -> ListedEntry | None:
+    def _follow(self, session: FtpSession, path: str, link: Entry) -> Entry | None:
         target = _in(path, link.name)
         size = session.size_of(target)
         if size is not None:
-            return ListedEntry(link.name, EntryKind.FILE, size)
+            return Entry(link.name, EntryKind.FILE, size)
         if self._address.extent.depth:
             with contextlib.suppress(ftplib.error_perm):
                 session.cwd(target)
-                return ListedEntry(link.name, EntryKind.DIRECTORY)
+                return Entry(link.name, EntryKind.DIRECTORY)
         return None
 
     def _with_times(self, session: FtpSession, path: str, listing: ActionListing) -> ActionListing:

@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 
 from dcc.messages import mark
 from dcc.sources.http.client import HttpResponse, Site, UnusableAnswerError
-from dcc.sources.listing import ARCHIVE_ENDINGS, EntryKind, ListedEntry
+from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
 from dcc.sources.listing_watch import watched
 
 MAX_LINKS: Final = 1_000_000
@@ -171,7 +171,7 @@ _TAIL_BYTES = 4096
 _LINK = b"href="
 
 
-def read_index(site: Site, answer: HttpResponse) -> Iterator[ListedEntry]:
+def read_index(site: Site, answer: HttpResponse) -> Iterator[Entry]:
     """The entries that the index page of a directory links to, without time, each once.
 
     Raises FAILURES of the client, among them UnusableAnswerError if the page is no index, or incomplete: an error page
@@ -190,7 +190,7 @@ def read_index(site: Site, answer: HttpResponse) -> Iterator[ListedEntry]:
             names.setdefault(name, (what, size if what is EntryKind.FILE else None))
     if not page.is_index and not any(name.endswith(ARCHIVE_ENDINGS) for name in names):
         raise UnusableAnswerError(mark("it answered with a page that is no index of a directory"))
-    return (ListedEntry(name, kind, size) for name, (kind, size) in names.items())
+    return (Entry(name, kind, size) for name, (kind, size) in names.items())
 
 
 def _content(answer: HttpResponse) -> bytes:

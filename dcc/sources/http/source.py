@@ -45,7 +45,7 @@ from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, HttpClient, HttpResponse, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, find_facts, modified_time
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import ListedEntry, SubfolderListing, action_listing, manifest_version
+from dcc.sources.listing import Entry, SubfolderListing, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
@@ -196,7 +196,7 @@ class HttpConnection(Connection):
     def _printable_target(self, target: str) -> str:
         return printable(target.encode("ascii", "replace"))
 
-    def _entries(self, directory: str) -> Iterator[ListedEntry] | None:
+    def _entries(self, directory: str) -> Iterator[Entry] | None:
         """The entries of a directory; None if it is not there."""
         with self._client.ask("GET", directory, {"Accept": "text/html"}) as answer:
             if answer.status == 200:

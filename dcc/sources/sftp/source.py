@@ -21,7 +21,7 @@ from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.sources.base import LISTING, SENDING, ActionListing, Block, BlockwiseConnection, SourceAddress, UpcomingFile
-from dcc.sources.listing import EntryKind, ListedEntry, SubfolderListing, action_listing
+from dcc.sources.listing import Entry, EntryKind, SubfolderListing, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
@@ -98,18 +98,18 @@ class SftpConnection(BlockwiseConnection):
     def _path(self, *parts: str) -> bytes:
         return raw(join_base(self._base, *parts))
 
-    def _entries(self, path: bytes) -> Iterator[ListedEntry]:
+    def _entries(self, path: bytes) -> Iterator[Entry]:
         for name, mode, size, modified in self._client.entries(path):
-            yield ListedEntry(name, _kind(mode), size, modified)
+            yield Entry(name, _kind(mode), size, modified)
 
-    def _follow(self, directory: bytes, link: ListedEntry) -> ListedEntry | None:
+    def _follow(self, directory: bytes, link: Entry) -> Entry | None:
         try:
             target = self._client.stat(directory + b"/" + link.name)
         except TimeoutError:
             raise
         except OSError:
             return None
-        return ListedEntry(link.name, _kind(target.mode), target.size, target.modified)
+        return Entry(link.name, _kind(target.mode), target.size, target.modified)
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         path = self._path(action, name)
